@@ -1,0 +1,121 @@
+"""Everything that `launcher` raises, one class per decision a caller can take.
+
+    LauncherError
+    ├── SpecError          the request is wrong; nothing was started            exit 2
+    │   └── RunNotFound    no run, or more than one, has that id                exit 2
+    ├── CannotPlace        the ranks cannot be given places or devices          exit 69
+    ├── RecordError        the run folder cannot be written or read             exit 70
+    ├── InternalError      a defect of rankdeck itself                          exit 70
+    ├── AgentLost          the infrastructure under the ranks went away         exit 75
+    ├── TimeLimit          the run's own time limit                             exit 124
+    ├── RunStopped         somebody asked for the end                           exit 130 or 143
+    └── RankFailed         training failed                    exit: the first failing rank's
+
+This module imports nothing of the package, so that every other module may import it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LauncherError(Exception):
+    """Root of the tree: one sentence for a person, and where known the run and a remedy."""
+
+    exit_code: int = 70
+
+    def __init__(self, message: str, *, run: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.run = run
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class SpecError(LauncherError):
+    """The request cannot be right: no such file, no such function, a bad parameter."""
+
+    exit_code: int = 2
+
+
+class RunNotFound(SpecError):
+    """No run has this id or prefix, or several have."""
+
+
+class CannotPlace(LauncherError):
+    """There are not enough slots or GPUs for the gang."""
+
+    exit_code: int = 69
+
+
+class RecordError(LauncherError):
+    """The run folder cannot be created, written or read."""
+
+
+class InternalError(LauncherError):
+    """Something in rankdeck broke; the run it belonged to was stopped."""
+
+
+class AgentLost(LauncherError):
+    """An agent, or the channel to it, went away while ranks were running."""
+
+    exit_code: int = 75
+
+
+class TimeLimit(LauncherError):
+    """The run took longer than its time limit and was stopped."""
+
+    exit_code: int = 124
+
+
+class RunStopped(LauncherError):
+    """The run was stopped on request (143), or by Ctrl-C (130)."""
+
+    exit_code: int = 143
+
+    def __init__(self, message: str, *, run: str | None = None, exit_code: int = 143) -> None:
+        super().__init__(message, run=run)
+        self.exit_code = exit_code
+
+
+class RankFailed(LauncherError):
+    """A rank ended badly; this is the first one that did.
+
+    Attributes:
+        rank: global rank.
+        host: where it ran.
+        exit_code: its own exit code, or 128 + signal.
+        signal: name such as ``"SIGKILL"`` if a signal ended it, else None.
+        traceback: the user's traceback as text, if Python could still write one.
+        tail: the last lines it wrote to stderr.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = ("rank", "host", "exit_code", "signal")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rank: int,
+        host: str,
+        exit_code: int,
+        signal: str | None = None,
+        traceback: str | None = None,
+        tail: str = "",
+        run: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, run=run, hint=hint)
+        self.rank = rank
+        self.host = host
+        self.exit_code = exit_code
+        self.signal = signal
+        self.traceback = traceback
+        self.tail = tail
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        detail = self.traceback or self.tail
+        return f"{text}\n\n{detail.rstrip()}" if detail else text

@@ -1,0 +1,296 @@
+"""Every fact that a run can produce, as frozen dataclasses in the past tense.
+
+A fact is written once, as one JSON line, and never changed; everything shown or decided is folded from
+facts (`launcher.state`). Times are seconds since the epoch on the engine's clock; a fact that came from
+an agent also carries the agent's own clock, because the two may differ by seconds across hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from launcher.codec import from_plain, to_plain
+from launcher.spec import Assignment, Device
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all facts have: when, in which attempt, and the agent's own clock if it came from one."""
+
+    tag: ClassVar[str] = "event"
+
+    time: float
+    attempt: int = 0
+    agent_time: float | None = None
+
+
+_REGISTRY: dict[str, type[Event]] = {}
+
+
+def _fact(cls: type[Event]) -> type[Event]:
+    cls.tag = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+    _REGISTRY[cls.tag] = cls
+    return cls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSubmitted(Event):
+    """The request was accepted and the run folder made."""
+
+    name: str
+    target: str
+    mode: str
+    num_processes: int
+    user: str = ""
+    host: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsAwaited(Event):
+    """The run waits for slots: what it has, what it needs, how long it may take."""
+
+    have: int
+    need: int
+    limit_s: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangPlaced(Event):
+    """Every rank has a place."""
+
+    ranks: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentJoined(Event):
+    """An agent connected and proved that it belongs to the run.
+
+    `clock_offset` is the agent's clock minus the engine's, in seconds.
+    """
+
+    agent: int
+    host: str
+    pid: int
+    python: str = ""
+    clock_offset: float = 0.0
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDeparted(Event):
+    """The channel to an agent ended; `expected` says whether it had finished its work."""
+
+    agent: int
+    host: str
+    expected: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStarted(Event):
+    """A rank's process exists."""
+
+    rank: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEntered(Event):
+    """The interpreter is up and the user's code begins."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReported(Event):
+    """The user's code called `launcher.report`. Telemetry: bursts are thinned, the newest is kept."""
+
+    rank: int
+    step: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRaised(Event):
+    """The user's code ended with an exception.
+
+    `frames` are (file, line, function) of the user's own code, outermost first; `traceback` is the whole
+    text as Python prints it, without rankdeck's own frames.
+    """
+
+    rank: int
+    kind: str
+    message: str
+    traceback: str
+    frames: tuple[tuple[str, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReturned(Event):
+    """A rank's return value is complete in the run folder.
+
+    `type` is the value's qualified type, `size` the pickle's length in bytes; `value` is the value itself
+    where JSON can hold it within a bound, and `preview` a short text of it otherwise.
+    """
+
+    rank: int
+    type: str
+    size: int
+    value: Any = None
+    json: bool = False
+    preview: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankExited(Event):
+    """A rank's process ended: by itself with `exit_code`, or by the signal named `signal`.
+
+    `oom_kills` counts what the kernel's own counters say its OOM killer did while the rank lived;
+    None where they cannot be read.
+    """
+
+    rank: int
+    exit_code: int
+    signal: str | None = None
+    duration_s: float = 0.0
+    oom_kills: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested(Event):
+    """The gang was told to end. `by` is a person, a limit or the failure of a rank."""
+
+    by: str
+    reason: str
+    exit_code: int | None = None
+    grace_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupProven(Event):
+    """An agent looked for survivors of what it had started: how many it had to kill, and who is left."""
+
+    agent: int
+    host: str
+    terminated: int = 0
+    killed: int = 0
+    survivors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSample:
+    """One device at one moment. None is unknown, never zero. Memory in bytes, power in watts."""
+
+    uuid: str
+    index: int | None = None
+    util: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    throttle: tuple[str, ...] | None = None
+    pcie_rx_kbs: int | None = None
+    pcie_tx_kbs: int | None = None
+    nvlink_active: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSample:
+    """One rank's process tree at one moment: CPU in percent of one core, memory and I/O in bytes."""
+
+    rank: int
+    cpu: float | None = None
+    rss: int | None = None
+    processes: int | None = None
+    read_bytes: int | None = None
+    write_bytes: int | None = None
+    device_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """One host at one moment: CPU in percent of the whole machine, memory in bytes."""
+
+    cpu: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    load1: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled(Event):
+    """What one agent's sensors said, once per interval. Kept in `samples/`, not with the other facts."""
+
+    agent: int
+    host: str
+    system: HostSample | None = None
+    devices: tuple[DeviceSample, ...] = ()
+    ranks: tuple[RankSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteMade(Event):
+    """Something a person should know once: a default that was chosen, a sensor that is missing."""
+
+    text: str
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Event):
+    """The verdict: final state, exit code, one sentence, and the rank that failed first if one did."""
+
+    state: str
+    exit_code: int
+    why: str
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unrecognised(Event):
+    """A fact written by a newer version; kept so that counts and order stay true."""
+
+    name: str
+    data: Mapping[str, Any]
+
+
+for _cls in (
+    RunSubmitted, SlotsAwaited, GangPlaced, AgentJoined, AgentDeparted, RankStarted, RankEntered,
+    RankReported, RankRaised, RankReturned, RankExited, StopRequested, CleanupProven, Sampled,
+    NoteMade, RunEnded,
+):  # fmt: skip
+    _fact(_cls)
+
+
+def to_dict(event: Event, run: str) -> dict[str, Any]:
+    """The fact as it is written: its fields and `schema`, `type` and `run`."""
+    return {"schema": SCHEMA, "type": event.tag, "run": run, **to_plain(event)}
+
+
+def from_dict(data: Mapping[str, Any]) -> Event:
+    """The fact that `to_dict` wrote; `Unrecognised` for a type that this version does not know."""
+    cls = _REGISTRY.get(data.get("type", ""))
+    if cls is None:
+        return Unrecognised(time=data.get("time", 0.0), name=str(data.get("type")), data=dict(data))
+    return from_plain(cls, data)
+
+
+def encode(event: Event, run: str) -> bytes:
+    """One line of `events.jsonl`, with its newline."""
+    return json.dumps(to_dict(event, run), separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Event:
+    """The fact on one line."""
+    return from_dict(json.loads(line))

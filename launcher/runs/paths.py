@@ -1,0 +1,67 @@
+"""Names of everything in a run folder, and where folders live.
+
+<id>/spec.json      the request, secrets redacted      events.jsonl   one fact a line
+     status.json    the folded state, replaced whole   target.pickle  a callable's bytes, if any
+     logs/<attempt>/<rank>.out .err                    the exact bytes
+     logs/<attempt>/chunks                             in which order and when they came
+     samples/                                          device samples and reports, bounded
+     result/<rank>.pickle  summary.json                return values
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+SPEC = "spec.json"
+EVENTS = "events.jsonl"
+STATUS = "status.json"
+TARGET = "target.pickle"
+LOGS = "logs"
+SAMPLES = "samples"
+RESULT = "result"
+SUMMARY = "result/summary.json"
+CHUNKS = "chunks"
+
+STDOUT, STDERR = 1, 2
+SUFFIX = {STDOUT: "out", STDERR: "err"}
+
+_ID = re.compile(r"\d{8}-\d{6}-\d{3}[0-9a-f]{3}")
+
+
+def home() -> Path:
+    """Where everything of ours lives: ``$RANKDECK_HOME``, else the XDG state folder."""
+    if override := os.environ.get("RANKDECK_HOME"):
+        return Path(override).expanduser().absolute()
+    from platformdirs import user_state_path
+
+    return user_state_path("rankdeck")
+
+
+def runs_root() -> Path:
+    """The folder of run folders."""
+    return home() / "runs"
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a folder's name is a run id."""
+    return _ID.fullmatch(name) is not None
+
+
+def log_folder(run: Path, attempt: int) -> Path:
+    """The logs of one attempt."""
+    return run / LOGS / str(attempt)
+
+
+def log_file(run: Path, attempt: int, rank: int, stream: int) -> Path:
+    """The exact bytes that one rank wrote to one stream."""
+    return log_folder(run, attempt) / f"{rank:05d}.{SUFFIX[stream]}"
+
+
+def result_file(run: Path, rank: int) -> Path:
+    """A rank's pickled return value."""
+    return run / RESULT / f"{rank:05d}.pickle"

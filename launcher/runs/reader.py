@@ -1,0 +1,119 @@
+"""Reading a run folder that may still be growing, or may have been copied from another machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from launcher import events as ev
+from launcher.codec import from_plain
+from launcher.errors import RecordError
+from launcher.runs import paths
+from launcher.runs.samples import sample_files
+from launcher.runs.status import Status, read_status
+from launcher.spec import JobSpec
+from launcher.state import RunState, fold, fold_all
+
+_BLOCK = 1 << 20
+
+
+class LineTail:
+    """Whole lines appended to a file since the last look. A torn last line waits for its newline."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def poll(self) -> Iterator[bytes]:
+        """The lines that are new."""
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                yield from self._read(file.fileno())
+        except FileNotFoundError:
+            return
+
+    def _read(self, descriptor: int) -> Iterator[bytes]:
+        pending = b""
+        while block := os.pread(descriptor, _BLOCK, self._offset + len(pending)):
+            *lines, pending = (pending + block).split(b"\n")
+            for line in lines:
+                self._offset += len(line) + 1
+                yield line
+
+
+class FactTail:
+    """The facts of a run, samples among them on request, as they are appended."""
+
+    def __init__(self, run: Path, *, samples: bool = False) -> None:
+        self._run = run
+        self._events = LineTail(run / paths.EVENTS)
+        self._samples: dict[Path, LineTail] | None = {} if samples else None
+
+    def poll(self) -> list[ev.Event]:
+        """The new facts, in the order of their time."""
+        facts = _decoded(self._events)
+        if self._samples is not None:
+            for path in sample_files(self._run):
+                facts += _decoded(self._samples.setdefault(path, LineTail(path)))
+            facts.sort(key=lambda e: e.time)
+        return facts
+
+
+def _decoded(tail: LineTail) -> list[ev.Event]:
+    return [ev.decode(line) for line in tail.poll() if line]
+
+
+class StateTail:
+    """A run's state, kept up to date from its folder: what the console and `attach` look at."""
+
+    def __init__(self, run: Path) -> None:
+        self._tail = FactTail(run, samples=True)
+        self.state = RunState(id=run.name)
+
+    def poll(self) -> list[ev.Event]:
+        """Fold what is new into `state`, and return it."""
+        fresh = self._tail.poll()
+        for fact in fresh:
+            self.state = fold(self.state, fact)
+        return fresh
+
+
+def read_spec(run: Path) -> JobSpec:
+    """The request, with secrets redacted.
+
+    Raises:
+        RecordError: the folder holds no readable one.
+    """
+    try:
+        return from_plain(JobSpec, json.loads((run / paths.SPEC).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RecordError(f"{run} is not a run folder: {error}") from error
+
+
+def read_state(run: Path) -> RunState:
+    """The state folded from all facts, without samples."""
+    return fold_all(FactTail(run).poll(), run=run.name)
+
+
+def read_summary(run: Path) -> list[dict[str, Any]]:
+    """The return values' summaries, by rank; empty if there are none yet."""
+    try:
+        data: list[dict[str, Any]] = json.loads((run / paths.SUMMARY).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return data
+
+
+def status_of(run: Path) -> Status:
+    """The run's status.
+
+    Raises:
+        RecordError: the folder holds no readable one.
+    """
+    status = read_status(run)
+    if status is None:
+        raise RecordError(f"{run} has no readable {paths.STATUS}")
+    return status

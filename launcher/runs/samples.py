@@ -1,0 +1,95 @@
+"""`samples/`: telemetry, whole for the last hour, thinned before that, bounded in all.
+
+Samples come once a second for as long as a training lasts. They are appended to segments of ten
+minutes; a segment older than an hour is reduced to one sample a minute and source, and the thinned file
+halves itself when it reaches its bound. So a week's run keeps a few megabytes, and its newest hour.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from launcher import events as ev
+from launcher.runs import paths
+
+SEGMENT_S = 600.0
+RAW_S = 3600.0
+THINNED_STEP_S = 60.0
+THINNED_BYTES = 16 << 20
+_THINNED = "thinned.jsonl"
+
+
+class SampleWriter:
+    """Appends telemetry facts and thins old ones, by the time that the facts themselves carry."""
+
+    def __init__(self, run: Path) -> None:
+        self._folder = run / paths.SAMPLES
+        self._folder.mkdir(mode=paths.FOLDER_MODE, exist_ok=True)
+        self._run = run.name
+        self._opened: float | None = None
+        self._fd = -1
+
+    def append(self, event: ev.Event) -> None:
+        """Write one `Sampled` or `RankReported`."""
+        if self._opened is None or event.time >= self._opened + SEGMENT_S:
+            self._roll(event.time)
+        os.write(self._fd, ev.encode(event, self._run))
+
+    def close(self) -> None:
+        """Close the current segment."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _roll(self, now: float) -> None:
+        self.close()
+        self._opened = now
+        name = self._folder / f"{int(now):012d}.jsonl"
+        self._fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, paths.FILE_MODE)
+        for old in segments(self._folder)[:-1]:
+            if int(old.stem) + SEGMENT_S <= now - RAW_S:
+                self._thin(old)
+
+    def _thin(self, segment: Path) -> None:
+        with open(self._folder / _THINNED, "ab", opener=_private) as out:
+            out.writelines(_one_per(THINNED_STEP_S, segment.read_bytes().splitlines(True)))
+        segment.unlink()
+        self._bound(self._folder / _THINNED)
+
+    def _bound(self, thinned: Path) -> None:
+        if thinned.stat().st_size <= THINNED_BYTES:
+            return
+        lines = thinned.read_bytes().splitlines(True)
+        partial = thinned.with_suffix(".partial")
+        with open(partial, "wb", opener=_private) as out:
+            out.writelines(lines[::2])
+        partial.replace(thinned)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, paths.FILE_MODE)
+
+
+def _one_per(step: float, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The first line of each source in each `step` seconds."""
+    last: dict[tuple[str, int], float] = {}
+    for line in lines:
+        event = ev.decode(line)
+        source = (event.tag, getattr(event, "rank", getattr(event, "agent", 0)))
+        if event.time - last.get(source, float("-inf")) >= step:
+            last[source] = event.time
+            yield line
+
+
+def segments(folder: Path) -> list[Path]:
+    """The raw segments, oldest first."""
+    return sorted(p for p in folder.glob("*.jsonl") if p.name != _THINNED)
+
+
+def sample_files(run: Path) -> list[Path]:
+    """Every file of samples, in order of time."""
+    folder = run / paths.SAMPLES
+    thinned = folder / _THINNED
+    return ([thinned] if thinned.exists() else []) + segments(folder)

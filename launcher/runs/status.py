@@ -1,0 +1,102 @@
+"""`status.json`: a run in one small file, so that listing runs does not read their facts."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from launcher.codec import from_plain, to_plain
+from launcher.runs import paths
+from launcher.state import Phase, RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that runs a run. The start time tells it from a later process with its pid."""
+
+    host: str
+    pid: int
+    start: int
+
+    @classmethod
+    def this(cls) -> Owner:
+        """The calling process."""
+        return cls(socket.gethostname(), os.getpid(), process_start(os.getpid()) or 0)
+
+    @property
+    def alive(self) -> bool | None:
+        """Whether it still runs; None if that cannot be known from this host."""
+        if self.host != socket.gethostname():
+            return None
+        return process_start(self.pid) == self.start
+
+
+def process_start(pid: int) -> int | None:
+    """A process's start in clock ticks since boot, or None if there is none (a zombie counts as none)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What `ps` shows of a run."""
+
+    id: str
+    name: str = ""
+    target: str = ""
+    state: Phase = Phase.SUBMITTED
+    exit_code: int | None = None
+    mode: str = ""
+    num_processes: int = 0
+    started: float | None = None
+    ended: float | None = None
+    why: str = ""
+    owner: Owner = field(default_factory=lambda: Owner("", 0, 0))
+
+    @classmethod
+    def of(cls, state: RunState, owner: Owner) -> Status:
+        """The summary of a folded state."""
+        return cls(
+            id=state.id,
+            name=state.name,
+            target=state.target,
+            state=state.phase,
+            exit_code=state.exit_code,
+            mode=state.mode,
+            num_processes=state.num_processes,
+            started=state.started,
+            ended=state.ended,
+            why=state.why,
+            owner=owner,
+        )
+
+    def judged(self) -> Status:
+        """The same, but lost if its owner is gone without a verdict."""
+        if self.state.final or self.owner.alive is not False:
+            return self
+        why = self.why or "the process that owned the run is gone and left no verdict"
+        return replace(self, state=Phase.LOST, exit_code=75, why=why)
+
+
+def write_status(run: Path, status: Status) -> None:
+    """Replace `status.json` as a whole: a reader sees the old one or the new one."""
+    partial = run / f".{paths.STATUS}.{os.getpid()}"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.FILE_MODE)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(to_plain(status), file)
+    partial.replace(run / paths.STATUS)
+
+
+def read_status(run: Path) -> Status | None:
+    """The run's status, judged; None if the folder has no readable one."""
+    try:
+        data = json.loads((run / paths.STATUS).read_text(encoding="utf-8"))
+        return from_plain(Status, data).judged()
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,317 @@
+"""What is known of a run: a frozen value, and the one function that moves it on by a fact.
+
+Pure. Live view, history, replay and the verdict all come from `fold`, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from launcher import events as ev
+from launcher.spec import Device
+
+
+class Phase(StrEnum):
+    """Where a run is. The last four are final."""
+
+    SUBMITTED = "submitted"
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more can happen."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.LOST)
+
+
+class RankPhase(StrEnum):
+    """Where one rank is."""
+
+    PLACED = "placed"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process is gone."""
+        return self not in (RankPhase.PLACED, RankPhase.STARTING, RankPhase.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank as known so far; `reported_at`, `sampled_at` and `written_at` are its three ages' bases."""
+
+    rank: int
+    phase: RankPhase = RankPhase.PLACED
+    host: str = ""
+    agent: int = 0
+    local_rank: int = 0
+    devices: tuple[Device, ...] = ()
+    pid: int | None = None
+    started: float | None = None
+    entered: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    oom_kills: int | None = None
+    raised: ev.RankRaised | None = None
+    returned: ev.RankReturned | None = None
+    step: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    reported_at: float | None = None
+    sample: ev.RankSample | None = None
+    sampled_at: float | None = None
+
+    @property
+    def failed_at(self) -> float | None:
+        """When it went wrong: the exception if there was one, else the end of a failed process.
+
+        An interpreter can take seconds to die after its exception, while the ranks that wait for it
+        fail at once; by their exits alone the victim would look like the cause.
+        """
+        if self.phase is not RankPhase.FAILED:
+            return None
+        return self.raised.time if self.raised else self.ended
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One agent's host: its clock, its last system sample and its devices by UUID."""
+
+    agent: int
+    host: str
+    pid: int = 0
+    clock_offset: float = 0.0
+    present: bool = True
+    system: ev.HostSample | None = None
+    devices: Mapping[str, ev.DeviceSample] = field(default_factory=dict)
+    sampled_at: float | None = None
+    cleanup: ev.CleanupProven | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run, folded from its facts."""
+
+    id: str = ""
+    name: str = ""
+    target: str = ""
+    mode: str = ""
+    num_processes: int = 0
+    attempt: int = 0
+    phase: Phase = Phase.SUBMITTED
+    since: tuple[tuple[Phase, float], ...] = ()
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    why: str = ""
+    waiting: ev.SlotsAwaited | None = None
+    ranks: tuple[Rank, ...] = ()
+    hosts: Mapping[int, Host] = field(default_factory=dict)
+    stop: ev.StopRequested | None = None
+    notes: tuple[ev.NoteMade, ...] = ()
+    blamed: int | None = None
+
+    @property
+    def first_failure(self) -> Rank | None:
+        """The rank that failed first in the whole gang, by the engine's clock."""
+        failed = [r for r in self.ranks if r.failed_at is not None]
+        return min(failed, key=lambda r: (r.failed_at or 0.0, r.rank), default=None)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every rank's process is gone."""
+        return bool(self.ranks) and all(r.phase.ended for r in self.ranks)
+
+
+def fold(state: RunState, event: ev.Event) -> RunState:
+    """The state after one more fact. Facts it does not know change nothing."""
+    handler = _HANDLERS.get(type(event))
+    return handler(state, event) if handler else state
+
+
+def fold_all(facts: Iterable[ev.Event], *, run: str = "") -> RunState:
+    """The state after all of `facts`, from nothing."""
+    state = RunState(id=run)
+    for fact in facts:
+        state = fold(state, fact)
+    return state
+
+
+def _enter(state: RunState, phase: Phase, time: float) -> RunState:
+    if state.phase is phase and state.since:
+        return state
+    return replace(state, phase=phase, since=(*state.since, (phase, time)))
+
+
+def _update_rank(state: RunState, rank: int, **changes: Any) -> RunState:
+    if not 0 <= rank < len(state.ranks):
+        return state
+    ranks = list(state.ranks)
+    ranks[rank] = replace(ranks[rank], **changes)
+    return replace(state, ranks=tuple(ranks))
+
+
+def _update_host(state: RunState, agent: int, **changes: Any) -> RunState:
+    old = state.hosts.get(agent) or Host(agent=agent, host=changes.get("host", ""))
+    return replace(state, hosts={**state.hosts, agent: replace(old, **changes)})
+
+
+def _submitted(state: RunState, e: ev.RunSubmitted) -> RunState:
+    known = replace(
+        state,
+        name=e.name,
+        target=e.target,
+        mode=e.mode,
+        num_processes=e.num_processes,
+        started=e.time,
+    )
+    return _enter(known, Phase.SUBMITTED, e.time)
+
+
+def _awaited(state: RunState, e: ev.SlotsAwaited) -> RunState:
+    return _enter(replace(state, waiting=e), Phase.WAITING, e.time)
+
+
+def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
+    ranks = tuple(
+        Rank(
+            rank=a.rank,
+            host=a.host,
+            agent=a.agent,
+            local_rank=a.local_rank,
+            devices=a.devices,
+        )
+        for a in e.ranks
+    )
+    placed = replace(state, ranks=ranks, waiting=None, attempt=e.attempt)
+    return _enter(placed, Phase.STARTING, e.time)
+
+
+def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
+    return _update_host(state, e.agent, host=e.host, pid=e.pid, clock_offset=e.clock_offset, present=True)
+
+
+def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
+    state = _update_host(state, e.agent, present=False)
+    ranks = tuple(
+        replace(r, phase=RankPhase.LOST, ended=e.time) if r.agent == e.agent and not r.phase.ended else r
+        for r in state.ranks
+    )
+    return replace(state, ranks=ranks)
+
+
+def _rank_started(state: RunState, e: ev.RankStarted) -> RunState:
+    return _update_rank(state, e.rank, phase=RankPhase.STARTING, pid=e.pid, started=e.time)
+
+
+def _rank_entered(state: RunState, e: ev.RankEntered) -> RunState:
+    state = _update_rank(state, e.rank, phase=RankPhase.RUNNING, entered=e.time)
+    return _enter(state, Phase.RUNNING, e.time) if state.phase is Phase.STARTING else state
+
+
+def _reported(state: RunState, e: ev.RankReported) -> RunState:
+    if not 0 <= e.rank < len(state.ranks):
+        return state
+    old = state.ranks[e.rank]
+    step = old.step if e.step is None else e.step
+    return _update_rank(state, e.rank, step=step, metrics={**old.metrics, **e.metrics}, reported_at=e.time)
+
+
+def _raised(state: RunState, e: ev.RankRaised) -> RunState:
+    return _update_rank(state, e.rank, raised=e)
+
+
+def _returned(state: RunState, e: ev.RankReturned) -> RunState:
+    return _update_rank(state, e.rank, returned=e)
+
+
+def _exited(state: RunState, e: ev.RankExited) -> RunState:
+    if e.exit_code == 0 and e.signal is None:
+        phase = RankPhase.SUCCEEDED
+    else:
+        phase = RankPhase.STOPPED if _was_told(state, e) else RankPhase.FAILED
+    return _update_rank(
+        state,
+        e.rank,
+        phase=phase,
+        ended=e.time,
+        exit_code=e.exit_code,
+        signal=e.signal,
+        oom_kills=e.oom_kills,
+    )
+
+
+def _was_told(state: RunState, e: ev.RankExited) -> bool:
+    """Whether this end follows from the gang being stopped, and so is nobody's failure.
+
+    A rank that raised before the stop was asked for failed by itself, however late its process died.
+    """
+    if state.stop is None or not 0 <= e.rank < len(state.ranks):
+        return False
+    raised = state.ranks[e.rank].raised
+    return raised is None or raised.time > state.stop.time
+
+
+def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
+    if state.stop is not None:
+        return state
+    return _enter(replace(state, stop=e), Phase.STOPPING, e.time)
+
+
+def _cleanup(state: RunState, e: ev.CleanupProven) -> RunState:
+    return _update_host(state, e.agent, cleanup=e)
+
+
+def _sampled(state: RunState, e: ev.Sampled) -> RunState:
+    devices = {d.uuid: d for d in e.devices}
+    host = state.hosts.get(e.agent)
+    if host is not None:
+        state = _update_host(state, e.agent, system=e.system, devices=devices, sampled_at=e.time)
+    samples = {s.rank: s for s in e.ranks}
+    ranks = tuple(
+        replace(r, sample=samples[r.rank], sampled_at=e.time) if r.rank in samples else r for r in state.ranks
+    )
+    return replace(state, ranks=ranks)
+
+
+def _noted(state: RunState, e: ev.NoteMade) -> RunState:
+    return replace(state, notes=(*state.notes, e))
+
+
+def _ended(state: RunState, e: ev.RunEnded) -> RunState:
+    done = replace(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank)
+    return _enter(done, Phase(e.state), e.time)
+
+
+_HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], RunState]] = {
+    ev.RunSubmitted: _submitted,
+    ev.SlotsAwaited: _awaited,
+    ev.GangPlaced: _placed,
+    ev.AgentJoined: _joined,
+    ev.AgentDeparted: _departed,
+    ev.RankStarted: _rank_started,
+    ev.RankEntered: _rank_entered,
+    ev.RankReported: _reported,
+    ev.RankRaised: _raised,
+    ev.RankReturned: _returned,
+    ev.RankExited: _exited,
+    ev.StopRequested: _stop_requested,
+    ev.CleanupProven: _cleanup,
+    ev.Sampled: _sampled,
+    ev.NoteMade: _noted,
+    ev.RunEnded: _ended,
+}
