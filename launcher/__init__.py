@@ -1,3 +1,70 @@
-"""Distributed training from Python: `Distributor(...).run(train)` on this machine or a Spark cluster."""
+"""Distributed training from Python: `Distributor(...).run(train)` on this machine or a Spark cluster.
+
+Importing this costs nothing: every name below is loaded when it is first used, because ranks and
+executors import the package too.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from launcher.distributor import Distributor
+    from launcher.errors import (
+        AgentLost,
+        CannotPlace,
+        InternalError,
+        LauncherError,
+        RankFailed,
+        RecordError,
+        RunNotFound,
+        RunStopped,
+        SpecError,
+        TimeLimit,
+    )
+    from launcher.job import Job
+    from launcher.spec import JobSpec
+    from launcher.worker.report import UnpicklableResult, publish, report
+
+__all__ = [
+    "AgentLost",
+    "CannotPlace",
+    "Distributor",
+    "InternalError",
+    "Job",
+    "JobSpec",
+    "LauncherError",
+    "RankFailed",
+    "RecordError",
+    "RunNotFound",
+    "RunStopped",
+    "SpecError",
+    "TimeLimit",
+    "UnpicklableResult",
+    "publish",
+    "report",
+]
+
+_HOMES = {
+    "Distributor": "launcher.distributor",
+    "Job": "launcher.job",
+    "JobSpec": "launcher.spec",
+    "UnpicklableResult": "launcher.worker.report",
+    "publish": "launcher.worker.report",
+    "report": "launcher.worker.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'launcher' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "launcher.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,6 +7,7 @@ description to keep in step. Unknown keys are ignored, so an older reader opens 
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Hashable, Mapping
@@ -28,6 +29,8 @@ def to_plain(value: Any) -> Any:
         return {str(k): to_plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
         return [to_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no NaN, and a loss of NaN must be told
     return value
 
 
@@ -64,4 +67,4 @@ def _revive(hint: Any, value: Any) -> Any:
         return from_plain(hint, value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(value)
-    return value
+    return float(value) if hint is float else value

@@ -274,15 +274,15 @@ for _cls in (
 
 
 def to_dict(event: Event, run: str) -> dict[str, Any]:
-    """The fact as it is written: its fields and `schema`, `type` and `run`."""
-    return {"schema": SCHEMA, "type": event.tag, "run": run, **to_plain(event)}
+    """The fact as it is written: its fields and `schema`, `event` and `run`."""
+    return {"schema": SCHEMA, "event": event.tag, "run": run, **to_plain(event)}
 
 
 def from_dict(data: Mapping[str, Any]) -> Event:
     """The fact that `to_dict` wrote; `Unrecognised` for a type that this version does not know."""
-    cls = _REGISTRY.get(data.get("type", ""))
+    cls = _REGISTRY.get(data.get("event", ""))
     if cls is None:
-        return Unrecognised(time=data.get("time", 0.0), name=str(data.get("type")), data=dict(data))
+        return Unrecognised(time=data.get("time", 0.0), name=str(data.get("event")), data=dict(data))
     return from_plain(cls, data)
 
 

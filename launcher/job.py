@@ -1,0 +1,110 @@
+"""A run in this process, as a future with a story: its facts while they come, its values at the end."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from launcher.events import Event
+from launcher.outcome import error_of, load_result
+from launcher.runs.reader import FactTail
+from launcher.state import RunState
+from launcher.supervisor import Supervisor
+
+_running: weakref.WeakSet[Job] = weakref.WeakSet()
+
+
+class Job:
+    """A started run.
+
+    It belongs to this process: when the process ends, by itself or not, so do the ranks.
+
+    Attributes:
+        id: the run's id.
+        folder: its run folder.
+    """
+
+    def __init__(self, supervisor: Supervisor, folder: Path) -> None:
+        self.id = folder.name
+        self.folder = folder
+        self._supervisor = supervisor
+        self._thread = threading.Thread(target=supervisor.run, name=f"rankdeck {self.id}", daemon=True)
+        self._thread.start()
+        _running.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state.phase}>"
+
+    @property
+    def state(self) -> RunState:
+        """The run as known now."""
+        return self._supervisor.state
+
+    @property
+    def done(self) -> bool:
+        """Whether the verdict is written and nothing of the run is alive."""
+        return self._supervisor.done.is_set()
+
+    def events(self, *, samples: bool = False) -> Iterator[Event]:
+        """Every fact from the first, live, until the run's end. Any number of readers may do this."""
+        tail, seen = FactTail(self.folder, samples=samples), -1
+        while True:
+            ended = self.done
+            yield from tail.poll()
+            if ended:
+                return
+            seen = self.wait_for_news(seen)
+
+    def wait_for_news(self, seen: int, timeout: float | None = None) -> int:
+        """Block until something new is in the folder; a version to pass as `seen` next time."""
+        return self._supervisor.wait_for_news(seen, timeout)
+
+    def wait(self, timeout: float | None = None) -> RunState:
+        """Wait for the end and return the state, whatever it is.
+
+        Raises:
+            TimeoutError: it has not ended in `timeout` seconds; it goes on.
+        """
+        if not self._supervisor.done.wait(timeout):
+            raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s")
+        self._thread.join()
+        return self.state
+
+    def result(self, rank: int = 0, *, timeout: float | None = None) -> Any:
+        """Wait, then a rank's return value; None for a script that published none.
+
+        Raises:
+            RankFailed: training failed.
+            LauncherError: the run was stopped, lost or never started.
+            TimeoutError: it has not ended in `timeout` seconds.
+        """
+        state = self.wait(timeout)
+        if error := error_of(state, self.folder):
+            raise error
+        returned = state.ranks[rank].returned
+        return load_result(self.folder, rank) if returned else None
+
+    def results(self, *, timeout: float | None = None) -> list[Any]:
+        """Wait, then every rank's return value, by rank. Raises like `result`."""
+        self.result(timeout=timeout)
+        return [self.result(rank) for rank in range(self.state.num_processes)]
+
+    def stop(self, *, force: bool = False, reason: str = "on request", exit_code: int = 143) -> None:
+        """Ask for the end: SIGTERM, the grace period, SIGKILL. `force` skips the grace. Does not wait."""
+        self._supervisor.stop(reason=reason, exit_code=exit_code, force=force)
+
+
+def _stop_all() -> None:
+    """At interpreter exit: a run belongs to the process that started it."""
+    jobs = [job for job in _running if not job.done]
+    for job in jobs:
+        job.stop(reason="the process that started it ended")
+    for job in jobs:
+        job.wait()
+
+
+atexit.register(_stop_all)

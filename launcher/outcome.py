@@ -1,0 +1,78 @@
+"""From a run that has ended to what a Python caller gets: a value, or one of our errors."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import (
+    AgentLost,
+    InternalError,
+    LauncherError,
+    RankFailed,
+    RecordError,
+    RunStopped,
+    TimeLimit,
+)
+from launcher.runs import paths
+from launcher.state import Phase, Rank, RunState
+from launcher.verdict import TIME_LIMIT_EXIT, describe_failure, exit_code_of
+
+TAIL_BYTES = 16 << 10
+TAIL_LINES = 20
+
+
+def error_of(state: RunState, folder: Path) -> LauncherError | None:
+    """The error that an ended run stands for, or None if it succeeded."""
+    if state.phase is Phase.SUCCEEDED:
+        return None
+    if state.phase is Phase.STOPPED:
+        return RunStopped(f"the run was {state.why}", run=state.id, exit_code=state.exit_code or 143)
+    if state.phase is Phase.LOST:
+        return AgentLost(state.why, run=state.id)
+    if state.blamed is not None:
+        return rank_failed(state.ranks[state.blamed], folder, state)
+    if state.exit_code == TIME_LIMIT_EXIT:
+        return TimeLimit(f"the run was {state.why}", run=state.id)
+    return InternalError(state.why, run=state.id)
+
+
+def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
+    """The first failing rank's error, with its traceback or the end of its stderr."""
+    return RankFailed(
+        describe_failure(rank),
+        rank=rank.rank,
+        host=rank.host,
+        exit_code=exit_code_of(rank),
+        signal=rank.signal,
+        traceback=rank.raised.traceback if rank.raised else None,
+        tail=tail_of(folder, state.attempt, rank.rank),
+        run=state.id,
+    )
+
+
+def tail_of(folder: Path, attempt: int, rank: int) -> str:
+    """The last lines that a rank wrote to stderr."""
+    path = paths.log_file(folder, attempt, rank, paths.STDERR)
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = deque(file.read().decode("utf-8", "replace").splitlines(), TAIL_LINES)
+    except FileNotFoundError:
+        return ""
+    return "\n".join(lines)
+
+
+def load_result(folder: Path, rank: int) -> Any:
+    """A rank's return value, unpickled: only for the caller's own runs.
+
+    Raises:
+        RecordError: the rank left no value.
+    """
+    try:
+        with open(paths.result_file(folder, rank), "rb") as file:
+            return pickle.load(file)
+    except FileNotFoundError:
+        raise RecordError(f"rank {rank} left no value", run=folder.name) from None

@@ -1,0 +1,110 @@
+"""A target from the Python API: what can be said in words is, the rest becomes a pickle beside the spec."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import SpecError
+from launcher.spec import Target, TargetKind, as_literal
+from launcher.target import resolve
+from launcher.worker.summary import preview
+
+_SHORT = 80
+
+
+def pack(
+    target: Callable[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    workdir: Path,
+) -> tuple[Target, bytes | None]:
+    """The target and, if it needs one, its pickle.
+
+    Raises:
+        SpecError: no such file or function, arguments that do not fit, or something unpicklable.
+    """
+    if callable(target):
+        return _pack_callable(target, args, kwargs)
+    if not isinstance(target, str):
+        raise SpecError(f"a target is a function or a path, not {type(target).__name__}")
+    if ":" not in target.rpartition("/")[2]:
+        return _pack_script(target, args, kwargs, workdir), None
+    return _pack_named(target, args, kwargs, workdir)
+
+
+def _pack_script(target: str, args: Sequence[Any], kwargs: Mapping[str, Any], workdir: Path) -> Target:
+    if kwargs:
+        raise SpecError(
+            f"a script takes no keyword arguments ({', '.join(kwargs)})",
+            hint='pass them as argv: start("train.py", "--lr=0.1")',
+        )
+    return resolve(target, params={}, args=[str(a) for a in args], workdir=workdir)
+
+
+def _pack_named(
+    target: str, args: Sequence[Any], kwargs: Mapping[str, Any], workdir: Path
+) -> tuple[Target, bytes | None]:
+    """A function found by name. Literal arguments are checked and recorded; others are pickled."""
+    if all(map(_is_literal, (*args, *kwargs.values()))):
+        words = {k: as_literal(v) for k, v in kwargs.items()}
+        return resolve(target, params=words, args=[as_literal(a) for a in args], workdir=workdir), None
+    found = resolve(target, params={}, args=[], workdir=workdir)
+    return _described(found, args, kwargs), _dumps((tuple(args), dict(kwargs)), "the arguments")
+
+
+def _pack_callable(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Target, bytes]:
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise SpecError(f"the arguments do not fit {_name_of(function)}: {error}") from error
+    except ValueError:  # a builtin without a signature: nothing to check against
+        pass
+    source = inspect.getsourcefile(inspect.unwrap(function)) if inspect.isroutine(function) else None
+    target = Target(
+        TargetKind.CALLABLE, source or getattr(function, "__module__", "") or "", _name_of(function)
+    )
+    return _described(target, args, kwargs), _dumps((function, tuple(args), dict(kwargs)), _name_of(function))
+
+
+def _described(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target:
+    return Target(
+        target.kind,
+        target.source,
+        target.name,
+        args=tuple(map(_short, args)),
+        kwargs=tuple((k, _short(v)) for k, v in kwargs.items()),
+        pickled=True,
+    )
+
+
+def _short(value: object) -> str:
+    text = as_literal(value) if _is_literal(value) else preview(value)
+    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+def _is_literal(value: object) -> bool:
+    try:
+        return bool(ast.literal_eval(as_literal(value)) == value)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return False
+
+
+def _dumps(value: object, what: str) -> bytes:
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception as error:  # a __reduce__ may raise anything; all of it means the same
+        raise SpecError(f"{what} cannot be pickled: {error}") from error
+    return data

@@ -1,0 +1,115 @@
+"""What to do next, and how it ended: pure decisions over a run's state.
+
+`next_stop` says when a gang must be stopped and why; `verdict` says, once nothing is alive, which state
+and exit code the run has and in which words. The supervisor only carries them out.
+"""
+
+from __future__ import annotations
+
+from launcher.events import RunEnded, StopRequested
+from launcher.state import Phase, Rank, RankPhase, RunState
+
+LOST_EXIT = 75
+TIME_LIMIT_EXIT = 124
+INTERNAL_EXIT = 70
+
+
+def next_stop(
+    state: RunState, *, now: float, timeout_s: float | None, grace_s: float
+) -> StopRequested | None:
+    """The stop that the facts call for, if none was asked for yet."""
+    if state.stop is not None or state.phase.final:
+        return None
+    failing = _failing(state)
+    if failing is not None:
+        return StopRequested(
+            time=now,
+            attempt=state.attempt,
+            by="rank",
+            reason=f"rank {failing.rank} failed",
+            grace_s=grace_s,
+        )
+    if timeout_s is not None and state.started is not None and now - state.started >= timeout_s:
+        return StopRequested(
+            time=now,
+            attempt=state.attempt,
+            by="limit",
+            reason=f"the time limit of {timeout_s:g} s",
+            exit_code=TIME_LIMIT_EXIT,
+            grace_s=grace_s,
+        )
+    return None
+
+
+def _failing(state: RunState) -> Rank | None:
+    """A rank that has failed, or has raised and is about to: its process may take seconds to die."""
+    raised = [r for r in state.ranks if r.raised is not None and not r.phase.ended]
+    return state.first_failure or min(raised, key=lambda r: r.raised.time if r.raised else 0.0, default=None)
+
+
+def verdict(state: RunState, *, now: float, broken: str = "") -> RunEnded:
+    """How the run ended.
+
+    Args:
+        state: all facts but this one.
+        now: the engine's clock.
+        broken: what broke in rankdeck itself, if that is why it ended.
+    """
+    if broken:
+        return _ended(state, now, Phase.FAILED, INTERNAL_EXIT, broken)
+    stop = state.stop
+    if stop is not None and stop.by in ("person", "limit"):
+        phase = Phase.STOPPED if stop.by == "person" else Phase.FAILED
+        return _ended(state, now, phase, stop.exit_code or 143, f"stopped: {stop.reason}")
+    first = state.first_failure
+    if first is not None:
+        return _ended(state, now, Phase.FAILED, exit_code_of(first), describe_failure(first), first)
+    lost = [r for r in state.ranks if r.phase is RankPhase.LOST]
+    if lost or not state.all_ended:
+        return _ended(state, now, Phase.LOST, LOST_EXIT, _describe_loss(lost))
+    return _ended(state, now, Phase.SUCCEEDED, 0, "every rank exited with 0")
+
+
+def _ended(
+    state: RunState, now: float, phase: Phase, code: int, why: str, rank: Rank | None = None
+) -> RunEnded:
+    return RunEnded(
+        time=now,
+        attempt=state.attempt,
+        state=phase.value,
+        exit_code=code,
+        why=why,
+        rank=rank.rank if rank else None,
+    )
+
+
+def exit_code_of(rank: Rank) -> int:
+    """The failing rank's own code; what Python would have said, if it raised and then had to be killed."""
+    if rank.raised is not None and rank.signal == "SIGKILL":
+        return 1
+    return rank.exit_code if rank.exit_code is not None else 1
+
+
+def describe_failure(rank: Rank) -> str:
+    """One sentence: which rank, where, how; the OOM killer only where the kernel counted it."""
+    where = f"rank {rank.rank} on {rank.host}"
+    if rank.raised is not None:
+        message = rank.raised.message.strip().splitlines()
+        text = f": {message[0]}" if message else ""
+        return f"{where} raised {rank.raised.kind}{text}"
+    if rank.signal:
+        oom = rank.signal == "SIGKILL" and bool(rank.oom_kills)
+        hint = (
+            "; the kernel's OOM killer struck while it ran: it probably used too much memory" if oom else ""
+        )
+        return f"{where} was killed by {rank.signal}{hint}"
+    after = ", after it had returned its value" if rank.returned else ""
+    return f"{where} exited with code {rank.exit_code}{after}"
+
+
+def _describe_loss(lost: list[Rank]) -> str:
+    if not lost:
+        return "the ranks could not be started: the agent went away"
+    hosts = ", ".join(sorted({r.host for r in lost}))
+    count = len(lost)
+    return f"the agent on {hosts} went away with {count} rank{'s' * (count > 1)} running"

@@ -1,0 +1,307 @@
+"""The ranks of one agent: start them, carry what they say, end them, and prove that nothing is left.
+
+No sockets to the engine here and no loop: the agent's loop calls `pump` when a descriptor is ready,
+`reap` when a child ended and `tick` when time passed, and sends what `emit` is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from launcher.worker import process, rankline, wire
+from launcher.worker.process import RankProcess
+
+STDOUT, STDERR = 1, 2
+READ_BYTES = 256 << 10
+LEFTOVER_GRACE_S = 3.0
+GIVE_UP_S = 30.0
+
+_FACTS = {rankline.ENTERED: "rank_entered", rankline.RAISED: "rank_raised", rankline.REPORT: "rank_reported"}
+_RESULTS = {
+    rankline.RESULT_BEGIN: wire.Kind.RESULT_BEGIN,
+    rankline.RESULT_DATA: wire.Kind.RESULT_DATA,
+    rankline.RESULT_END: wire.Kind.RESULT_END,
+    rankline.RESULT_ABORT: wire.Kind.RESULT_ABORT,
+}
+
+
+class Emit(Protocol):
+    """Where frames go."""
+
+    def fact(self, tag: str, fields: Mapping[str, Any]) -> None:
+        """A fact; `time` among the fields is on the agent's clock."""
+
+    def raw(self, kind: wire.Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
+        """Bytes of a rank."""
+
+
+class Ladder(Enum):
+    """How far the end of the gang has come."""
+
+    UP = auto()
+    TERMINATING = auto()
+    KILLING = auto()
+
+
+@dataclass(slots=True)
+class Order:
+    """What the engine asked to be started."""
+
+    python: str
+    root: str
+    cwd: str
+    env: Mapping[str, str]
+    ranks: Mapping[int, Mapping[str, str]]
+    program: int
+    grace_s: float
+
+
+@dataclass(slots=True)
+class _Live:
+    process: RankProcess
+    started: float
+    raised: bool = False
+    exited: bool = False
+
+
+@dataclass(slots=True)
+class Gang:
+    """The ranks of one attempt on this agent, from start to proof of death."""
+
+    order: Order
+    emit: Emit
+    selector: selectors.BaseSelector
+    clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    _live: dict[int, _Live] = field(default_factory=dict)
+    _sources: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _ladder: Ladder = Ladder.UP
+    _deadline: float | None = None
+    _give_up: float = float("inf")
+    _killed: int = 0
+    _terminated: int = 0
+    _oom_before: int | None = None
+    _paused: bool = False
+    finished: bool = False
+
+    def start(self) -> None:
+        """Start every rank; one that cannot be started is reported like one that failed."""
+        self._oom_before = process.oom_kills()
+        for rank, env in self.order.ranks.items():
+            try:
+                started = process.start_rank(
+                    rank,
+                    python=self.order.python,
+                    root=self.order.root,
+                    program=self.order.program,
+                    env={**self.order.env, **env},
+                    cwd=self.order.cwd,
+                )
+            except OSError as error:
+                self._not_started(rank, error)
+                continue
+            self._live[rank] = _Live(started, self.monotonic())
+            self._watch(started)
+            self.emit.fact("rank_started", {"rank": rank, "pid": started.pid, "time": self.clock()})
+
+    def pids(self) -> dict[int, int]:
+        """The main process of every rank that is alive, for the sampler; called from its thread."""
+        return {r: live.process.pid for r, live in list(self._live.items()) if not live.exited}
+
+    def pump(self, descriptor: int) -> None:
+        """Carry what a rank has written; a closed source is forgotten."""
+        rank, stream = self._sources[descriptor]
+        alive = self._pump_line(rank) if stream == 0 else self._pump_pipe(descriptor, rank, stream)
+        if not alive:
+            self._forget(descriptor)
+
+    def pause(self) -> None:
+        """Stop listening to the ranks until `resume`: the channel is full."""
+        if not self._paused:
+            self._paused = True
+            for descriptor in self._sources:
+                self.selector.unregister(descriptor)
+
+    def resume(self) -> None:
+        """Listen again."""
+        if self._paused:
+            self._paused = False
+            for descriptor in self._sources:
+                self.selector.register(descriptor, selectors.EVENT_READ, self)
+
+    def reap(self) -> None:
+        """Take note of processes that ended, ranks and adopted orphans."""
+        by_pid = {live.process.pid: rank for rank, live in self._live.items()}
+        for pid, status in process.reap():
+            if (rank := by_pid.get(pid)) is not None:
+                self._exited(rank, status)
+
+    def stop(self, *, grace_s: float) -> None:
+        """Begin the ladder: SIGTERM now, SIGKILL to the whole tree after the grace period.
+
+        A rank that has raised is on its way out and is left to finish with its own exit code.
+        """
+        now = self.monotonic()
+        deadline = now + grace_s
+        self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
+        if self._ladder is Ladder.UP:
+            self._ladder = Ladder.TERMINATING
+            going = [v.process.pid for v in self._live.values() if not v.exited and not v.raised]
+            process.send(going, signal.SIGTERM)
+            process.send(going, signal.SIGCONT)
+
+    def tick(self) -> None:
+        """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""
+        now = self.monotonic()
+        if all(v.exited for v in self._live.values()) and self._ladder is not Ladder.KILLING:
+            self._end_leftovers(now)
+        if self._ladder is Ladder.TERMINATING and self._deadline is not None and now >= self._deadline:
+            self._ladder = Ladder.KILLING
+            self._give_up = now + GIVE_UP_S
+        if self._ladder is Ladder.KILLING:
+            self._kill(now)
+
+    def timeout(self) -> float | None:
+        """Seconds until `tick` has something to do; None while only events matter."""
+        if self.finished:
+            return None
+        if self._ladder is Ladder.KILLING:
+            return 0.01
+        if all(v.exited for v in self._live.values()):
+            return 0.02
+        return None if self._deadline is None else max(0.0, self._deadline - self.monotonic())
+
+    def _end_leftovers(self, now: float) -> None:
+        """All ranks have ended: what they left running gets SIGTERM, a short grace, then SIGKILL."""
+        left = process.descendants(os.getpid())
+        if not left:
+            self._finish(())
+            return
+        if not self._terminated:
+            self._terminated = process.send(left, signal.SIGTERM)
+            process.send(left, signal.SIGCONT)
+            self._ladder = Ladder.TERMINATING
+            leftover_deadline = now + min(LEFTOVER_GRACE_S, self.order.grace_s)
+            self._deadline = min(self._deadline or leftover_deadline, leftover_deadline)
+
+    def _kill(self, now: float) -> None:
+        self._killed += process.kill_all_below(os.getpid())
+        self.reap()
+        left = process.descendants(os.getpid())
+        if not left or now >= self._give_up:
+            self._finish(tuple(left))
+
+    def _finish(self, survivors: tuple[int, ...]) -> None:
+        """Drain every source to its end (all writers are dead) and record the proof."""
+        self.resume()
+        self.reap()
+        for descriptor in list(self._sources):
+            self._drain(descriptor)
+        proof = {"terminated": self._terminated, "killed": self._killed, "survivors": survivors}
+        self.emit.fact("cleanup_proven", {**proof, "time": self.clock()})
+        self.finished = True
+
+    def _drain(self, descriptor: int) -> None:
+        """Carry all that is left. Every writer is dead, so what is not there now will never come."""
+        rank, stream = self._sources[descriptor]
+        if stream == 0:
+            self._catch_up(rank)
+        else:
+            while data := _read(descriptor):
+                self.emit.raw(wire.Kind.OUTPUT, data, rank=rank, stream=stream)
+        self._forget(descriptor)
+
+    def _watch(self, started: RankProcess) -> None:
+        for descriptor, stream in (
+            (started.line.fileno(), 0),
+            (started.stdout, STDOUT),
+            (started.stderr, STDERR),
+        ):
+            self._sources[descriptor] = (started.rank, stream)
+            if not self._paused:
+                self.selector.register(descriptor, selectors.EVENT_READ, self)
+
+    def _forget(self, descriptor: int) -> None:
+        rank, stream = self._sources.pop(descriptor)
+        if not self._paused:
+            self.selector.unregister(descriptor)
+        if stream == 0:
+            self._live[rank].process.line.close()
+        else:
+            os.close(descriptor)
+
+    def _pump_pipe(self, descriptor: int, rank: int, stream: int) -> bool:
+        """Carry one piece of output; False at the end of the pipe."""
+        data = _read(descriptor)
+        if data:
+            self.emit.raw(wire.Kind.OUTPUT, data, rank=rank, stream=stream)
+        return data != b""
+
+    def _pump_line(self, rank: int) -> bool:
+        """Carry the packets that are waiting; False when the rank has closed its end."""
+        for _ in range(64):
+            packet = rankline.receive(self._live[rank].process.line)
+            if packet == "empty":
+                return not self._live[rank].exited
+            if packet == "closed":
+                return False
+            self._carry(rank, *packet)
+        return True
+
+    def _carry(self, rank: int, kind: bytes, data: bytes) -> None:
+        if (forward := _RESULTS.get(kind)) is not None:
+            self.emit.raw(forward, data, rank=rank)
+        elif kind in _FACTS:
+            with contextlib.suppress(
+                ValueError
+            ):  # only rankdeck's own code writes here; a torn packet is nothing
+                self.emit.fact(_FACTS[kind], {"rank": rank, **rankline.parse(data)})
+            self._live[rank].raised |= kind == rankline.RAISED
+
+    def _exited(self, rank: int, status: int) -> None:
+        live = self._live[rank]
+        live.exited = True
+        live.process.popen.returncode = os.waitstatus_to_exitcode(status)
+        self._catch_up(rank)
+        code, name = process.outcome(status)
+        after = process.oom_kills() if name == "SIGKILL" else None
+        known = after is not None and self._oom_before is not None
+        fields: dict[str, Any] = {
+            "rank": rank,
+            "exit_code": code,
+            "signal": name,
+            "duration_s": round(self.monotonic() - live.started, 3),
+            "oom_kills": (after or 0) - (self._oom_before or 0) if known else None,
+            "time": self.clock(),
+        }
+        self.emit.fact("rank_exited", fields)
+
+    def _catch_up(self, rank: int) -> None:
+        """What the rank said before it ended comes before the fact of its end."""
+        line = self._live[rank].process.line
+        if line.fileno() >= 0:
+            while isinstance(packet := rankline.receive(line), tuple):
+                self._carry(rank, *packet)
+
+    def _not_started(self, rank: int, error: OSError) -> None:
+        now = self.clock()
+        text = f"cannot start {self.order.python} in {self.order.cwd}: {error.strerror}"
+        raised = {"rank": rank, "kind": type(error).__name__, "message": text, "traceback": text, "time": now}
+        self.emit.fact("rank_raised", raised)
+        self.emit.fact("rank_exited", {"rank": rank, "exit_code": 127, "time": now})
+
+
+def _read(descriptor: int) -> bytes | None:
+    """One piece from a pipe; None if there is nothing now, empty at its end."""
+    try:
+        return os.read(descriptor, READ_BYTES)
+    except BlockingIOError:
+        return None

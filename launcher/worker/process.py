@@ -1,0 +1,214 @@
+"""Processes on Linux: start a rank, find everything that came of it, end it, and prove it.
+
+The agent is a subreaper, so whatever a rank starts stays below the agent however often it forks or
+changes session: a walk over descendants finds all of it, and an empty walk is the proof of death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.worker import child, rankline
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+PIPE_BYTES = 1 << 20
+
+
+def become_subreaper() -> None:
+    """Adopt orphaned descendants instead of leaving them to init."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def signal_on_parent_death(signum: int) -> None:
+    """Have the kernel send this process `signum` when its parent ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum)
+
+
+@dataclass(slots=True)
+class RankProcess:
+    """A started rank and the agent's ends of its lines; a descriptor is -1 once it is closed."""
+
+    rank: int
+    popen: subprocess.Popen[bytes]
+    line: socket.socket
+    stdout: int
+    stderr: int
+
+    @property
+    def pid(self) -> int:
+        """The rank's main process."""
+        return self.popen.pid
+
+
+def start_rank(
+    rank: int,
+    *,
+    python: str,
+    root: str,
+    program: int,
+    env: Mapping[str, str],
+    cwd: str,
+) -> RankProcess:
+    """Start one rank in a session of its own, its output on pipes that the agent reads.
+
+    Raises:
+        OSError: the interpreter or the working directory cannot be used.
+    """
+    near, far = rankline.pair()
+    out, err = _pipe(), _pipe()
+    try:
+        argv = [python, "-u", "-c", child.BOOT, root, *map(str, (far.fileno(), program, os.getpid()))]
+        popen = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out[1],
+            stderr=err[1],
+            cwd=cwd,
+            env=dict(env),
+            pass_fds=(far.fileno(), program),
+            start_new_session=True,
+        )
+    except BaseException:
+        near.close()
+        os.close(out[0])
+        os.close(err[0])
+        raise
+    finally:
+        far.close()
+        os.close(out[1])
+        os.close(err[1])
+    return RankProcess(rank, popen, near, out[0], err[0])
+
+
+def _pipe() -> tuple[int, int]:
+    """A pipe that does not block its reader and holds as much as the system allows."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    with contextlib.suppress(OSError):  # above the user's limit: the default size serves as well
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return reader, writer
+
+
+def memory_file(data: bytes) -> int:
+    """A descriptor that holds `data` and has no name in any file system."""
+    descriptor = os.memfd_create("rankdeck-program")
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return descriptor
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; real-time signals by number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def outcome(status: int) -> tuple[int, str | None]:
+    """Exit code and signal name of a wait status; a signal's code is 128 + its number, as shells say."""
+    code = os.waitstatus_to_exitcode(status)
+    return (code, None) if code >= 0 else (128 - code, signal_name(-code))
+
+
+def reap() -> list[tuple[int, int]]:
+    """(pid, wait status) of every child that has ended, adopted orphans among them."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def descendants(root: int) -> list[int]:
+    """Every live process below `root`, parents before children; zombies do not count."""
+    parents: dict[int, list[int]] = {}
+    for pid, parent in _processes():
+        parents.setdefault(parent, []).append(pid)
+    found, queue = [], list(parents.get(root, ()))
+    while queue:
+        pid = queue.pop(0)
+        found.append(pid)
+        queue += parents.get(pid, ())
+    return found
+
+
+def _processes() -> Iterable[tuple[int, int]]:
+    """(pid, parent) of every process that is not a zombie; a zombie's children have been adopted already."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := _stat(name)):
+            state, parent = stat
+            if state not in "ZX":
+                yield int(name), parent
+
+
+def _stat(pid: str) -> tuple[str, int] | None:
+    try:
+        fields = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # it ended while we looked
+        return None
+    return fields[0], int(fields[1])
+
+
+def send(pids: Iterable[int], signum: int) -> int:
+    """Signal each process that still exists; how many did."""
+    count = 0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signum)
+            count += 1
+    return count
+
+
+def kill_all_below(root: int) -> int:
+    """SIGKILL every descendant, stopped first so that none can fork away; how many there were.
+
+    One pass: the caller repeats it until `descendants` is empty.
+    """
+    pids = descendants(root)
+    send(pids, signal.SIGSTOP)
+    return send({*pids, *descendants(root)}, signal.SIGKILL)
+
+
+def cgroup_oom_counter() -> Path | None:
+    """This process's own cgroup v2 counters of memory events, if there are any."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("0::"):
+            events = Path("/sys/fs/cgroup") / line[3:].lstrip("/") / "memory.events"
+            return events if events.exists() else None
+    return None
+
+
+def oom_kills() -> int | None:
+    """How often the kernel's OOM killer has struck: in our cgroup if it counts, else on the machine."""
+    for path in (cgroup_oom_counter(), Path("/proc/vmstat")):
+        if path and (count := _counter(path, "oom_kill")) is not None:
+            return count
+    return None
+
+
+def _counter(path: Path, name: str) -> int | None:
+    try:
+        pairs = (line.split() for line in path.read_text().splitlines())
+        return next((int(p[1]) for p in pairs if p[0] == name), None)
+    except OSError:
+        return None

@@ -1,0 +1,117 @@
+"""Running the user's target inside a rank: as `__main__`, or as a function of a module.
+
+The target must see what it would see if Python had started it: its own `__main__`, `sys.argv`,
+`sys.path[0]`, and tracebacks without our frames.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import pickle
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from launcher.spec import Target, TargetKind
+
+_OURS = str(Path(__file__).parent)
+
+
+def load(target: Target, payload: bytes) -> Callable[[], Any]:
+    """What to call to run the target; a script returns None.
+
+    Whatever importing the target raises is the user's, and passes through.
+    """
+    if target.kind is TargetKind.SCRIPT:
+        return _script(target)
+    if target.kind is TargetKind.CALLABLE:
+        _lead_path("")
+        function, args, kwargs = pickle.loads(payload)
+        return lambda: function(*args, **kwargs)
+    function = getattr(_module(target), target.name)
+    args, kwargs = pickle.loads(payload) if target.pickled else _literals(target)
+    return lambda: function(*args, **kwargs)
+
+
+def _literals(target: Target) -> tuple[list[Any], dict[str, Any]]:
+    return (
+        [ast.literal_eval(a) for a in target.args],
+        {k: ast.literal_eval(v) for k, v in target.kwargs},
+    )
+
+
+def _script(target: Target) -> Callable[[], Any]:
+    """The script as `__main__`, kept alive to the end of the process for its threads and pickles."""
+    path = Path(target.source)
+    sys.argv = [target.source, *target.args]
+    _lead_path(str(path.parent))
+    code = compile(path.read_bytes(), target.source, "exec", dont_inherit=True)
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=target.source, __builtins__=__builtins__, __spec__=None)
+    sys.modules["__main__"] = module
+
+    def run() -> None:
+        exec(code, module.__dict__)
+
+    return run
+
+
+def _module(target: Target) -> types.ModuleType:
+    if not target.is_file:
+        _lead_path("")
+        sys.argv = [target.label]
+        return importlib.import_module(target.source)
+    path = Path(target.source)
+    _lead_path(str(path.parent))
+    sys.argv = [target.source]
+    # A file named like a module that is already there (json.py) must not be mistaken for it.
+    name = path.stem if path.stem not in sys.modules else f"_target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _lead_path(folder: str) -> None:
+    """Make `folder` the first place to import from, in place of the `''` that ``python -c`` puts there."""
+    if sys.path[:1] == [""]:
+        del sys.path[0]
+    sys.path.insert(0, folder)
+
+
+def strip(error: BaseException) -> types.TracebackType | None:
+    """The traceback without the frames through which we called the user's code."""
+    tb = error.__traceback__
+    while tb is not None and _is_plumbing(tb.tb_frame.f_code.co_filename):
+        tb = tb.tb_next
+    return tb
+
+
+def _is_plumbing(filename: str) -> bool:
+    return filename.startswith((_OURS, "<frozen importlib", importlib.__file__))
+
+
+def frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:
+    """(file, line, function) of the traceback, without the standard library's and installed packages'."""
+    found = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(tb)]
+    own = [
+        f for f in found if "site-packages" not in f[0] and not f[0].startswith((sys.base_prefix, "<frozen"))
+    ]
+    return own or found
+
+
+def text_of(error: BaseException, tb: types.TracebackType | None) -> str:
+    """The traceback as Python prints it, its middle left out if it is monstrous."""
+    text = "".join(traceback.format_exception(type(error), error, tb))
+    limit = 48 << 10
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"

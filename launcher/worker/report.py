@@ -1,0 +1,165 @@
+"""What user code may call inside a rank: `report` and `publish`. Outside a run both do nothing.
+
+Both find their line to the agent in this module; `launcher.worker.child` puts it there.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from typing import IO, Any
+
+from launcher.worker import rankline
+from launcher.worker.rankline import RankLine
+from launcher.worker.summary import describe, qualified_type
+
+MIN_INTERVAL_S = 0.05
+
+
+class UnpicklableResult(Exception):
+    """A rank's value cannot be pickled; the message names its type and the reason."""
+
+
+class Reporter:
+    """The rank's voice. Reports in quick succession are merged; the newest always arrives in the end."""
+
+    def __init__(self, line: RankLine) -> None:
+        self._line = line
+        self._lock = threading.Lock()
+        self._publishing = threading.Lock()
+        self._pending: dict[str, Any] = {}
+        self._sent = float("-inf")
+
+    def report(self, step: int | None, metrics: dict[str, float]) -> None:
+        """Send progress, or keep it for the next call if the last one was just sent."""
+        now = time.time()
+        with self._lock:
+            merged = {**self._pending.get("metrics", {}), **metrics}
+            last = self._pending.get("step") if step is None else step
+            self._pending = {"time": now, "step": last, "metrics": merged}
+            if now - self._sent >= MIN_INTERVAL_S:
+                self._send(now)
+
+    def flush(self) -> None:
+        """Send what was kept back."""
+        with self._lock:
+            self._send(time.time())
+
+    def publish(self, value: object) -> None:
+        """Stream a value's pickle to the run folder.
+
+        Raises:
+            UnpicklableResult: the value, or something in it, cannot be pickled.
+        """
+        with self._publishing:
+            self._publish(value)
+
+    def _publish(self, value: object) -> None:
+        self._line.send(rankline.RESULT_BEGIN)
+        stream = _ResultStream(self._line)
+        try:
+            _pickler(stream).dump(value)
+        except Exception as error:
+            # pickle reports an unpicklable value as PicklingError, TypeError, AttributeError or
+            # whatever a __reduce__ raised; all of them mean the same to the user
+            self._line.send(rankline.RESULT_ABORT)
+            raise UnpicklableResult(
+                f"a value of type {qualified_type(value)} cannot be pickled: {error}"
+            ) from error
+        stream.flush()
+        self._line.send_document(
+            rankline.RESULT_END, {"time": time.time(), "size": stream.size, **describe(value)}
+        )
+
+    def _send(self, now: float) -> None:
+        if self._pending and self._line.offer(rankline.REPORT, self._pending):
+            self._pending, self._sent = {}, now
+
+
+class _ResultStream:
+    """A file for the pickler: cuts what it writes into packets, copying only what is small."""
+
+    def __init__(self, line: RankLine) -> None:
+        self._line = line
+        self._buffer = bytearray()
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Take bytes; large ones go out at once, from where they are."""
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        if len(view) < rankline.DATA:
+            self._buffer += view
+            if len(self._buffer) >= rankline.DATA:
+                self.flush()
+            return len(view)
+        self.flush()
+        self._send(view)
+        return len(view)
+
+    def flush(self) -> None:
+        """Send what is buffered."""
+        if self._buffer:
+            self._send(memoryview(bytes(self._buffer)))
+            self._buffer.clear()
+
+    def _send(self, view: memoryview) -> None:
+        for start in range(0, len(view), rankline.DATA):
+            self._line.send(rankline.RESULT_DATA, view[start : start + rankline.DATA])
+
+
+def _pickler(stream: Any) -> Any:
+    """cloudpickle's pickler, which knows classes of `__main__`; plain pickle where it is missing."""
+    file: IO[bytes] = stream
+    try:
+        from cloudpickle import Pickler
+    except ImportError:
+        return pickle.Pickler(file, protocol=5)
+    return Pickler(file, protocol=5)
+
+
+_reporter: Reporter | None = None
+
+
+def install(line: RankLine) -> Reporter:
+    """Make this process a rank, as far as `report` and `publish` are concerned."""
+    global _reporter
+    _reporter = Reporter(line)
+    return _reporter
+
+
+def report(*, step: int | None = None, loss: float | None = None, **metrics: float) -> None:
+    """Tell the console how the training goes; does nothing outside a run.
+
+    Args:
+        step: the global step, for progress and for finding ranks that lag.
+        loss: the loss, charted.
+        metrics: any other numbers. Tensors are converted, which waits for their device.
+
+    A value that is no number is left out: telemetry never ends a training.
+    """
+    if _reporter is None:
+        return
+    named = metrics if loss is None else {"loss": loss, **metrics}
+    numbers = {name: n for name, value in named.items() if (n := _number(value)) is not None}
+    _reporter.report(None if step is None else int(step), numbers)
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value)  # type: ignore[arg-type]  # what float refuses is the case below
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def publish(value: object) -> None:
+    """Make `value` this rank's result, as a function's return value would be; the last one counts.
+
+    Does nothing outside a run.
+
+    Raises:
+        UnpicklableResult: the value cannot be pickled.
+    """
+    if _reporter is not None:
+        _reporter.publish(value)
