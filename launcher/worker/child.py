@@ -77,7 +77,7 @@ def _failed(line: RankLine, error: BaseException) -> int:
     else:
         tb = program.strip(error)
     line.send_document(rankline.RAISED, description(error, tb))
-    sys.excepthook(type(error), error, tb)
+    sys.excepthook(type(error), error.with_traceback(tb), tb)
     return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
 
 

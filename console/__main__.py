@@ -1,0 +1,5 @@
+"""``python -m console`` is ``rankdeck``."""
+
+from console.cli import main
+
+main()

@@ -1,0 +1,305 @@
+"""Runs without the console: `run` in the foreground, `logs`, `stop`, the plan.
+
+Prints what ranks write, prefixed, as it comes; the facts on request; and at the end the result, or the
+one block that says what failed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from console.listing import duration, value_text
+from console.sources.cleaning import plain, shown
+from launcher import events as ev
+from launcher.client import request_stop
+from launcher.codec import to_plain
+from launcher.distributor import launch, plan_for
+from launcher.errors import SpecError
+from launcher.job import Job
+from launcher.outcome import rank_failed
+from launcher.plan import THREADS
+from launcher.request import Request
+from launcher.runs import paths
+from launcher.runs.lines import Line, LineIndex
+from launcher.runs.reader import read_spec, read_summary, status_of
+from launcher.runs.status import Status
+from launcher.state import Phase, RunState
+
+POLL_S = 0.1
+_SIGNALS = {
+    signal.SIGINT: ("interrupted", 130),
+    signal.SIGTERM: ("terminated", 143),
+    signal.SIGHUP: ("hung up", 143),
+}
+_BLOCK = 1 << 20
+
+
+def parse_ranks(text: str, world_size: int) -> frozenset[int]:
+    """The ranks that ``all``, ``none`` or ``0,3-5`` mean.
+
+    Raises:
+        SpecError: it means none of these, or a rank that the run does not have.
+    """
+    if text == "all":
+        return frozenset(range(world_size))
+    if text == "none":
+        return frozenset()
+    chosen: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if match is None:
+            raise SpecError(f"--ranks takes all, none, or ranks such as 0,3-5, not {text!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        chosen.update(range(first, last + 1))
+    if chosen and max(chosen) >= world_size:
+        raise SpecError(f"there is no rank {max(chosen)}: the run has ranks 0 to {world_size - 1}")
+    return frozenset(chosen)
+
+
+class Printer:
+    """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours."""
+
+    def __init__(self, folder: Path, world_size: int, ranks: frozenset[int], grep: str | None = None) -> None:
+        self._index = LineIndex(folder)
+        self._width = len(str(world_size - 1))
+        self._ranks = ranks
+        self._grep = re.compile(grep.encode()) if grep else None
+        self._printed = 0
+        self._closed = False
+
+    def advance(self) -> None:
+        """Print what is new."""
+        while self._index.poll():
+            self._print(self._index.line(i) for i in range(self._printed, len(self._index)))
+            self._printed = len(self._index)
+
+    def finish(self) -> None:
+        """Print all that is left, unfinished lines too."""
+        self.advance()
+        self._print(iter(self._index.open_lines()))
+        self._index.close()
+
+    def _print(self, lines: Iterator[Line]) -> None:
+        batches: dict[int, list[str]] = {paths.STDOUT: [], paths.STDERR: []}
+        for line in lines:
+            if line.rank in self._ranks and (self._grep is None or self._grep.search(line.data)):
+                batches[line.stream].append(self._text(line))
+        for stream, texts in batches.items():
+            if texts:
+                self._write("\n".join(texts), stream)
+
+    def _text(self, line: Line) -> str:
+        stream = sys.stdout if line.stream == paths.STDOUT else sys.stderr
+        prefix = f"r{line.rank:0{self._width}d} | "
+        if not stream.isatty():
+            return prefix + plain(line.data)
+        text = shown(line.data)
+        return f"{prefix}{text}\x1b[0m" if "\x1b" in text else prefix + text
+
+    def _write(self, text: str, stream: int) -> None:
+        """A reader that went away does not end a training: say so once and go on silently."""
+        if self._closed and stream == paths.STDOUT:
+            return
+        try:
+            click.echo(text, err=stream == paths.STDERR)
+        except BrokenPipeError:
+            self._closed = True
+            sys.stdout = open("/dev/null", "w")  # noqa: SIM115  for the interpreter's last flush
+            click.echo("rankdeck: nobody reads the output any more; the run goes on", err=True)
+
+
+def run(request: Request, *, output: str, ranks: str) -> int:
+    """Run in the foreground; the run's exit code."""
+    chosen = parse_ranks(ranks, request.spec.num_processes)
+    job = launch(request)
+    with _signals_stop(job):
+        say(f"run {job.id}")
+        if output == "jsonl":
+            _print_facts(job)
+        else:
+            _print_output(job, chosen)
+        state = job.wait()
+    if output == "text":
+        _print_end(job.folder, state)
+    return state.exit_code or 0
+
+
+def say(text: str) -> None:
+    """Narrate."""
+    click.echo(text, err=True)
+
+
+def _print_facts(job: Job) -> None:
+    for event in job.events(samples=True):
+        click.echo(ev.encode(event, job.id), nl=False)
+
+
+def _print_output(job: Job, ranks: frozenset[int]) -> None:
+    printer = Printer(job.folder, job.state.num_processes, ranks)
+    seen, noted, stopping = -1, 0, False
+    while not job.done:
+        seen = job.wait_for_news(seen)
+        printer.advance()
+        state = job.state
+        for note in state.notes[noted:]:
+            say(f"note: {note.text}")
+        noted = len(state.notes)
+        if state.stop is not None and not stopping:
+            stopping = True
+            say(f"stopping: {state.stop.reason} (SIGTERM, then SIGKILL after {state.stop.grace_s:g} s)")
+    printer.finish()
+
+
+def _print_end(folder: Path, state: RunState) -> None:
+    """The failure in one block, or the result; the result is the last thing on standard output."""
+    took = duration(state.started, state.ended)
+    if state.blamed is not None:
+        say(failure_block(folder, state))
+    say(
+        f"{state.phase.value} after {took}" + (f": {state.why}" if state.phase is not Phase.SUCCEEDED else "")
+    )
+    for entry in read_summary(folder)[:1]:
+        if state.phase is Phase.SUCCEEDED:
+            click.echo(value_text(entry))
+
+
+def failure_block(folder: Path, state: RunState) -> str:
+    """First failing rank, traceback or tail, and what became of the others."""
+    first = state.ranks[state.blamed or 0]
+    failure = rank_failed(first, folder, state)
+    others = [r for r in state.ranks if r.rank != first.rank and r.exit_code]
+    lines = ["", f"✗ {failure.message}", ""]
+    detail = failure.traceback or failure.tail
+    if detail:
+        lines += [detail.rstrip(), ""]
+    if others:
+        ends = ", ".join(f"rank {r.rank} {r.signal or f'exit {r.exit_code}'}" for r in others[:8])
+        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+        lines += [f"ended in consequence: {ends}{more}"]
+    return "\n".join([*lines, f"logs: rankdeck logs {state.id} -r {first.rank}"])
+
+
+@contextmanager
+def _signals_stop(job: Job) -> Iterator[None]:
+    """The first signal asks the ranks to stop, a second one kills them."""
+
+    def handle(signum: int, _frame: object) -> None:
+        reason, code = _SIGNALS[signal.Signals(signum)]
+        again = job.state.stop is not None
+        job.stop(reason=reason, exit_code=code, force=again)
+
+    old = {signum: signal.signal(signum, handle) for signum in _SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, handler in old.items():
+            signal.signal(signum, handler)
+
+
+def print_plan(request: Request) -> int:
+    """What would be started: one line a rank, and the environment that they would get."""
+    plan = plan_for(request)
+    spec = request.spec
+    click.echo(f"target   {shlex.join([spec.target.label, *spec.target.args])}")
+    click.echo(f"python   {request.python}")
+    click.echo(f"workdir  {spec.workdir}")
+    for place in plan.ranks:
+        devices = ", ".join(f"{d.uuid} ({d.name})" for d in place.devices) or "cpu"
+        click.echo(
+            f"rank {place.rank}   host {place.host}  local rank {place.local_rank} of "
+            f"{place.local_world_size}  node {place.node_rank}  {devices}  {THREADS}={place.threads}"
+        )
+    for name, value in to_plain(spec.redacted().env).items():
+        click.echo(f"env      {name}={value}")
+    for note in plan.notes:
+        say(f"note: {note}")
+    return 0
+
+
+def logs(
+    folder: Path,
+    *,
+    rank: int | None = None,
+    follow: bool = False,
+    grep: str | None = None,
+    raw: bool = False,
+    stderr: bool = False,
+) -> int:
+    """Print a run's output; with `follow` until it ends, and then its exit code."""
+    world_size = read_spec(folder).num_processes
+    if raw:
+        return _raw(
+            folder, _one_rank(rank, world_size), paths.STDERR if stderr else paths.STDOUT, follow=follow
+        )
+    chosen = frozenset(range(world_size)) if rank is None else frozenset((_one_rank(rank, world_size),))
+    printer = Printer(folder, world_size, chosen, _checked(grep))
+    status = _until_ended(folder, printer.advance) if follow else status_of(folder)
+    printer.finish()
+    return (status.exit_code or 0) if follow else 0
+
+
+def _checked(pattern: str | None) -> str | None:
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise SpecError(f"--grep {pattern!r} is not a regular expression: {error}") from error
+    return pattern
+
+
+def _one_rank(rank: int | None, world_size: int) -> int:
+    if rank is None:
+        raise SpecError("--raw prints one rank's bytes: say which with -r")
+    if not 0 <= rank < world_size:
+        raise SpecError(f"there is no rank {rank}: the run has ranks 0 to {world_size - 1}")
+    return rank
+
+
+def _raw(folder: Path, rank: int, stream: int, *, follow: bool) -> int:
+    path, position = paths.log_file(folder, 0, rank, stream), 0
+
+    def copy() -> None:
+        nonlocal position
+        if path.exists():
+            with open(path, "rb") as file:
+                file.seek(position)
+                while block := file.read(_BLOCK):
+                    sys.stdout.buffer.write(block)
+                    position += len(block)
+            sys.stdout.buffer.flush()
+
+    status = _until_ended(folder, copy) if follow else status_of(folder)
+    copy()
+    return (status.exit_code or 0) if follow else 0
+
+
+def _until_ended(folder: Path, advance: Callable[[], None]) -> Status:
+    """Look again and again until the run has ended; its last status."""
+    while not (status := status_of(folder)).state.final:
+        advance()
+        time.sleep(POLL_S)
+    return status
+
+
+def stop(folder: Path, *, force: bool) -> int:
+    """Stop a run and wait for its end."""
+    status = status_of(folder)
+    if status.state.final:
+        say(f"run {folder.name} had already {_ended_words(status)}")
+        return 0
+    request_stop(folder, force=force)
+    status = _until_ended(folder, lambda: None)
+    say(f"run {folder.name} {_ended_words(status)}")
+    return 0
+
+
+def _ended_words(status: Status) -> str:
+    return f"ended: {status.state.value}, exit {status.exit_code}"
