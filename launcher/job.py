@@ -47,7 +47,7 @@ class Job:
     @property
     def done(self) -> bool:
         """Whether the verdict is written and nothing of the run is alive."""
-        return self._supervisor.done.is_set()
+        return self._supervisor.mailbox.done.is_set()
 
     def events(self, *, samples: bool = False) -> Iterator[Event]:
         """Every fact from the first, live, until the run's end. Any number of readers may do this."""
@@ -61,7 +61,7 @@ class Job:
 
     def wait_for_news(self, seen: int, timeout: float | None = None) -> int:
         """Block until something new is in the folder; a version to pass as `seen` next time."""
-        return self._supervisor.wait_for_news(seen, timeout)
+        return self._supervisor.mailbox.wait_for_news(seen, timeout)
 
     def wait(self, timeout: float | None = None) -> RunState:
         """Wait for the end and return the state, whatever it is.
@@ -69,7 +69,7 @@ class Job:
         Raises:
             TimeoutError: it has not ended in `timeout` seconds; it goes on.
         """
-        if not self._supervisor.done.wait(timeout):
+        if not self._supervisor.mailbox.done.wait(timeout):
             raise TimeoutError(f"run {self.id} has not ended after {timeout:g} s")
         self._thread.join()
         return self.state

@@ -207,7 +207,7 @@ class Agent:
             self._gang.stop(grace_s=float(frame.document()["grace_s"]))
         elif frame.kind is wire.Kind.QUIT:
             self._quitting = True
-            self._stop_gang(ORPHANED_GRACE_S)
+            self._stop_gang()
 
     def _start(self, order: dict[str, Any]) -> None:
         """Start a gang. The program is the target as a JSON line, and the pickle that came before."""
@@ -251,9 +251,10 @@ class Agent:
 
     # --- the end -------------------------------------------------------------------------------------
 
-    def _stop_gang(self, grace_s: float) -> None:
+    def _stop_gang(self) -> None:
+        """Nobody waits for the ranks any more: give them a moment at most."""
         if self._gang and not self._gang.finished:
-            self._gang.stop(grace_s=grace_s)
+            self._gang.stop(grace_s=min(self._gang.order.grace_s, ORPHANED_GRACE_S))
 
     def _abandon(self) -> None:
         """The engine is gone: end the ranks soon, with nobody left to tell."""
@@ -263,7 +264,7 @@ class Agent:
         self._terminated = False
         if self._gang and not self._gang.finished:
             self._gang.resume()
-        self._stop_gang(ORPHANED_GRACE_S)
+        self._stop_gang()
         while self._gang and not self._gang.finished:
             self._abandoned_turn(self._gang)
 

@@ -1,0 +1,57 @@
+"""Fixtures that all tests share: a home of their own, and no trace of the developer's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import survivors
+
+pytest_plugins = ["tests.launcher.nvml_fixture"]
+
+TARGETS = Path(__file__).parent / "targets"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty RANKDECK_HOME for each test."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("RANKDECK_HOME", str(folder))
+    for name in (
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "SSH_CONNECTION",
+        "SSH_TTY",
+        "OMP_NUM_THREADS",
+        "COLUMNS",
+        "LINES",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A mark that everything started by the test inherits; nothing that carries it may outlive the test."""
+    value = survivors.new_mark()
+    monkeypatch.setenv(survivors.MARK, value)
+    yield value
+    assert survivors.gone(value, within=20) == {}
+
+
+@pytest.fixture
+def targets() -> Path:
+    """The folder of programs that tests launch."""
+    return TARGETS
+
+
+@pytest.fixture
+def rankdeck() -> str:
+    """The installed command."""
+    command = Path(sys.executable).with_name("rankdeck")
+    assert command.exists(), "install the project first: pip install -e ."
+    return os.fspath(command)

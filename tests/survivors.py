@@ -1,0 +1,41 @@
+"""Finding what a test left running: everything it starts carries a mark in its environment."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from pathlib import Path
+
+MARK = "RANKDECK_TEST_MARK"
+
+
+def new_mark() -> str:
+    return uuid.uuid4().hex
+
+
+def alive(mark: str) -> dict[int, str]:
+    """pid and command line of every live process that was started with the mark, this one excluded."""
+    needle = f"{MARK}={mark}".encode()
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if needle in (entry / "environ").read_bytes() and _state(entry) not in "ZX":
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+    return found
+
+
+def _state(entry: Path) -> str:
+    return (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+
+
+def gone(mark: str, within: float) -> dict[int, str]:
+    """What is still alive once nothing is, or after `within` seconds: empty is good."""
+    deadline = time.monotonic() + within
+    while (left := alive(mark)) and time.monotonic() < deadline:
+        time.sleep(0.01)  # there is no event for another tree's death; the condition is what counts
+    return left
