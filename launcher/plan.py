@@ -63,11 +63,11 @@ def _choose_devices(spec: JobSpec, offers: Sequence[Offer], reason: str) -> tupl
             f"--gpu needs {need} GPU{'s' * (need > 1)}, one a rank, and {found}{why}",
             hint="use --no-gpu, or a smaller -n" if have else "use --no-gpu to train on the CPU",
         )
-    if have:
-        use = "it" if have == 1 else "them"
-        why = f"{have} GPU{'s' * (have > 1)} for {need} ranks is too few: the ranks run on the CPU"
-        return False, (f"{why} (-n {have} would use {use})",)
-    return False, ()
+    if not have:
+        return False, ((f"{reason}: the ranks run on the CPU",) if reason else ())
+    use = "it" if have == 1 else "them"
+    why = f"{have} GPU{'s' * (have > 1)} for {need} ranks is too few: the ranks run on the CPU"
+    return False, (f"{why} (-n {have} would use {use})",)
 
 
 def _hides(spec: JobSpec, offers: Sequence[Offer], uses_gpu: bool) -> bool:
