@@ -7,6 +7,7 @@ job = Distributor(num_processes=2).start("train.py", "--lr=0.1")
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from launcher.plan import Plan, make_plan
 from launcher.request import Request
 from launcher.runs.catalog import create_folder
 from launcher.runs.paths import runs_root
-from launcher.spec import JobSpec, Mode
+from launcher.spec import JobSpec, Mode, TargetKind
 from launcher.supervisor import Supervisor
 
 
@@ -102,7 +103,9 @@ class Distributor:
         """
         packed, payload = pack(target, args, kwargs, workdir=Path(self._options["workdir"]))
         spec = JobSpec(target=packed, mode=self._mode, **self._options)
-        return launch(Request(spec, payload=payload), root=self._root)
+        # a script is a program of its own, but a function lives among the caller's modules
+        path = () if packed.kind is TargetKind.SCRIPT else tuple(sys.path)
+        return launch(Request(spec, payload=payload, path=path), root=self._root)
 
 
 def launch(request: Request, *, root: Path | None = None, backend: Backend | None = None) -> Job:

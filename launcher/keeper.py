@@ -45,6 +45,7 @@ def write_request(request: Request) -> bytes:
         "environ": dict(request.environ),
         "python": request.python,
         "pickled": request.payload is not None,
+        "path": request.path,
     }
     return json.dumps(head).encode() + b"\n" + (request.payload or b"")
 
@@ -58,6 +59,7 @@ def read_request(data: bytes) -> Request:
         environ=fields["environ"],
         python=fields["python"],
         payload=payload if fields["pickled"] else None,
+        path=tuple(fields["path"]),
     )
 
 

@@ -23,9 +23,11 @@ class Request:
         environ: the caller's environment, which local ranks inherit.
         python: the interpreter that ranks run.
         payload: the pickled callable or arguments, where the target says so.
+        path: the caller's `sys.path`, where the target is a function of the caller's own world.
     """
 
     spec: JobSpec
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     python: str = sys.executable
     payload: bytes | None = field(default=None, repr=False)
+    path: tuple[str, ...] = ()

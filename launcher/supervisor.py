@@ -162,7 +162,7 @@ class Supervisor:
     def _order(self, agent: int, rendezvous: Rendezvous) -> dict[str, Any]:
         places = self._plan.on(agent)
         return {
-            "target": to_plain(self._spec.target),
+            "program": {"target": to_plain(self._spec.target), "path": self._request.path},
             "python": self._request.python,
             "cwd": self._spec.workdir,
             "env": self._base,
@@ -204,6 +204,9 @@ class Supervisor:
         with contextlib.suppress(OSError):
             self._roster.drop_all()
         self._backend.close(CLOSE_LIMIT_S)
+        if complaint := self._backend.complaint():
+            with contextlib.suppress(OSError):
+                self._writer.append(ev.NoteMade(time=self._clock(), text=complaint, level="error"))
         with contextlib.suppress(OSError):
             self._writer.append(verdict(self.state, now=self._clock(), broken=broken))
         with contextlib.suppress(OSError):

@@ -182,6 +182,10 @@ class ScriptedBackend:
             thread.join(timeout_s)
         return not any(thread.is_alive() for thread in self._threads)
 
+    def complaint(self) -> str:
+        """Scripts do not complain."""
+        return ""
+
     def _follow(self, script: Script, voice: Voice) -> None:
         try:
             script(voice)

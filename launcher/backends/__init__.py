@@ -30,3 +30,7 @@ class Backend(Protocol):
     def close(self, timeout_s: float) -> bool:
         """Wait for the agents' processes; whether all are gone."""
         ...
+
+    def complaint(self) -> str:
+        """What agents wrote to their own stderr, in a sentence; empty if nothing, as it should be."""
+        ...

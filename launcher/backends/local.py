@@ -86,6 +86,13 @@ class LocalBackend:
             self._errors.unlink()
         return True
 
+    def complaint(self) -> str:
+        """The last line of the agent's error file, and where the rest is."""
+        if not self._errors or not self._errors.exists():
+            return ""
+        lines = self._errors.read_text(errors="replace").strip().splitlines()
+        return f"the agent said: {lines[-1]} (all of it in {self._errors})" if lines else ""
+
     def _spawn(self, descriptor: int, errors: Path) -> subprocess.Popen[bytes]:
         with open(errors, "ab", opener=_private) as file:
             return subprocess.Popen(

@@ -210,9 +210,9 @@ class Agent:
             self._stop_gang()
 
     def _start(self, order: dict[str, Any]) -> None:
-        """Start a gang. The program is the target as a JSON line, and the pickle that came before."""
-        target = json.dumps(order["target"]).encode()
-        program = process.memory_file(b"%s\n%s" % (target, bytes(self._payload)))
+        """Start a gang. Its program is a JSON line, and the pickle that came before the order."""
+        head = json.dumps(order["program"]).encode()
+        program = process.memory_file(b"%s\n%s" % (head, bytes(self._payload)))
         self._payload.clear()
         asked = Order(
             python=order["python"],

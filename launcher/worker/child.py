@@ -38,9 +38,9 @@ def main() -> None:
     # SIGUSR1 is often the user's own (preemption); a script that wants SIGUSR2 simply takes it.
     faulthandler.enable()
     faulthandler.register(STACKS_SIGNAL, chain=False)
-    target, payload = _read_program(program_fd)
+    target, path, payload = _read_program(program_fd)
     os.close(program_fd)
-    _give_way(root)
+    _give_way(root, path)
     sys.exit(run(line, target, payload))
 
 
@@ -92,17 +92,22 @@ def description(error: BaseException, tb: Any) -> dict[str, Any]:
     }
 
 
-def _read_program(descriptor: int) -> tuple[Target, bytes]:
-    """The target, and the pickle behind it. `pread`, because all ranks share the descriptor's offset."""
+def _read_program(descriptor: int) -> tuple[Target, list[str], bytes]:
+    """The target, the caller's `sys.path` if it matters, and the pickle behind them.
+
+    `pread`, because all ranks share the descriptor's offset.
+    """
     size = os.fstat(descriptor).st_size
     data = bytearray()
     while len(data) < size:
         data += os.pread(descriptor, size - len(data), len(data))
     head, _, payload = data.partition(b"\n")
-    return from_plain(Target, json.loads(head)), bytes(payload)
+    document = json.loads(head)
+    return from_plain(Target, document["target"]), document["path"], bytes(payload)
 
 
-def _give_way(root: str) -> None:
-    """Move our own folder behind the user's: `sys.path[0]` is then the target's to set."""
+def _give_way(root: str, path: list[str]) -> None:
+    """Put the caller's import path first and our own folder last; `sys.path[0]` is the target's to set."""
     sys.path.remove(root)
-    sys.path.append(root)
+    own = [p for p in sys.path if p and p not in path]
+    sys.path[:] = ["", *(p for p in path if p), *own, root]

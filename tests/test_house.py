@@ -1,0 +1,66 @@
+"""The house rules, as far as a machine can check them: linters, types, import directions, sizes."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(p for package in ("console", "launcher", "themes") for p in (ROOT / package).rglob("*.py"))
+MODULE_LINES, APP_LINES, FUNCTION_LINES, FUNCTION_MEDIAN = 300, 200, 60, 8
+ENTRIES = {"README.md", "console", "launcher", "pyproject.toml", "tests", "themes"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "--no-cache"],
+        ["ruff", "format", "--check", "--no-cache"],
+        ["mypy"],
+        ["lint-imports", "--no-cache"],
+    ],
+    ids=" ".join,
+)
+def test_the_linters_agree(command: list[str]) -> None:
+    tool = Path(sys.executable).with_name(command[0])
+    done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_stay_small(path: Path) -> None:
+    limit = APP_LINES if path.name == "app.py" else MODULE_LINES
+
+    assert len(path.read_text().splitlines()) <= limit
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    """Every function's place and length in lines."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield f"{path.name}:{node.name}", (node.end_lineno or 0) - node.lineno + 1
+
+
+def test_functions_stay_small() -> None:
+    lengths = dict(functions())
+
+    assert {} == {name: n for name, n in lengths.items() if n > FUNCTION_LINES}
+    assert statistics.median(lengths.values()) <= FUNCTION_MEDIAN
+
+
+def test_only_the_six_entries_and_dotfiles_are_tracked() -> None:
+    command = ["git", "ls-files"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not listed:
+        pytest.skip("not a git checkout")
+    entries = {name.partition("/")[0] for name in listed}
+
+    assert ENTRIES == {e for e in entries if not e.startswith(".")}
