@@ -282,10 +282,14 @@ def _sampled(state: RunState, e: ev.Sampled) -> RunState:
     if host is not None:
         state = _update_host(state, e.agent, system=e.system, devices=devices, sampled_at=e.time)
     samples = {s.rank: s for s in e.ranks}
-    ranks = tuple(
-        replace(r, sample=samples[r.rank], sampled_at=e.time) if r.rank in samples else r for r in state.ranks
-    )
-    return replace(state, ranks=ranks)
+    return replace(state, ranks=tuple(_with_sample(r, samples.get(r.rank), e.time) for r in state.ranks))
+
+
+def _with_sample(rank: Rank, sample: ev.RankSample | None, time: float) -> Rank:
+    """A rank that has ended keeps the last figures of its life."""
+    if sample is None or rank.phase.ended:
+        return rank
+    return replace(rank, sample=sample, sampled_at=time)
 
 
 def _noted(state: RunState, e: ev.NoteMade) -> RunState:

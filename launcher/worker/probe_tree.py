@@ -36,7 +36,7 @@ class Tree:
         before, elapsed = self._readings, clock - self._clock
         self._readings, self._clock = self._read(census), clock
         readings = self._readings.values()
-        if not readings:
+        if not any(reading.alive for reading in readings):  # a zombie's memory is not 0 bytes: it has none
             return RankSample(rank=rank)
         io = self._accumulate(readings)
         spent = cpu_seconds(before, self._readings, census.looks) if before and elapsed > 0 else None

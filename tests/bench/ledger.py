@@ -1,0 +1,64 @@
+"""Measuring two commands side by side, and keeping what was measured in README's table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Medians of two things measured in turn, and the median of their ratios pair by pair."""
+
+    ours: float
+    theirs: float
+    ratio: float
+
+
+def interleave(ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int) -> Comparison:
+    """Measure in turn after one warm-up of each, so that a machine that drifts drifts for both."""
+    ours()
+    theirs()
+    pairs = [(ours(), theirs()) for _ in range(rounds)]
+    return Comparison(
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+        statistics.median(a / b for a, b in pairs),
+    )
+
+
+def wall(command: Sequence[str], **options: object) -> float:
+    """Seconds that a command takes, start to exit, its output thrown away."""
+    begin = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)  # type: ignore[call-overload]  # options are passed through
+    return time.perf_counter() - begin
+
+
+def record(what: str, peer: str, result: Comparison, *, bound: float) -> None:
+    """Print a row, and put it in README in place of the last one of the same name."""
+    today = datetime.now(UTC).date().isoformat()
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    cells = (what, peer, _seconds(result.ours), _seconds(result.theirs), f"{result.ratio:.2f}", f"{bound:g}", today, machine)
+    row = f"| {' | '.join(cells)} |"
+    print(row)
+    text = README.read_text()
+    head, _, rest = text.partition(BEGIN)
+    table, _, tail = rest.partition(END)
+    if not tail and END not in text:
+        return
+    kept = [line for line in table.strip().splitlines() if not line.startswith(f"| {what} |")]
+    README.write_text(head + BEGIN + "\n" + "\n".join([*kept, row]) + "\n" + END + tail)
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 10 else f"{value:.1f} s"

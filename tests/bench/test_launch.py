@@ -1,0 +1,63 @@
+"""How long launching takes, beside what people use today. Run with ``pytest -m bench``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.ledger import interleave, record, wall
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]
+
+BIN = Path(sys.executable).parent
+
+
+def test_version_against_an_empty_interpreter() -> None:
+    result = interleave(
+        lambda: wall([str(BIN / "rankdeck"), "--version"]),
+        lambda: wall([sys.executable, "-c", "pass"]),
+        rounds=25,
+    )
+    record("`rankdeck --version`", "`python -c pass`", result, bound=8)
+
+    assert result.ratio <= 8
+
+
+def test_two_trivial_ranks_against_torchrun(targets: Path) -> None:
+    script = str(targets / "hello.py")
+    result = interleave(
+        lambda: wall([str(BIN / "rankdeck"), "run", script, "-n", "2"]),
+        lambda: wall([str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", script]),
+        rounds=7,
+    )
+    record("two ranks that print a line, command start to exit", "torchrun", result, bound=0.8)
+
+    assert result.ratio <= 0.8
+
+
+def test_first_all_reduce_cold_against_torchrun(targets: Path) -> None:
+    script = str(targets / "all_reduce.py")
+    result = interleave(
+        lambda: wall([str(BIN / "rankdeck"), "run", script, "-n", "2"]),
+        lambda: wall([str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", script]),
+        rounds=7,
+    )
+    record("two ranks, one all-reduce, cold, command start to exit", "torchrun", result, bound=0.8)
+
+    assert result.ratio <= 0.8
+
+
+def test_lines_to_disk_against_torchrun(targets: Path, tmp_path: Path) -> None:
+    script, lines = str(targets / "flood.py"), "500000"
+    torchrun = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", "--redirects", "3"]
+    result = interleave(
+        lambda: wall([str(BIN / "rankdeck"), "run", script, "-n", "2", "--ranks", "none", "--", lines]),
+        lambda: wall([*torchrun, "--log-dir", str(tmp_path / "logs"), script, lines], env=dict(os.environ)),
+        rounds=5,
+    )
+    record("2 × 500,000 lines of 100 bytes to disk", "torchrun --redirects 3", result, bound=1.3)
+
+    assert result.ratio <= 1.3
