@@ -6,6 +6,7 @@ them; `launcher` is imported inside commands, so that ``--help`` is quick.
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code: the only place that maps errors to codes."""
+    _tolerate_encodings()
     try:
         code = cli.main(args=argv, prog_name="rankdeck", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -38,12 +40,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     except click.Abort:
         code = 130
     except launcher.LauncherError as error:
-        click.echo(f"rankdeck: {error}", err=True)
+        _complain(str(error))
         code = error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = 141
+    except OSError as error:
+        _complain(str(error))
+        code = launcher.LauncherError.exit_code
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str) -> None:
+    from console.printing import say
+
+    say(f"rankdeck: {text}")
+
+
+def _tolerate_encodings() -> None:
+    """A terminal that knows no UTF-8 gets question marks, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 @click.group(invoke_without_command=True, context_settings=_CONTEXT)
@@ -126,7 +141,7 @@ def _request(target: str, args: Sequence[str], options: dict[str, Any]) -> Reque
     workdir = (options["workdir"] or Path.cwd()).absolute()
     params = _pairs(options["param"], "--param")
     spec = JobSpec(
-        target=resolve(target, params=params, args=args, workdir=Path.cwd()),
+        target=resolve(target, params=params, args=args, workdir=_base(target, workdir)),
         num_processes=options["num_processes"],
         mode=Mode(options["mode"]),
         gpu=options["gpu"],
@@ -138,6 +153,12 @@ def _request(target: str, args: Sequence[str], options: dict[str, Any]) -> Reque
         sample_s=options["sample_interval"],
     )
     return Request(spec)
+
+
+def _base(target: str, workdir: Path) -> Path:
+    """Where a target is looked for: a file from here, a module from where the ranks will import it."""
+    source = target.rpartition(":")[0]
+    return workdir if source and not source.endswith(".py") and "/" not in source else Path.cwd()
 
 
 def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
@@ -223,9 +244,12 @@ def result(id: str, rank: int, *, as_json: bool) -> int:  # noqa: A002
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 def rm(ids: tuple[str, ...]) -> int:
     """Delete runs that have ended."""
-    from launcher.runs.catalog import remove_run
+    from launcher.runs.catalog import remove_run, require_ended
 
-    for folder in dict.fromkeys(_find(i) for i in ids):
+    folders = dict.fromkeys(_find(i) for i in ids)
+    for folder in folders:
+        require_ended(folder)
+    for folder in folders:
         remove_run(folder)
         click.echo(folder.name)
     return 0

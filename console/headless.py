@@ -18,18 +18,17 @@ from pathlib import Path
 import click
 
 from console.listing import duration, value_text
-from console.sources.cleaning import plain, shown
+from console.printing import Printer, say, tell
 from launcher import events as ev
 from launcher.client import request_stop
 from launcher.codec import to_plain
 from launcher.distributor import launch, plan_for
-from launcher.errors import SpecError
+from launcher.errors import AgentLost, SpecError
 from launcher.job import Job
 from launcher.outcome import rank_failed
 from launcher.plan import THREADS
 from launcher.request import Request
 from launcher.runs import paths
-from launcher.runs.lines import Line, LineIndex
 from launcher.runs.reader import read_spec, read_summary, status_of
 from launcher.runs.status import Status
 from launcher.state import Phase, RunState
@@ -65,58 +64,6 @@ def parse_ranks(text: str, world_size: int) -> frozenset[int]:
     return frozenset(chosen)
 
 
-class Printer:
-    """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours."""
-
-    def __init__(self, folder: Path, world_size: int, ranks: frozenset[int], grep: str | None = None) -> None:
-        self._index = LineIndex(folder)
-        self._width = len(str(world_size - 1))
-        self._ranks = ranks
-        self._grep = re.compile(grep.encode()) if grep else None
-        self._printed = 0
-        self._closed = False
-
-    def advance(self) -> None:
-        """Print what is new."""
-        while self._index.poll():
-            self._print(self._index.line(i) for i in range(self._printed, len(self._index)))
-            self._printed = len(self._index)
-
-    def finish(self) -> None:
-        """Print all that is left, unfinished lines too."""
-        self.advance()
-        self._print(iter(self._index.open_lines()))
-        self._index.close()
-
-    def _print(self, lines: Iterator[Line]) -> None:
-        batches: dict[int, list[str]] = {paths.STDOUT: [], paths.STDERR: []}
-        for line in lines:
-            if line.rank in self._ranks and (self._grep is None or self._grep.search(line.data)):
-                batches[line.stream].append(self._text(line))
-        for stream, texts in batches.items():
-            if texts:
-                self._write("\n".join(texts), stream)
-
-    def _text(self, line: Line) -> str:
-        stream = sys.stdout if line.stream == paths.STDOUT else sys.stderr
-        prefix = f"r{line.rank:0{self._width}d} | "
-        if not stream.isatty():
-            return prefix + plain(line.data)
-        text = shown(line.data)
-        return f"{prefix}{text}\x1b[0m" if "\x1b" in text else prefix + text
-
-    def _write(self, text: str, stream: int) -> None:
-        """A reader that went away does not end a training: say so once and go on silently."""
-        if self._closed and stream == paths.STDOUT:
-            return
-        try:
-            click.echo(text, err=stream == paths.STDERR)
-        except BrokenPipeError:
-            self._closed = True
-            sys.stdout = open("/dev/null", "w")  # noqa: SIM115  for the interpreter's last flush
-            click.echo("rankdeck: nobody reads the output any more; the run goes on", err=True)
-
-
 def run(request: Request, *, output: str, ranks: str) -> int:
     """Run in the foreground; the run's exit code."""
     chosen = parse_ranks(ranks, request.spec.num_processes)
@@ -133,14 +80,9 @@ def run(request: Request, *, output: str, ranks: str) -> int:
     return state.exit_code or 0
 
 
-def say(text: str) -> None:
-    """Narrate."""
-    click.echo(text, err=True)
-
-
 def _print_facts(job: Job) -> None:
     for event in job.events(samples=True):
-        click.echo(ev.encode(event, job.id), nl=False)
+        tell(ev.encode(event, job.id), nl=False)
 
 
 def _print_output(job: Job, ranks: frozenset[int]) -> None:
@@ -169,7 +111,7 @@ def _print_end(folder: Path, state: RunState) -> None:
     )
     for entry in read_summary(folder)[:1]:
         if state.phase is Phase.SUCCEEDED:
-            click.echo(value_text(entry))
+            tell(value_text(entry))
 
 
 def failure_block(folder: Path, state: RunState) -> str:
@@ -192,12 +134,17 @@ def failure_block(folder: Path, state: RunState) -> str:
 def _signals_stop(job: Job) -> Iterator[None]:
     """The first signal asks the ranks to stop, a second one kills them."""
 
-    def handle(signum: int, _frame: object) -> None:
-        reason, code = _SIGNALS[signal.Signals(signum)]
-        again = job.state.stop is not None
-        job.stop(reason=reason, exit_code=code, force=again)
+    asked = False
 
-    old = {signum: signal.signal(signum, handle) for signum in _SIGNALS}
+    def handle(signum: int, _frame: object) -> None:
+        nonlocal asked
+        reason, code = _SIGNALS[signal.Signals(signum)]
+        job.stop(reason=reason, exit_code=code, force=asked or job.state.stop is not None)
+        asked = True
+
+    # what our starter ignores (nohup) is not ours to obey
+    heeded = [signum for signum in _SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
+    old = {signum: signal.signal(signum, handle) for signum in heeded}
     try:
         yield
     finally:
@@ -241,18 +188,17 @@ def logs(
             folder, _one_rank(rank, world_size), paths.STDERR if stderr else paths.STDOUT, follow=follow
         )
     chosen = frozenset(range(world_size)) if rank is None else frozenset((_one_rank(rank, world_size),))
-    printer = Printer(folder, world_size, chosen, _checked(grep))
+    printer = Printer(folder, world_size, chosen, grep=_pattern(grep), write=click.echo)
     status = _until_ended(folder, printer.advance) if follow else status_of(folder)
     printer.finish()
     return (status.exit_code or 0) if follow else 0
 
 
-def _checked(pattern: str | None) -> str | None:
+def _pattern(text: str | None) -> re.Pattern[str] | None:
     try:
-        re.compile(pattern or "")
+        return None if text is None else re.compile(text)
     except re.error as error:
-        raise SpecError(f"--grep {pattern!r} is not a regular expression: {error}") from error
-    return pattern
+        raise SpecError(f"--grep {text!r} is not a regular expression: {error}") from error
 
 
 def _one_rank(rank: int | None, world_size: int) -> int:
@@ -295,7 +241,11 @@ def stop(folder: Path, *, force: bool) -> int:
     if status.state.final:
         say(f"run {folder.name} had already {_ended_words(status)}")
         return 0
-    request_stop(folder, force=force)
+    try:
+        request_stop(folder, force=force)
+    except AgentLost:
+        if not status_of(folder).state.final:  # else it ended by itself while we asked
+            raise
     status = _until_ended(folder, lambda: None)
     say(f"run {folder.name} {_ended_words(status)}")
     return 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import click
 
+from console.sources.cleaning import plain
 from launcher.codec import to_plain
 from launcher.errors import SpecError
 from launcher.runs.catalog import list_runs
@@ -18,6 +21,8 @@ from launcher.runs.reader import read_spec, read_state, read_summary, status_of
 from launcher.runs.status import Status
 from launcher.state import Rank, RunState
 
+# all that JSON leaves as it is and a terminal might obey: C1 controls, directions, lone surrogates
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _PS_KEYS = ("id", "name", "state", "exit_code", "mode", "num_processes", "started", "ended", "why")
 
 
@@ -46,10 +51,11 @@ def _ps_row(run: Status) -> tuple[str, ...]:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, two spaces apart."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    cleaned = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in (head, *cleaned)) for i in range(len(head))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (head, *rows)
+        for row in (head, *cleaned)
     )
 
 
@@ -80,11 +86,11 @@ def show(folder: Path, *, as_json: bool) -> int:
     spec = read_spec(folder)
     took = duration(state.started, state.ended)
     code = "" if status.exit_code is None else f", exit {status.exit_code}"
-    click.echo(f"{folder.name}  {status.name}")
-    click.echo(f"target   {spec.target.label} {' '.join(spec.target.args)}".rstrip())
+    click.echo(printable(f"{folder.name}  {status.name}"))
+    click.echo(printable(f"target   {shlex.join([spec.target.label, *spec.target.args])}"))
     click.echo(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
     if status.why:
-        click.echo(f"why      {status.why}")
+        click.echo(printable(f"why      {status.why}"))
     click.echo(f"folder   {folder}")
     click.echo()
     rows = [_rank_row(r) for r in state.ranks]
@@ -164,5 +170,11 @@ def result(folder: Path, rank: int, *, as_json: bool) -> int:
 def value_text(entry: dict[str, Any]) -> str:
     """A summary's value for people: JSON where it is, else what is known of it."""
     if entry["json"]:
-        return json.dumps(entry["value"], indent=2, ensure_ascii=False)
-    return f"{entry['value']}  ({entry['size']} bytes pickled)"
+        text = json.dumps(entry["value"], indent=2, ensure_ascii=False)
+        return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
+    return printable(f"{entry['value']}  ({entry['size']} bytes pickled)")
+
+
+def printable(text: str) -> str:
+    """The text without what could control a terminal; its line breaks stay."""
+    return "\n".join(plain(line.encode(errors="replace")) for line in text.split("\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from launcher.control import send_command
 from launcher.errors import InternalError, LauncherError
 from launcher.keeper import BOOT, write_request
 from launcher.request import Request
+from launcher.runs.paths import home
 
 START_LIMIT_S = 60.0
 
@@ -30,6 +32,7 @@ def start_detached(request: Request) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd="/",
+        env=_keepers_environ(),
         start_new_session=True,
     )
     try:
@@ -39,6 +42,12 @@ def start_detached(request: Request) -> str:
         keeper.communicate()
         raise InternalError(f"the run's keeper did not answer within {START_LIMIT_S:g} s") from error
     return _run_id(out, err.decode(errors="replace"))
+
+
+def _keepers_environ() -> dict[str, str]:
+    """Ours; a home that is relative to our folder is not to be looked for in the keeper's."""
+    place = {"RANKDECK_HOME": str(home())} if os.environ.get("RANKDECK_HOME") else {}
+    return {**os.environ, **place}
 
 
 def _run_id(out: bytes, noise: str) -> str:

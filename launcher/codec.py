@@ -38,9 +38,11 @@ def from_plain(kind: type[T], data: Mapping[str, Any]) -> T:
     """The dataclass `kind` made from a mapping.
 
     Raises:
-        TypeError: a field without a default is missing.
+        TypeError: `data` is no mapping, or a field without a default is missing.
         ValueError: an enum field holds no known value.
     """
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{kind.__name__} is written as an object, not as {type(data).__name__}")
     hints = _hints(kind)  # type: ignore[arg-type]  # mypy does not see that a class is hashable
     names = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     return kind(**{k: _revive(hints[k], v) for k, v in data.items() if k in names})

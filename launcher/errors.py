@@ -16,7 +16,7 @@ This module imports nothing of the package, so that every other module may impor
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class LauncherError(Exception):
@@ -32,6 +32,16 @@ class LauncherError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its fields: exceptions are otherwise made again from `args`, which would lack the keywords."""
+        return _remake, (type(self), self.args, vars(self))
+
+
+def _remake(kind: type[LauncherError], args: tuple[Any, ...], fields: dict[str, Any]) -> LauncherError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error
 
 
 class SpecError(LauncherError):

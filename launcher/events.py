@@ -166,7 +166,7 @@ class RankExited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(Event):
-    """The gang was told to end. `by` is a person, a limit or the failure of a rank."""
+    """The gang was told to end. `by` is a person, a limit, a rank (that failed) or the loss of an agent."""
 
     by: str
     reason: str
@@ -292,5 +292,12 @@ def encode(event: Event, run: str) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """The fact on one line."""
-    return from_dict(json.loads(line))
+    """The fact on one line.
+
+    Raises:
+        ValueError: there is none: the line is torn, or was not written by us.
+    """
+    try:
+        return from_dict(json.loads(line))
+    except (TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a fact: {error}") from error

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from launcher.errors import SpecError
 from launcher.events import Event
 from launcher.outcome import error_of, load_result
 from launcher.runs.reader import FactTail
 from launcher.state import RunState
 from launcher.supervisor import Supervisor
 
-_running: weakref.WeakSet[Job] = weakref.WeakSet()
+# Not weak: a run whose `Job` was dropped is still this process's to stop when it ends.
+_running: set[Job] = set()
 
 
 class Job:
@@ -32,9 +34,9 @@ class Job:
         self.id = folder.name
         self.folder = folder
         self._supervisor = supervisor
-        self._thread = threading.Thread(target=supervisor.run, name=f"rankdeck {self.id}", daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._carry, name=f"rankdeck {self.id}", daemon=True)
         _running.add(self)
+        self._thread.start()
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.state.phase}>"
@@ -78,29 +80,41 @@ class Job:
         """Wait, then a rank's return value; None for a script that published none.
 
         Raises:
+            SpecError: there is no such rank.
             RankFailed: training failed.
             LauncherError: the run was stopped, lost or never started.
             TimeoutError: it has not ended in `timeout` seconds.
         """
-        state = self.wait(timeout)
-        if error := error_of(state, self.folder):
-            raise error
-        returned = state.ranks[rank].returned
-        return load_result(self.folder, rank) if returned else None
+        if not 0 <= rank < self.state.num_processes:
+            raise SpecError(f"there is no rank {rank}: the run has ranks 0 to {self.state.num_processes - 1}")
+        return self._value(self._succeeded(timeout), rank)
 
     def results(self, *, timeout: float | None = None) -> list[Any]:
         """Wait, then every rank's return value, by rank. Raises like `result`."""
-        self.result(timeout=timeout)
-        return [self.result(rank) for rank in range(self.state.num_processes)]
+        state = self._succeeded(timeout)
+        return [self._value(state, rank) for rank in range(state.num_processes)]
 
     def stop(self, *, force: bool = False, reason: str = "on request", exit_code: int = 143) -> None:
         """Ask for the end: SIGTERM, the grace period, SIGKILL. `force` skips the grace. Does not wait."""
         self._supervisor.stop(reason=reason, exit_code=exit_code, force=force)
 
+    def _carry(self) -> None:
+        self._supervisor.run()
+        _running.discard(self)
+
+    def _succeeded(self, timeout: float | None) -> RunState:
+        state = self.wait(timeout)
+        if error := error_of(state, self.folder):
+            raise error
+        return state
+
+    def _value(self, state: RunState, rank: int) -> Any:
+        return load_result(self.folder, rank) if state.ranks[rank].returned else None
+
 
 def _stop_all() -> None:
     """At interpreter exit: a run belongs to the process that started it."""
-    jobs = [job for job in _running if not job.done]
+    jobs = list(_running)
     for job in jobs:
         job.stop(reason="the process that started it ended")
     for job in jobs:
@@ -108,3 +122,5 @@ def _stop_all() -> None:
 
 
 atexit.register(_stop_all)
+# A forked child has none of the threads that carry runs: they are its parent's to stop and to wait for.
+os.register_at_fork(after_in_child=_running.clear)

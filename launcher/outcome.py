@@ -69,10 +69,14 @@ def load_result(folder: Path, rank: int) -> Any:
     """A rank's return value, unpickled: only for the caller's own runs.
 
     Raises:
-        RecordError: the rank left no value.
+        RecordError: the rank left no value, or one that only the rank's own modules can read.
     """
-    try:
-        with open(paths.result_file(folder, rank), "rb") as file:
+    path = paths.result_file(folder, rank)
+    if not path.exists():
+        raise RecordError(f"rank {rank} left no value", run=folder.name)
+    with open(path, "rb") as file:
+        try:
             return pickle.load(file)
-    except FileNotFoundError:
-        raise RecordError(f"rank {rank} left no value", run=folder.name) from None
+        except Exception as error:  # a user's __setstate__ may raise anything; all of it means the same
+            why = f"{type(error).__name__}: {error}"
+            raise RecordError(f"rank {rank}'s value cannot be loaded here: {why}", run=folder.name) from error

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from launcher.errors import SpecError
 from launcher.spec import Target, TargetKind, as_literal
-from launcher.target import resolve
+from launcher.target import resolve, resolve_call
 from launcher.worker.summary import preview
 
 _SHORT = 80
+_LONG = 64 << 10
 
 
 def pack(
@@ -49,12 +51,14 @@ def _pack_script(target: str, args: Sequence[Any], kwargs: Mapping[str, Any], wo
 def _pack_named(
     target: str, args: Sequence[Any], kwargs: Mapping[str, Any], workdir: Path
 ) -> tuple[Target, bytes | None]:
-    """A function found by name. Literal arguments are checked and recorded; others are pickled."""
+    """A function found by name. Literal arguments are recorded as they are; others are pickled."""
+    found = resolve_call(target, count=len(args), names=kwargs, workdir=workdir)
     if all(map(_is_literal, (*args, *kwargs.values()))):
-        words = {k: as_literal(v) for k, v in kwargs.items()}
-        return resolve(target, params=words, args=[as_literal(a) for a in args], workdir=workdir), None
-    found = resolve(target, params={}, args=[], workdir=workdir)
-    return _described(found, args, kwargs), _dumps((tuple(args), dict(kwargs)), "the arguments")
+        words = tuple((k, as_literal(v)) for k, v in kwargs.items())
+        literals = replace(found, args=tuple(map(as_literal, args)), kwargs=words)
+        if len(str(literals)) <= _LONG:
+            return literals, None
+    return _described(found, args, kwargs), _dumps((tuple(args), dict(kwargs)), "an argument")
 
 
 def _pack_callable(
@@ -66,11 +70,14 @@ def _pack_callable(
         raise SpecError(f"the arguments do not fit {_name_of(function)}: {error}") from error
     except ValueError:  # a builtin without a signature: nothing to check against
         pass
-    source = inspect.getsourcefile(inspect.unwrap(function)) if inspect.isroutine(function) else None
-    target = Target(
-        TargetKind.CALLABLE, source or getattr(function, "__module__", "") or "", _name_of(function)
-    )
+    target = Target(TargetKind.CALLABLE, _source_of(function), _name_of(function))
     return _described(target, args, kwargs), _dumps((function, tuple(args), dict(kwargs)), _name_of(function))
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """The file that defines a function; the module of what has no file, such as a builtin."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return (inspect.getsourcefile(code) if code else None) or getattr(function, "__module__", "") or ""
 
 
 def _described(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target:
@@ -95,7 +102,8 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 def _is_literal(value: object) -> bool:
     try:
-        return bool(ast.literal_eval(as_literal(value)) == value)
+        text = as_literal(value)
+        return len(text) <= _LONG and bool(ast.literal_eval(text) == value)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return False
 

@@ -42,16 +42,16 @@ def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -
         CannotPlace: the offers hold fewer ranks than asked for.
     """
     uses_gpu, notes = _choose_devices(spec, offers, gpu_reason)
-    seats = _seats(spec.num_processes, offers)
-    hosts = list(dict.fromkeys(o.host for o in seats))
-    ordered = sorted(seats, key=lambda o: hosts.index(o.host))
-    ranks = tuple(_assign(ordered, hosts, uses_gpu=uses_gpu, hide=_hides(spec, offers, uses_gpu)))
+    by_host: dict[str, list[Offer]] = {}
+    for seat in _seats(spec.num_processes, offers, each_with_gpu=uses_gpu):
+        by_host.setdefault(seat.host, []).append(seat)
+    ranks = tuple(_assign(by_host, uses_gpu=uses_gpu, hide=_hides(spec, offers, uses_gpu)))
     return Plan(ranks, uses_gpu, notes)
 
 
 def _choose_devices(spec: JobSpec, offers: Sequence[Offer], reason: str) -> tuple[bool, tuple[str, ...]]:
     """Whether the gang uses GPUs, and what to say about it."""
-    have, need = sum(len(o.devices) for o in offers), spec.num_processes
+    have, need = sum(_room(o, with_gpu=True) or 0 for o in offers), spec.num_processes
     if spec.gpu is False:
         return False, ()
     if have >= need:
@@ -75,36 +75,45 @@ def _hides(spec: JobSpec, offers: Sequence[Offer], uses_gpu: bool) -> bool:
     return not uses_gpu and (spec.gpu is False or any(o.devices for o in offers))
 
 
-def _seats(count: int, offers: Sequence[Offer]) -> list[Offer]:
+def _room(offer: Offer, *, with_gpu: bool) -> int | None:
+    """How many ranks an agent can hold, or None for any number."""
+    if not with_gpu:
+        return offer.slots
+    count = len(offer.devices)
+    return count if offer.slots is None else min(offer.slots, count)
+
+
+def _seats(count: int, offers: Sequence[Offer], *, each_with_gpu: bool) -> list[Offer]:
     """One offer per rank: agents are filled in order; an offer without a limit takes the rest."""
     seats: list[Offer] = []
     for offer in offers:
-        room = count - len(seats) if offer.slots is None else min(offer.slots, count - len(seats))
-        seats += [offer] * room
+        room = _room(offer, with_gpu=each_with_gpu)
+        left = count - len(seats)
+        seats += [offer] * (left if room is None else min(room, left))
     if len(seats) < count:
         raise CannotPlace(f"{count} ranks need {count} slots at once, and there are {len(seats)}")
     return seats
 
 
-def _assign(seats: list[Offer], hosts: list[str], *, uses_gpu: bool, hide: bool) -> list[Assignment]:
-    by_host = {h: [o for o in seats if o.host == h] for h in hosts}
-    devices = {h: _devices(by_host[h]) if uses_gpu else () for h in hosts}
+def _assign(by_host: Mapping[str, list[Offer]], *, uses_gpu: bool, hide: bool) -> list[Assignment]:
+    world_size = sum(map(len, by_host.values()))
     ranks: list[Assignment] = []
-    for node, host in enumerate(hosts):
-        local = by_host[host]
+    for node, (host, local) in enumerate(by_host.items()):
+        devices = _devices(local) if uses_gpu else ()
+        visible = _visible(devices, hide=hide)
         for index, offer in enumerate(local):
             ranks.append(
                 Assignment(
                     rank=len(ranks),
-                    world_size=len(seats),
+                    world_size=world_size,
                     local_rank=index,
                     local_world_size=len(local),
                     node_rank=node,
-                    node_count=len(hosts),
+                    node_count=len(by_host),
                     agent=offer.agent,
                     host=host,
-                    devices=devices[host][index : index + 1],
-                    visible=_visible(devices[host], hide=hide),
+                    devices=devices[index : index + 1],
+                    visible=visible,
                     threads=max(1, offer.cores // len(local)),
                 )
             )

@@ -15,7 +15,9 @@ from typing import Any
 from launcher.errors import SpecError
 
 REDACTED = "***"
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|SESSION|PRIVATE", re.IGNORECASE)
+_SECRET = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|SESSION|PRIVATE|JWT|_(?:PWD|PAT|DSN)\b", re.IGNORECASE
+)
 
 
 class Mode(StrEnum):
@@ -102,9 +104,11 @@ class JobSpec:
                 raise SpecError(f"the {label} must be 0 or more seconds, not {value}")
         if not self.sample_s > 0:
             raise SpecError(f"the sample interval must be more than 0 seconds, not {self.sample_s}")
-        for key in self.env:
-            if not key or "=" in key or "\0" in key:
+        for key, value in self.env.items():
+            if not isinstance(key, str) or not key or "=" in key or "\0" in key:
                 raise SpecError(f"{key!r} cannot be the name of an environment variable")
+            if not isinstance(value, str) or "\0" in value:
+                raise SpecError(f"the environment variable {key} must be text without NUL, not {value!r}")
 
     @property
     def label(self) -> str:

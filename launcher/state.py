@@ -52,7 +52,7 @@ class RankPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank as known so far; `reported_at`, `sampled_at` and `written_at` are its three ages' bases."""
+    """One rank as known so far. `failing` says that it raised by itself, not because the gang was stopped."""
 
     rank: int
     phase: RankPhase = RankPhase.PLACED
@@ -68,6 +68,7 @@ class Rank:
     signal: str | None = None
     oom_kills: int | None = None
     raised: ev.RankRaised | None = None
+    failing: bool = False
     returned: ev.RankReturned | None = None
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -152,7 +153,7 @@ def fold_all(facts: Iterable[ev.Event], *, run: str = "") -> RunState:
 
 
 def _enter(state: RunState, phase: Phase, time: float) -> RunState:
-    if state.phase is phase and state.since:
+    if state.phase.final or (state.phase is phase and state.since):
         return state
     return replace(state, phase=phase, since=(*state.since, (phase, time)))
 
@@ -232,7 +233,9 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
 
 
 def _raised(state: RunState, e: ev.RankRaised) -> RunState:
-    return _update_rank(state, e.rank, raised=e)
+    """An exception that is heard of before the stop was not caused by it, whatever two hosts' clocks say."""
+    failing = state.stop is None or e.time <= state.stop.time
+    return _update_rank(state, e.rank, raised=e, failing=failing)
 
 
 def _returned(state: RunState, e: ev.RankReturned) -> RunState:
@@ -240,14 +243,12 @@ def _returned(state: RunState, e: ev.RankReturned) -> RunState:
 
 
 def _exited(state: RunState, e: ev.RankExited) -> RunState:
-    if e.exit_code == 0 and e.signal is None:
-        phase = RankPhase.SUCCEEDED
-    else:
-        phase = RankPhase.STOPPED if _was_told(state, e) else RankPhase.FAILED
+    if not 0 <= e.rank < len(state.ranks):
+        return state
     return _update_rank(
         state,
         e.rank,
-        phase=phase,
+        phase=_end_of(state.ranks[e.rank], state.stop, e),
         ended=e.time,
         exit_code=e.exit_code,
         signal=e.signal,
@@ -255,15 +256,21 @@ def _exited(state: RunState, e: ev.RankExited) -> RunState:
     )
 
 
-def _was_told(state: RunState, e: ev.RankExited) -> bool:
-    """Whether this end follows from the gang being stopped, and so is nobody's failure.
+def _end_of(rank: Rank, stop: ev.StopRequested | None, e: ev.RankExited) -> RankPhase:
+    """How a rank ended. What follows from the gang being stopped is nobody's failure.
 
-    A rank that raised before the stop was asked for failed by itself, however late its process died.
+    A crash can be heard of after the stop that its victims caused, and is told from them by its time.
+    SIGTERM is the stop's own, though the clocks of two hosts may disagree on which came first; so is
+    SIGKILL where the stop gave no grace.
     """
-    if state.stop is None or not 0 <= e.rank < len(state.ranks):
-        return False
-    raised = state.ranks[e.rank].raised
-    return raised is None or raised.time > state.stop.time
+    if rank.failing:
+        return RankPhase.FAILED
+    if e.exit_code == 0 and e.signal is None:
+        return RankPhase.SUCCEEDED
+    if stop is None:
+        return RankPhase.FAILED
+    ours = ("SIGTERM",) if stop.grace_s > 0 else ("SIGTERM", "SIGKILL")
+    return RankPhase.STOPPED if e.time >= stop.time or e.signal in ours else RankPhase.FAILED
 
 
 def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
@@ -298,7 +305,8 @@ def _noted(state: RunState, e: ev.NoteMade) -> RunState:
 
 def _ended(state: RunState, e: ev.RunEnded) -> RunState:
     done = replace(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank)
-    return _enter(done, Phase(e.state), e.time)
+    phase = next((p for p in Phase if p == e.state), Phase.FAILED)  # a newer version may know more ends
+    return _enter(done, phase, e.time)
 
 
 _HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], RunState]] = {

@@ -28,6 +28,7 @@ from launcher.errors import SpecError
 from launcher.signature import Parameter, ParameterKind, Signature, literal, signature_of
 from launcher.spec import Target, TargetKind
 
+_ANY = "..."
 _REST = (
     Parameter("args", ParameterKind.VAR_POSITIONAL),
     Parameter("kwargs", ParameterKind.VAR_KEYWORD),
@@ -48,14 +49,40 @@ def resolve(text: str, *, params: Mapping[str, str], args: Sequence[str], workdi
     source, name = _split(text, workdir)
     if not name:
         return _script(source, params=params, args=args, workdir=workdir)
+    place, signature = _place(source, name, workdir)
+    positional, keywords = _bind(signature, params=params, args=args)
+    return Target(TargetKind.FUNCTION, place, name, args=positional, kwargs=keywords)
+
+
+def resolve_call(text: str, *, count: int, names: Iterable[str], workdir: Path) -> Target:
+    """The function of a call from Python: its values are Python's own, so only their places are checked.
+
+    Args:
+        count: how many arguments are given by position.
+        names: the arguments given by name.
+
+    Raises:
+        SpecError: there is no such function, or it does not take these arguments.
+    """
+    source, name = _split(text, workdir)
+    place, signature = _place(source, name, workdir)
+    untyped = (
+        replace(p, annotation="", default=p.default and _ANY, choices=()) for p in signature.parameters
+    )
+    _bind(
+        replace(signature, parameters=tuple(untyped)), params=dict.fromkeys(names, _ANY), args=[_ANY] * count
+    )
+    return Target(TargetKind.FUNCTION, place, name)
+
+
+def _place(source: str, name: str, workdir: Path) -> tuple[str, Signature]:
+    """Where a function is found again, and what it takes."""
     if source.endswith(".py") or "/" in source:
         path: Path | None = _file(source, workdir)
         place = str(path)
     else:
         path, place = _module_file(source, workdir), source
-    signature = _function(path, name, source) if path else Signature(name, _REST)
-    positional, keywords = _bind(signature, params=params, args=args)
-    return Target(TargetKind.FUNCTION, place, name, args=positional, kwargs=keywords)
+    return place, _function(path, name, source) if path else Signature(name, _REST)
 
 
 def _script(source: str, *, params: Mapping[str, str], args: Sequence[str], workdir: Path) -> Target:

@@ -29,6 +29,11 @@ def next_stop(
             reason=f"rank {failing.rank} failed",
             grace_s=grace_s,
         )
+    lost = _lost(state)
+    if lost and not state.all_ended:
+        return StopRequested(
+            time=now, attempt=state.attempt, by="loss", reason=_describe_loss(lost), grace_s=grace_s
+        )
     if timeout_s is not None and state.started is not None and now - state.started >= timeout_s:
         return StopRequested(
             time=now,
@@ -47,6 +52,10 @@ def _failing(state: RunState) -> Rank | None:
     return state.first_failure or min(raised, key=lambda r: r.raised.time if r.raised else 0.0, default=None)
 
 
+def _lost(state: RunState) -> list[Rank]:
+    return [r for r in state.ranks if r.phase is RankPhase.LOST]
+
+
 def verdict(state: RunState, *, now: float, broken: str = "") -> RunEnded:
     """How the run ended.
 
@@ -61,12 +70,14 @@ def verdict(state: RunState, *, now: float, broken: str = "") -> RunEnded:
     if stop is not None and stop.by in ("person", "limit"):
         phase = Phase.STOPPED if stop.by == "person" else Phase.FAILED
         return _ended(state, now, phase, stop.exit_code or 143, f"stopped: {stop.reason}")
-    first = state.first_failure
-    if first is not None:
+    first, lost = state.first_failure, _lost(state)
+    victim = stop is not None and stop.by == "loss"
+    if first is not None and not victim:
         return _ended(state, now, Phase.FAILED, exit_code_of(first), describe_failure(first), first)
-    lost = [r for r in state.ranks if r.phase is RankPhase.LOST]
     if lost or not state.all_ended:
         return _ended(state, now, Phase.LOST, LOST_EXIT, _describe_loss(lost))
+    if stop is not None:
+        return _ended(state, now, Phase.FAILED, 1, f"stopped: {stop.reason}")
     return _ended(state, now, Phase.SUCCEEDED, 0, "every rank exited with 0")
 
 
@@ -84,10 +95,13 @@ def _ended(
 
 
 def exit_code_of(rank: Rank) -> int:
-    """The failing rank's own code; what Python would have said, if it raised and then had to be killed."""
+    """The failing rank's own code, never 0.
+
+    For a rank that raised and then had to be killed, it is what Python would have said.
+    """
     if rank.raised is not None and rank.signal == "SIGKILL":
         return 1
-    return rank.exit_code if rank.exit_code is not None else 1
+    return rank.exit_code or 1
 
 
 def describe_failure(rank: Rank) -> str:

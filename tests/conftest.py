@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,11 @@ from tests import survivors
 pytest_plugins = ["tests.launcher.nvml_fixture"]
 
 TARGETS = Path(__file__).parent / "targets"
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C work in what tests start: a shell that runs us in the background has it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ While the engine is busy it does not read, and the agent and its ranks wait: tha
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -126,11 +127,21 @@ class Link:
         expected = handshake.proof(self._token, "agent", *nonces)
         handshake.check(hello.get("proof"), expected, "agent")
         middle = (self._challenged + self._clock()) / 2
-        self.hello = Hello(
-            agent=self.agent,
-            host=str(hello["host"]),
-            pid=int(hello["pid"]),
-            python=str(hello["python"]),
-            port=int(hello["port"]),
-            clock_offset=float(hello["time"]) - middle,
-        )
+        try:
+            self.hello = _hello(self.agent, hello, middle)
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            raise wire.WireError(f"a HELLO frame that makes no sense: {error!r}") from error
+
+
+def _hello(agent: int, said: Mapping[str, Any], middle: float) -> Hello:
+    time = float(said["time"])
+    if not math.isfinite(time):
+        raise ValueError(f"the time {time}")
+    return Hello(
+        agent=agent,
+        host=str(said["host"]),
+        pid=int(said["pid"]),
+        python=str(said["python"]),
+        port=int(said["port"]),
+        clock_offset=time - middle,
+    )

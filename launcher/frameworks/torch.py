@@ -61,7 +61,8 @@ def base_environ(caller: Mapping[str, str], extra: Mapping[str, str], *, python:
     env = {**caller, **extra}
     folder = os.path.dirname(python)
     path = env.get("PATH", os.defpath)
-    env["PATH"] = path if path.split(os.pathsep)[0] == folder else f"{folder}{os.pathsep}{path}"
+    leads = folder in ("", path.split(os.pathsep)[0])  # an empty entry would mean the working directory
+    env["PATH"] = path if leads else f"{folder}{os.pathsep}{path}"
     env["PYTHONUNBUFFERED"] = "1"
     env.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     return env

@@ -87,10 +87,19 @@ def remove_run(folder: Path) -> None:
     Raises:
         SpecError: the run has not ended.
     """
+    require_ended(folder)
+    shutil.rmtree(folder)
+
+
+def require_ended(folder: Path) -> None:
+    """Refuse a run that is still going on.
+
+    Raises:
+        SpecError: the run has not ended.
+    """
     status = read_status(folder)
     if status and not status.state.final:
         raise SpecError(
             f"run {folder.name} is {status.state}",
             hint=f"stop it first: rankdeck stop {folder.name}",
         )
-    shutil.rmtree(folder)

@@ -33,11 +33,14 @@ class LineIndex:
 
     `len(index)` counts whole lines; `open_lines()` gives the unfinished last line of each stream, such as
     a progress bar. Longer lines than `longest` bytes are split for display; the bytes on disk are whole.
+    Bytes that a record promises and a file does not have (a folder copied while it grew) are left out,
+    and found if they come later.
     """
 
     def __init__(self, run: Path, attempt: int = 0, *, longest: int = 1 << 16) -> None:
         self._run, self._attempt, self._longest = run, attempt, longest
         self._position = len(chunks.MAGIC)
+        self._promised: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._starts: dict[int, int] = {}
         self._files: dict[int, int] = {}
@@ -65,7 +68,7 @@ class LineIndex:
     def line(self, i: int) -> Line:
         """Line number `i`, counted from 0."""
         key = self._key[i]
-        data = os.pread(self._file(key), self._length[i], self._start[i])
+        data = self._read(key, self._start[i], self._length[i])
         return Line(self._time[i], key >> _SHIFT, key & 3, data)
 
     def owner(self, i: int) -> tuple[int, int]:
@@ -78,7 +81,7 @@ class LineIndex:
         for key, end in self._ends.items():
             start = max(self._starts.get(key, 0), end - self._longest)
             if end > start:
-                data = os.pread(self._file(key), end - start, start)
+                data = self._read(key, start, end - start)
                 lines.append(Line(self._opened[key], key >> _SHIFT, key & 3, data, open=True))
         return sorted(lines, key=lambda line: line.time)
 
@@ -98,11 +101,13 @@ class LineIndex:
 
     def _take(self, chunk: chunks.Chunk) -> None:
         key = chunk.rank << _SHIFT | chunk.stream
+        self._promised[key] = self._promised.get(key, 0) + chunk.length
         at = self._ends.get(key, 0)
-        self._ends[key] = at + chunk.length
+        if not (data := self._read(key, at, self._promised[key] - at)):
+            return
         time = chunk.time_ns / 1e9
+        self._ends[key] = at + len(data)
         self._opened[key] = time
-        data = os.pread(self._file(key), chunk.length, at)
         cursor = data.find(b"\n")
         while cursor >= 0:
             self._add(key, at + cursor, time)
@@ -126,6 +131,12 @@ class LineIndex:
         self._key.append(key)
         self._start.append(start)
         self._length.append(length)
+
+    def _read(self, key: int, start: int, length: int) -> bytes:
+        try:
+            return os.pread(self._file(key), length, start)
+        except FileNotFoundError:
+            return b""
 
     def _file(self, key: int) -> int:
         if key not in self._files:

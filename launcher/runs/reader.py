@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import heapq
 import json
 import os
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from launcher import events as ev
 from launcher.codec import from_plain
 from launcher.errors import RecordError
 from launcher.runs import paths
-from launcher.runs.samples import sample_files
+from launcher.runs.samples import sample_files, segments
 from launcher.runs.status import Status, read_status
 from launcher.spec import JobSpec
 from launcher.state import RunState, fold, fold_all
@@ -53,17 +55,28 @@ class FactTail:
         self._samples: dict[Path, LineTail] | None = {} if samples else None
 
     def poll(self) -> list[ev.Event]:
-        """The new facts, in the order of their time."""
+        """The new facts. Samples come where their time puts them, the others as they were written.
+
+        That order is the one in which they were folded for the verdict; hosts' clocks may tell another.
+        """
         facts = _decoded(self._events)
-        if self._samples is not None:
-            for path in sample_files(self._run):
-                facts += _decoded(self._samples.setdefault(path, LineTail(path)))
-            facts.sort(key=lambda e: e.time)
-        return facts
+        if self._samples is None:
+            return facts
+        return list(heapq.merge(facts, self._sampled(self._samples), key=lambda e: e.time))
+
+    def _sampled(self, tails: dict[Path, LineTail]) -> list[ev.Event]:
+        """New samples; what is thinned while one looks is not new."""
+        files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
+        return [fact for path in files for fact in _decoded(tails.setdefault(path, LineTail(path)))]
 
 
 def _decoded(tail: LineTail) -> list[ev.Event]:
-    return [ev.decode(line) for line in tail.poll() if line]
+    """The facts among the new lines: one that a full disk tore must not hide the others."""
+    facts = []
+    for line in tail.poll():
+        with contextlib.suppress(ValueError):
+            facts.append(ev.decode(line))
+    return facts
 
 
 class StateTail:
@@ -89,7 +102,7 @@ def read_spec(run: Path) -> JobSpec:
     """
     try:
         return from_plain(JobSpec, json.loads((run / paths.SPEC).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RecordError(f"{run} is not a run folder: {error}") from error
 
 
@@ -99,11 +112,17 @@ def read_state(run: Path) -> RunState:
 
 
 def read_summary(run: Path) -> list[dict[str, Any]]:
-    """The return values' summaries, by rank; empty if there are none yet."""
+    """The return values' summaries, by rank; empty if there are none yet.
+
+    Raises:
+        RecordError: they cannot be read.
+    """
     try:
         data: list[dict[str, Any]] = json.loads((run / paths.SUMMARY).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(f"{run / paths.SUMMARY} cannot be read: {error}") from error
     return data
 
 

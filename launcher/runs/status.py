@@ -98,5 +98,5 @@ def read_status(run: Path) -> Status | None:
     try:
         data = json.loads((run / paths.STATUS).read_text(encoding="utf-8"))
         return from_plain(Status, data).judged()
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None

@@ -43,7 +43,8 @@ class RunWriter:
         self._events = os.open(folder / paths.EVENTS, _APPEND, paths.FILE_MODE)
         self._samples = SampleWriter(folder)
         self._logs = LogWriter(folder, 0)
-        self._summaries: list[dict[str, Any]] = []
+        self._torn = False
+        self._summaries: dict[int, dict[str, Any]] = {}
 
     def append(self, event: ev.Event) -> RunState:
         """Write one fact and return the state after it."""
@@ -51,7 +52,7 @@ class RunWriter:
         if isinstance(event, (ev.Sampled, ev.RankReported)):
             self._samples.append(event)
         else:
-            os.write(self._events, ev.encode(event, self.id))
+            self._record(event)
         if before.phase is not self.state.phase or isinstance(event, ev.RunSubmitted):
             write_status(self.folder, Status.of(self.state, self._owner))
         if isinstance(event, ev.RankReturned):
@@ -72,13 +73,21 @@ class RunWriter:
         self._logs.close()
         os.close(self._events)
 
+    def _record(self, event: ev.Event) -> None:
+        """Append a fact; after one that a full disk cut short, on a line of its own."""
+        line = ev.encode(event, self.id)
+        before, self._torn = self._torn, True
+        _write_all(self._events, [memoryview(b"\n" + line if before else line)])
+        self._torn = False
+
     def _summarise(self, event: ev.RankReturned) -> None:
+        """Keep the last value that each rank returned, for people."""
         entry: dict[str, Any] = {"rank": event.rank, "type": event.type, "size": event.size}
         entry["value"] = event.value if event.json else event.preview
         entry["json"] = event.json
-        self._summaries.append(entry)
-        self._summaries.sort(key=lambda e: e["rank"])
-        self._write_whole(paths.SUMMARY, json.dumps(self._summaries).encode())
+        self._summaries[event.rank] = entry
+        listed = [to_plain(self._summaries[rank]) for rank in sorted(self._summaries)]
+        self._write_whole(paths.SUMMARY, json.dumps(listed).encode())
 
     def _write_whole(self, name: str, data: bytes) -> None:
         target = self.folder / name

@@ -22,7 +22,8 @@ from typing import Any
 from launcher import codec
 from launcher.spec import Device
 from launcher.worker import handshake, port, process, warden, wire
-from launcher.worker.gang import Gang, Order
+from launcher.worker.gang import Gang
+from launcher.worker.order import Order
 from launcher.worker.outbox import Outbox
 from launcher.worker.sampling import Sampling
 
@@ -239,10 +240,13 @@ class Agent:
         raise ConnectionError("the engine's process ended")
 
     def _listen_to_signals(self) -> None:
-        """SIGCHLD and SIGTERM wake the loop; Python's own wakeup descriptor does it without a race."""
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        """SIGCHLD and SIGTERM wake the loop; Python's own wakeup descriptor does it without a race.
+
+        Handlers, not SIG_IGN: what is ignored here would be ignored in every rank, for ever.
+        """
+        for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_terminate)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
         self._selector.register(self._wake[0], selectors.EVENT_READ, self._on_child)
 

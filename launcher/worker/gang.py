@@ -11,12 +11,13 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 from launcher.worker import process, rankline, wire
+from launcher.worker.order import Emit, Order
 from launcher.worker.process import RankProcess
 
 STDOUT, STDERR = 1, 2
@@ -33,35 +34,12 @@ _RESULTS = {
 }
 
 
-class Emit(Protocol):
-    """Where frames go."""
-
-    def fact(self, tag: str, fields: Mapping[str, Any]) -> None:
-        """A fact; `time` among the fields is on the agent's clock."""
-
-    def raw(self, kind: wire.Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
-        """Bytes of a rank."""
-
-
 class Ladder(Enum):
     """How far the end of the gang has come."""
 
     UP = auto()
     TERMINATING = auto()
     KILLING = auto()
-
-
-@dataclass(slots=True)
-class Order:
-    """What the engine asked to be started."""
-
-    python: str
-    root: str
-    cwd: str
-    env: Mapping[str, str]
-    ranks: Mapping[int, Mapping[str, str]]
-    program: int
-    grace_s: float
 
 
 @dataclass(slots=True)

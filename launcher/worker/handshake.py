@@ -32,8 +32,8 @@ def new_nonce() -> str:
 
 def proof(token: str, role: str, nonce_agent: str, nonce_engine: str) -> str:
     """What only a holder of the token can say, for this role and this channel."""
-    message = f"rankdeck {PROTOCOL} {role} {nonce_agent} {nonce_engine}".encode()
-    return hmac.new(token.encode(), message, hashlib.sha256).hexdigest()
+    message = f"rankdeck {PROTOCOL} {role} {nonce_agent} {nonce_engine}"
+    return hmac.new(token.encode(), _bytes(message), hashlib.sha256).hexdigest()
 
 
 def check(claim: object, expected: str, who: str) -> None:
@@ -42,8 +42,13 @@ def check(claim: object, expected: str, who: str) -> None:
     Raises:
         WireError: the peer does not hold the token.
     """
-    if not isinstance(claim, str) or not hmac.compare_digest(claim.encode(), expected.encode()):
+    if not isinstance(claim, str) or not hmac.compare_digest(_bytes(claim), _bytes(expected)):
         raise WireError(f"the {who} could not prove that it belongs to this run")
+
+
+def _bytes(text: str) -> bytes:
+    """JSON can say what UTF-8 cannot, and a stranger may."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def check_protocol(document: Mapping[str, Any]) -> None:

@@ -7,8 +7,10 @@ The target must see what it would see if Python had started it: its own `__main_
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import importlib.util
+import os
 import pickle
 import sys
 import traceback
@@ -30,7 +32,7 @@ def load(target: Target, payload: bytes) -> Callable[[], Any]:
     if target.kind is TargetKind.SCRIPT:
         return _script(target)
     if target.kind is TargetKind.CALLABLE:
-        _lead_path("")
+        _lead_path(os.getcwd())
         function, args, kwargs = pickle.loads(payload)
         return lambda: function(*args, **kwargs)
     function = getattr(_module(target), target.name)
@@ -49,10 +51,10 @@ def _script(target: Target) -> Callable[[], Any]:
     """The script as `__main__`, kept alive to the end of the process for its threads and pickles."""
     path = Path(target.source)
     sys.argv = [target.source, *target.args]
-    _lead_path(str(path.parent))
+    _lead_path(os.path.dirname(os.path.realpath(path)))  # as Python does for a link to a script
     code = compile(path.read_bytes(), target.source, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=target.source, __builtins__=__builtins__, __spec__=None)
+    module.__dict__.update(__file__=target.source, __builtins__=builtins, __spec__=None)
     sys.modules["__main__"] = module
 
     def run() -> None:
@@ -63,11 +65,11 @@ def _script(target: Target) -> Callable[[], Any]:
 
 def _module(target: Target) -> types.ModuleType:
     if not target.is_file:
-        _lead_path("")
+        _lead_path(os.getcwd())
         sys.argv = [target.label]
         return importlib.import_module(target.source)
     path = Path(target.source)
-    _lead_path(str(path.parent))
+    _lead_path(os.path.dirname(os.path.realpath(path)))
     sys.argv = [target.source]
     # A file named like a module that is already there (json.py) must not be mistaken for it.
     name = path.stem if path.stem not in sys.modules else f"_target_{path.stem}"
@@ -81,9 +83,7 @@ def _module(target: Target) -> types.ModuleType:
 
 
 def _lead_path(folder: str) -> None:
-    """Make `folder` the first place to import from, in place of the `''` that ``python -c`` puts there."""
-    if sys.path[:1] == [""]:
-        del sys.path[0]
+    """Make `folder` the first place to import from."""
     sys.path.insert(0, folder)
 
 

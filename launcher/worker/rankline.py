@@ -59,9 +59,9 @@ class RankLine:
         self.send(kind, json.dumps(value, separators=(",", ":")).encode())
 
     def offer(self, kind: bytes, value: Mapping[str, Any]) -> bool:
-        """Send a JSON object if there is room now; whether there was."""
+        """Send a JSON object if there is room now; whether there was. What fits no packet is dropped."""
         data = json.dumps(value, separators=(",", ":")).encode()
-        return self._send(kind, data, socket.MSG_DONTWAIT)
+        return len(data) > DATA or self._send(kind, data, socket.MSG_DONTWAIT)
 
     def _send(self, kind: bytes, data: bytes | memoryview, flags: int) -> bool:
         if not self.mine:

@@ -5,6 +5,8 @@ Both find their line to the agent in this module; `launcher.worker.child` puts i
 
 from __future__ import annotations
 
+import json
+import math
 import pickle
 import threading
 import time
@@ -12,9 +14,11 @@ from typing import IO, Any
 
 from launcher.worker import rankline
 from launcher.worker.rankline import RankLine
-from launcher.worker.summary import describe, qualified_type
+from launcher.worker.summary import describe, preview, qualified_type
 
 MIN_INTERVAL_S = 0.05
+METRICS = 256
+_NAME = 100
 
 
 class UnpicklableResult(Exception):
@@ -35,7 +39,7 @@ class Reporter:
         """Send progress, or keep it for the next call if the last one was just sent."""
         now = time.time()
         with self._lock:
-            merged = {**self._pending.get("metrics", {}), **metrics}
+            merged = dict([*{**self._pending.get("metrics", {}), **metrics}.items()][-METRICS:])
             last = self._pending.get("step") if step is None else step
             self._pending = {"time": now, "step": last, "metrics": merged}
             if now - self._sent >= MIN_INTERVAL_S:
@@ -69,12 +73,24 @@ class Reporter:
             ) from error
         stream.flush()
         self._line.send_document(
-            rankline.RESULT_END, {"time": time.time(), "size": stream.size, **describe(value)}
+            rankline.RESULT_END, {"time": time.time(), "size": stream.size, **_summary(value)}
         )
 
     def _send(self, now: float) -> None:
         if self._pending and self._line.offer(rankline.REPORT, self._pending):
             self._pending, self._sent = {}, now
+
+
+def _summary(value: object) -> dict[str, Any]:
+    """What people are shown of a value, small enough for a packet. It cannot fail: the value is safe."""
+    kind = qualified_type(value)
+    try:
+        for found in (describe(value), {"type": kind, "json": False, "preview": preview(value)}):
+            if len(json.dumps(found)) < rankline.DATA // 2:
+                return found
+    except Exception:  # noqa: BLE001  a user's __len__ or shape may raise anything
+        pass
+    return {"type": kind, "json": False, "preview": kind}
 
 
 class _ResultStream:
@@ -137,19 +153,20 @@ def report(*, step: int | None = None, loss: float | None = None, **metrics: flo
         loss: the loss, charted.
         metrics: any other numbers. Tensors are converted, which waits for their device.
 
-    A value that is no number is left out: telemetry never ends a training.
+    A value that is no number is left out, and so are more than 256 metrics: telemetry never ends a training.
     """
     if _reporter is None:
         return
     named = metrics if loss is None else {"loss": loss, **metrics}
-    numbers = {name: n for name, value in named.items() if (n := _number(value)) is not None}
-    _reporter.report(None if step is None else int(step), numbers)
+    numbers = {name[:_NAME]: n for name, value in named.items() if (n := _number(value)) is not None}
+    at = None if step is None else _number(step)
+    _reporter.report(int(at) if at is not None and math.isfinite(at) else None, numbers)
 
 
 def _number(value: object) -> float | None:
     try:
         return float(value)  # type: ignore[arg-type]  # what float refuses is the case below
-    except (TypeError, ValueError, RuntimeError):
+    except Exception:  # noqa: BLE001  a user's __float__ may raise anything, and telemetry ends no training
         return None
 
 
@@ -161,5 +178,9 @@ def publish(value: object) -> None:
     Raises:
         UnpicklableResult: the value cannot be pickled.
     """
-    if _reporter is not None:
+    if _reporter is None:
+        return
+    try:
         _reporter.publish(value)
+    except UnpicklableResult as error:
+        raise error.with_traceback(None) from None

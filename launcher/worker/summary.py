@@ -1,38 +1,51 @@
 """A return value for people: as JSON if it is small and plain enough, else as a short text.
 
-The console shows this and never opens the pickle. Nothing here may cost memory in proportion to the value.
+The console shows this and never opens the pickle. Nothing here may cost memory in proportion to the value,
+or fail: by now the value is safe in the run folder, and whatever its own methods raise is not the run's end.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MAX_NODES = 2000
+MAX_DEPTH = 32
 MAX_TEXT = 4096
+MAX_JSON = 32 << 10
 _PREVIEW = 200
+_NAME = 300
 _UNPLAIN = object()
 
 
 def qualified_type(value: object) -> str:
     """The value's type as one would write it, without `builtins`."""
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return _cut(name, _NAME)
 
 
 def describe(value: object) -> dict[str, Any]:
-    """The fields `type`, `json`, `value` and `preview` of a `RankReturned`."""
-    plain = _plain(value, [MAX_NODES])
-    if plain is _UNPLAIN:
-        return {"type": qualified_type(value), "json": False, "preview": preview(value)}
-    return {"type": qualified_type(value), "json": True, "value": plain, "preview": ""}
+    """The fields `type`, `json`, `value` and `preview` of a `RankReturned`; less than `MAX_JSON` and a bit."""
+    kind = qualified_type(value)
+    try:
+        plain = _plain(value, [MAX_NODES], MAX_DEPTH)
+        fits = plain is not _UNPLAIN and len(json.dumps(plain)) <= MAX_JSON
+    except Exception:  # noqa: BLE001  a user's __len__ or property may raise anything
+        fits = False
+    if fits:
+        return {"type": kind, "json": True, "value": plain, "preview": ""}
+    return {"type": kind, "json": False, "preview": preview(value)}
 
 
-def _plain(value: Any, budget: list[int]) -> Any:
+def _plain(value: Any, budget: list[int], depth: int) -> Any:
     """The value in JSON's own types, or `_UNPLAIN`; `budget` bounds how many nodes are looked at."""
     budget[0] -= 1
-    if budget[0] < 0:
+    if budget[0] < 0 or depth < 0:
         return _UNPLAIN
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -41,24 +54,34 @@ def _plain(value: Any, budget: list[int]) -> Any:
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT else _UNPLAIN
     if isinstance(value, Mapping):
-        return _plain_mapping(value, budget)
+        return _plain_mapping(value, budget, depth - 1)
     if isinstance(value, (list, tuple)):
-        return _plain_sequence(value, budget)
+        return _plain_sequence(value, budget, depth - 1)
     return _plain_scalar(value, budget)
 
 
-def _plain_mapping(value: Mapping[Any, Any], budget: list[int]) -> Any:
-    if len(value) > budget[0] or not all(isinstance(k, (str, int)) for k in value):
-        return _UNPLAIN
-    items = {str(k): _plain(v, budget) for k, v in value.items()}
-    return _UNPLAIN if any(v is _UNPLAIN for v in items.values()) else items
-
-
-def _plain_sequence(value: list[Any] | tuple[Any, ...], budget: list[int]) -> Any:
+def _plain_mapping(value: Mapping[Any, Any], budget: list[int], depth: int) -> Any:
+    """The first thing that JSON cannot hold ends the walk: what `__len__` says may not be true."""
     if len(value) > budget[0]:
         return _UNPLAIN
-    items = [_plain(v, budget) for v in value]
-    return _UNPLAIN if any(v is _UNPLAIN for v in items) else items
+    items: dict[str, Any] = {}
+    for key, item in value.items():
+        name = str(key) if isinstance(key, (str, int)) else ""
+        plain = _plain(item, budget, depth)
+        if plain is _UNPLAIN or name in items or len(name) > MAX_TEXT or not isinstance(key, (str, int)):
+            return _UNPLAIN
+        items[name] = plain
+    return items
+
+
+def _plain_sequence(value: Iterable[Any], budget: list[int], depth: int) -> Any:
+    items = []
+    for item in value:
+        plain = _plain(item, budget, depth)
+        if plain is _UNPLAIN:
+            return _UNPLAIN
+        items.append(plain)
+    return items
 
 
 def _plain_scalar(value: Any, budget: list[int]) -> Any:
@@ -66,24 +89,38 @@ def _plain_scalar(value: Any, budget: list[int]) -> Any:
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return _UNPLAIN
     inner = value.item()
-    return _plain(inner, budget) if isinstance(inner, (bool, int, float, str)) else _UNPLAIN
+    return _plain(inner, budget, 0) if isinstance(inner, (bool, int, float, str)) else _UNPLAIN
 
 
 def preview(value: object) -> str:
     """At most a line or two about a value that JSON cannot hold."""
+    try:
+        return _cut(_preview(value), _NAME + _PREVIEW)
+    except Exception as error:  # noqa: BLE001  a user's __len__ or __repr__ may raise anything
+        return f"{qualified_type(value)} (looking at it raised {type(error).__name__})"
+
+
+def _preview(value: object) -> str:
+    kind = qualified_type(value)
     if isinstance(value, (bytes, bytearray, str)):
-        return f"{qualified_type(value)} of length {len(value)}: {value[:40]!r}…"
+        return f"{kind} of length {len(value)}: {value[:40]!r}…"
     shape = getattr(value, "shape", None)
     if shape is not None:
-        return f"{qualified_type(value)} of shape {tuple(shape)}, {getattr(value, 'dtype', '')}"
+        return f"{kind} of shape {tuple(itertools.islice(shape, 32))}, {getattr(value, 'dtype', '')}"
     if hasattr(value, "__len__"):
-        return f"{qualified_type(value)} of length {len(value)}"
-    return _safe_repr(value)
+        return f"{kind} of length {len(value)}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _cut(f"{kind}({', '.join(_fields(value))})", _PREVIEW)
+    return _cut(repr(value), _PREVIEW)
 
 
-def _safe_repr(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything, and is not the run's failure
-        return f"{qualified_type(value)} (its repr raised {type(error).__name__})"
-    return text if len(text) <= _PREVIEW else text[: _PREVIEW - 1] + "…"
+def _fields(value: Any) -> Iterable[str]:
+    """A dataclass's fields, without what its own repr would spell out of large ones."""
+    for field in dataclasses.fields(value)[:8]:
+        item = getattr(value, field.name)
+        small = item is None or isinstance(item, (bool, int, float))
+        yield f"{field.name}={item!r}" if small else f"{field.name}: {qualified_type(item)}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -62,7 +62,7 @@ class Frame:
         """
         try:
             value = json.loads(self.payload)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise WireError(f"a {self.kind.name} frame that is not JSON") from error
         if not isinstance(value, dict):
             raise WireError(f"a {self.kind.name} frame that is not an object")

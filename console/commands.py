@@ -1,0 +1,37 @@
+"""What the console asks of the launcher: start a run, stop one.
+
+The seam that tests and the demo replace. Everything here may block and must run in a thread.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from launcher.request import Request
+
+
+class Commands(Protocol):
+    """Starts and stops runs. Both raise `LauncherError`."""
+
+    def start(self, request: Request) -> str:
+        """Start a run that outlives the console, and return its id."""
+
+    def stop(self, run: Path, *, force: bool) -> None:
+        """Ask a run to end; with `force`, kill it."""
+
+
+class LauncherCommands:
+    """The launcher itself."""
+
+    def start(self, request: Request) -> str:
+        """Start a detached process that owns the run."""
+        from launcher.client import start_detached
+
+        return start_detached(request)
+
+    def stop(self, run: Path, *, force: bool) -> None:
+        """Tell the process that owns the run."""
+        from launcher.client import request_stop
+
+        request_stop(run, force=force)

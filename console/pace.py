@@ -1,0 +1,31 @@
+"""How often Textual may paint, settled before it is imported, which is when it reads its settings.
+
+Over SSH every frame is sent whole to a terminal that may be far away: fewer frames, and no animations.
+The settings are withdrawn again, so that runs launched from here do not inherit them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+_REMOTE = {"TEXTUAL_FPS": "15", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+
+
+def is_remote(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal is at the other end of an SSH connection."""
+    return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
+
+
+def settle() -> None:
+    """Let Textual read the settings that suit this terminal; a person's own come first."""
+    added = {k: v for k, v in _REMOTE.items() if is_remote(os.environ) and k not in os.environ}
+    os.environ.update(added)
+    try:
+        import textual.constants  # noqa: F401  it reads them now
+    finally:
+        for key in added:
+            del os.environ[key]
+
+
+settle()

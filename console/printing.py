@@ -1,0 +1,97 @@
+"""Ranks' output as prefixed lines, and writing that ends no training when nobody can receive it.
+
+Nothing here knows how a run is started or stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from console.listing import printable
+from console.sources.cleaning import plain, shown
+from launcher.runs import paths
+from launcher.runs.lines import Line, LineIndex
+
+Write = Callable[..., None]
+
+
+def say(text: str) -> None:
+    """Narrate, on standard error."""
+    tell(printable(text), err=True)
+
+
+def tell(text: str | bytes, *, err: bool = False, nl: bool = True) -> None:
+    """Print; where that is no longer possible, say so once and go on in silence."""
+    try:
+        click.echo(text, err=err, nl=nl)
+    except OSError as error:
+        silence(sys.stderr if err else sys.stdout)
+        if not err:
+            gone = isinstance(error, BrokenPipeError)
+            why = "nobody reads the output any more" if gone else f"cannot write the output: {error.strerror}"
+            say(f"rankdeck: {why}; the run goes on")
+
+
+def silence(stream: IO[Any]) -> None:
+    """Send what a stream still holds, and all that follows, nowhere: its last flush must not fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+class Printer:
+    """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours."""
+
+    def __init__(
+        self,
+        folder: Path,
+        world_size: int,
+        ranks: frozenset[int],
+        *,
+        grep: re.Pattern[str] | None = None,
+        write: Write = tell,
+    ) -> None:
+        self._index = LineIndex(folder)
+        self._width = len(str(world_size - 1))
+        self._ranks = ranks
+        self._grep = grep
+        self._write = write
+        self._printed = 0
+        streams = {paths.STDOUT: sys.stdout, paths.STDERR: sys.stderr}
+        self._colours = {key: bool(stream) and stream.isatty() for key, stream in streams.items()}
+
+    def advance(self) -> None:
+        """Print what is new."""
+        while self._index.poll():
+            fresh = range(self._printed, len(self._index))
+            self._print(self._index.line(i) for i in fresh if self._index.owner(i)[0] in self._ranks)
+            self._printed = len(self._index)
+
+    def finish(self) -> None:
+        """Print all that is left, unfinished lines too."""
+        self.advance()
+        self._print(line for line in self._index.open_lines() if line.rank in self._ranks)
+        self._index.close()
+
+    def _print(self, lines: Iterable[Line]) -> None:
+        batches: dict[int, list[str]] = {paths.STDOUT: [], paths.STDERR: []}
+        for line in lines:
+            if self._grep is None or self._grep.search(plain(line.data)):
+                batches[line.stream].append(self._text(line))
+        for stream, texts in batches.items():
+            if texts:
+                self._write("\n".join(texts), err=stream == paths.STDERR)
+
+    def _text(self, line: Line) -> str:
+        prefix = f"r{line.rank:0{self._width}d} | "
+        if not self._colours[line.stream]:
+            return prefix + plain(line.data)
+        text = shown(line.data)
+        return f"{prefix}{text}\x1b[0m" if "\x1b" in text else prefix + text

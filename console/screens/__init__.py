@@ -1,0 +1,1 @@
+"""Screens: they lay panes out, bind keys, and carry messages between panes, sources and commands."""

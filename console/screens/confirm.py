@@ -1,0 +1,39 @@
+"""A question before something that cannot be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """Asks; only `y` says yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes"),
+        Binding("n,escape,q", "answer(False)", "No"),
+    ]
+
+    def __init__(self, question: str, lines: Sequence[str], *, verb: str) -> None:
+        super().__init__()
+        self._question, self._lines, self._verb = question, lines, verb
+
+    def compose(self) -> ComposeResult:
+        """The question, what it is about, and the two answers."""
+        with Vertical(id="dialog"):
+            yield Static(self._question, classes="title", markup=False)
+            for line in self._lines:
+                yield Static(line, markup=False)
+            yield Static(f"y  {self._verb}      n  leave it running", classes="answers", markup=False)
+
+    def action_answer(self, answer: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(answer)

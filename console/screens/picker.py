@@ -1,0 +1,133 @@
+"""Pick a script or a function by a few letters of its name. Source is read, never imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Static
+from textual.worker import get_current_worker
+
+from console.sources.targets import Candidate, candidates, narrow
+from console.widgets import figures as fig
+from console.widgets.cursor_sheet import CursorSheet
+from console.widgets.field import Field
+from console.widgets.sheet import Row, clip
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class Candidates(CursorSheet):
+    """What matches, a line each."""
+
+    def __init__(self) -> None:
+        super().__init__(id="candidates")
+        self.found: list[Candidate] = []
+
+    def show(self, found: list[Candidate]) -> None:
+        """Show these, the best first."""
+        self.found, self.cursor = found, 0
+        self.refresh_rows()
+        self.reveal(0)
+
+    @property
+    def length(self) -> int:
+        """How many match."""
+        return len(self.found)
+
+    @property
+    def shows_cursor(self) -> bool:
+        """Always: the keys are typed in the field above."""
+        return True
+
+    def empty_row(self) -> Row:
+        """When nothing matches."""
+        return ((" nothing matches", "muted"),)
+
+    def item_row(self, index: int, width: int, ground: str) -> Row:
+        """Name and signature."""
+        found = self.found[index]
+        source, colon, name = found.target.partition(":")
+        row = (
+            (f" {source}", f"muted{ground}" if colon else ground),
+            (f"{colon}{name}", f"bold{ground}"),
+            (f"  {found.takes}", f"muted{ground}"),
+        )
+        return clip(row, width)
+
+
+class PickerScreen(ModalScreen[str]):
+    """Finds what could be launched below a folder; closes with the target, or with nothing."""
+
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Close"),
+        Binding("down,ctrl+n", "move(1)", "Next", show=False),
+        Binding("up,ctrl+p", "move(-1)", "Previous", show=False, priority=True),
+        Binding("pagedown", "move(8)", "Page down", show=False),
+        Binding("pageup", "move(-8)", "Page up", show=False),
+    ]
+
+    class Found(Message):
+        """More candidates; `done` with the last."""
+
+        def __init__(self, batch: list[Candidate], *, done: bool = False) -> None:
+            super().__init__()
+            self.batch = batch
+            self.done = done
+
+    def __init__(self, workdir: Path, query: str = "") -> None:
+        super().__init__()
+        self._workdir, self._query = workdir, query
+        self._all: list[Candidate] = []
+
+    def compose(self) -> ComposeResult:
+        """A field, and what matches it."""
+        with Vertical(id="picker"):
+            yield Field(value=self._query, placeholder="letters of a file or function")
+            yield Candidates()
+            yield Static("", id="tally", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.query_one("#picker").border_title = Content(f"Scripts and functions below {self._workdir}")
+        self._read()
+
+    @work(thread=True, exit_on_error=False, group="read")
+    def _read(self) -> None:
+        worker = get_current_worker()
+        for batch in candidates(self._workdir):
+            if worker.is_cancelled:
+                return
+            self.post_message(self.Found(batch))
+        self.post_message(self.Found([], done=True))
+
+    @on(Found)
+    def _take(self, message: Found) -> None:
+        self._all += message.batch
+        self._narrow()
+        state = "" if message.done else " · reading …"
+        self.query_one("#tally", Static).update(f"{fig.count(len(self._all))} found{state} · enter picks")
+
+    @on(Field.Changed)
+    def _narrow(self) -> None:
+        self.query_one(Candidates).show(narrow(self._all, self.query_one(Field).value))
+
+    @on(Field.Submitted)
+    def _submitted(self) -> None:
+        self.query_one(Candidates).action_choose()
+
+    @on(Candidates.Chosen)
+    def _chosen(self, message: Candidates.Chosen) -> None:
+        self.dismiss(self.query_one(Candidates).found[message.index].target)
+
+    def action_move(self, items: int) -> None:
+        """Move the cursor of the list."""
+        self.query_one(Candidates).action_move(items)

@@ -1,0 +1,231 @@
+"""The run screen: one run, live or long over, watched through its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from console.commands import Commands
+from console.messages import FeedFailed, RankChosen, RankHighlighted, RunChanged, RunView
+from console.screens.confirm import ConfirmScreen
+from console.sources.drafts import command_text, draft_of
+from console.sources.feed import RunFeed
+from console.widgets.deck import Deck
+from console.widgets.failure import failure_text
+from console.widgets.headline import Headline, PhaseStrip, RunHeader, gang
+from console.widgets.log_pane import LogPane
+from console.widgets.log_view import LogView
+from console.widgets.rank_detail import RankDetail
+from console.widgets.rank_grid import RankGrid
+from console.widgets.result_pane import ResultPane
+from launcher.errors import LauncherError
+from launcher.runs.reader import read_spec
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class RunScreen(Screen[None]):
+    """Phases, ranks, one rank in full, output and results of a run."""
+
+    AUTO_FOCUS = "#lines"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "app.detach", "Detach", id="run.detach"),
+        Binding("escape", "back", "Back", id="run.back"),
+        Binding("x", "stop", "Stop", id="run.stop"),
+        Binding("X", "kill", "Kill", show=False, id="run.kill"),
+        Binding("r", "toggle_rank", "Rank's log", id="run.rank"),
+        Binding(
+            "right_square_bracket", "next_rank(1)", "Next rank", key_display="]", show=False, id="run.next"
+        ),
+        Binding(
+            "left_square_bracket",
+            "next_rank(-1)",
+            "Previous rank",
+            key_display="[",
+            show=False,
+            id="run.prev",
+        ),
+        Binding("z", "zoom", "Zoom", id="run.zoom"),
+        Binding("1", "pane('ranks')", "Ranks", show=False, id="run.pane_1"),
+        Binding("2", "pane('detail')", "Rank in full", show=False, id="run.pane_2"),
+        Binding("3", "pane('logs')", "Logs", show=False, id="run.pane_3"),
+        Binding("4", "pane('result')", "Result", show=False, id="run.pane_4"),
+        Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
+        Binding("y", "copy", "Copy", id="run.copy"),
+        Binding("slash", "search", "Search", key_display="/", show=False, id="run.search"),
+    ]
+
+    def __init__(self, run: Path, commands: Commands) -> None:
+        super().__init__()
+        self.run = run
+        self._commands = commands
+        self.view: RunView | None = None
+        self._was_live = False
+        self._failure_shown = False
+        self._feed = RunFeed(
+            run,
+            publish=self._publish,
+            failed=self._tell,
+        )
+
+    def compose(self) -> ComposeResult:
+        """From what the run is, down to what it says."""
+        yield RunHeader(id="header")
+        yield PhaseStrip(id="phases")
+        yield Headline(id="headline")
+        yield Deck(id="deck")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to watch."""
+        self.query_one(LogPane).attach(self._feed.book)
+        self._feed.start()
+
+    def on_unmount(self) -> None:
+        """Stop watching; the run goes on."""
+        self._feed.close()
+
+    def _publish(self, view: RunView) -> None:
+        self.post_message(RunChanged(view))
+
+    def _tell(self, why: str) -> None:
+        self.post_message(FeedFailed(why))
+
+    @property
+    def live(self) -> bool:
+        """Whether the run can still change."""
+        return self.view is None or self.view.live
+
+    @property
+    def exit_code(self) -> int:
+        """The run's own, once it has ended."""
+        return (self.view.state.exit_code or 0) if self.view is not None else 0
+
+    @on(RunChanged)
+    def show(self, message: RunChanged) -> None:
+        """Hand the newest view to every pane."""
+        view = self.view = message.view
+        self.query_one(RunHeader).show(view)
+        self.query_one(PhaseStrip).show(view)
+        self.query_one(Headline).show(view)
+        self.query_one(RankGrid).show(view)
+        self.query_one(RankDetail).show(view, self.query_one(RankGrid).cursor)
+        self.query_one(ResultPane).show(view)
+        self.query_one(LogPane).show(view.logs, len(view.ranks))
+        if view.state.first_failure is not None and not self._failure_shown:
+            self._failure_shown = True
+            self.query_one(RankGrid).move_to(view.state.first_failure.rank)
+        deck = self.query_one(Deck)
+        deck.expect(len(view.ranks))
+        if self._was_live and not view.live and view.results and view.state.first_failure is None:
+            deck.offer("result")
+        self._was_live = view.live
+
+    @on(FeedFailed)
+    def tell_failure(self, message: FeedFailed) -> None:
+        """Say that the folder cannot be read, where its panes are."""
+        self.query_one(LogPane).complain(message.why)
+
+    @on(LogPane.Searched)
+    def look_now(self) -> None:
+        """Search at once, not at the next look."""
+        self._feed.nudge()
+
+    @on(RankHighlighted)
+    def show_detail(self, message: RankHighlighted) -> None:
+        """The detail pane goes with the cursor."""
+        if self.view is not None:
+            self.query_one(RankDetail).show(self.view, message.rank)
+
+    @on(RankChosen)
+    def show_rank(self, message: RankChosen) -> None:
+        """Show a rank's log, and the rank in full where there is room beside it."""
+        self.query_one(LogPane).select(message.rank)
+        self.action_pane("logs")
+
+    def action_toggle_rank(self) -> None:
+        """All ranks' output, or that of the rank under the cursor."""
+        shown = self.query_one(LogView).rank
+        self.query_one(LogPane).select(self.query_one(RankGrid).cursor if shown is None else None)
+
+    def action_next_rank(self, step: int) -> None:
+        """Another rank: in the grid, and in the log if that shows one."""
+        grid = self.query_one(RankGrid)
+        if self.view is None or not self.view.ranks:
+            return
+        grid.move_to((grid.cursor + step) % len(self.view.ranks))
+        if self.query_one(LogView).rank is not None:
+            self.query_one(LogPane).select(grid.cursor)
+
+    def action_pane(self, name: str) -> None:
+        """Show a pane and go to it."""
+        self.query_one(Deck).show(name)
+        self.query_one(Deck).focus_pane(name)
+
+    def action_zoom(self) -> None:
+        """The pane with the focus alone, or all again."""
+        self.query_one(Deck).zoom()
+
+    def action_reset(self) -> None:
+        """The layout as it was at first."""
+        self.query_one(Deck).reset()
+
+    def action_search(self) -> None:
+        """Search in the log, wherever the focus is."""
+        self.action_pane("logs")
+        self.query_one(LogPane).action_open_search()
+
+    def action_back(self) -> None:
+        """Leave this screen, or first what covers part of it."""
+        if self.query_one(Deck).zoomed:
+            self.action_zoom()
+        else:
+            self.dismiss()
+
+    def action_copy(self) -> None:
+        """Copy why the run failed, or the command that starts it."""
+        if self.view is not None and self.view.state.first_failure is not None:
+            self.app.copy_to_clipboard(failure_text(self.view))
+            return
+        try:
+            self.app.copy_to_clipboard(command_text(draft_of(read_spec(self.run))))
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    def action_stop(self) -> None:
+        """Ask whether to stop the run."""
+        self._ask(force=False)
+
+    def action_kill(self) -> None:
+        """Ask whether to kill the run."""
+        self._ask(force=True)
+
+    def _ask(self, *, force: bool) -> None:
+        view = self.view
+        if view is None or not view.live:
+            self.notify("this run has ended", markup=False)
+            return
+        verb = "Kill" if force else "Stop"
+        what = "SIGKILL at once" if force else "SIGTERM, and SIGKILL to what is left after the grace period"
+        lines = (f"{view.state.name or view.state.id} · {gang(view)}", view.state.target, what)
+        question = ConfirmScreen(f"{verb} this run?", lines, verb=verb)
+        self.app.push_screen(question, lambda yes: self._answered(yes, force=force))
+
+    def _answered(self, yes: bool | None, *, force: bool) -> None:
+        if yes:
+            self._stop(force=force)
+
+    @work(thread=True, exit_on_error=False, group="stop")
+    def _stop(self, *, force: bool) -> None:
+        try:
+            self._commands.stop(self.run, force=force)
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            self.notify("killing …" if force else "stopping …", markup=False)

@@ -1,0 +1,1 @@
+"""Where the console's figures come from: run folders, read in threads. Nothing here imports Textual."""

@@ -1,0 +1,1 @@
+"""Panes and parts: values come down as attributes, wishes go up as messages."""

@@ -1,0 +1,50 @@
+"""Which panes of the run screen are shown, and how tall, for a terminal of a given size. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.widgets.rank_rows import TABLE_RANKS
+
+if TYPE_CHECKING:
+    from textual.geometry import Size
+
+WIDE, TALL = 110, 34
+_LEAST_LOG = 8
+_DETAIL_ROWS = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The panes on the screen. A height of None takes what is left."""
+
+    panes: tuple[str, ...]
+    upper_height: int | None = None
+    result_height: int | None = None
+
+    @property
+    def has_upper(self) -> bool:
+        """Whether a pane about ranks is shown."""
+        return "ranks" in self.panes or "detail" in self.panes
+
+    @property
+    def has_lower(self) -> bool:
+        """Whether the output or the result is shown."""
+        return "logs" in self.panes or "result" in self.panes
+
+
+def arrange(
+    terminal: Size, room: int, *, ranks: int, upper: str, lower: str, zoomed: str | None
+) -> Arrangement:
+    """The panes for `room` lines of a terminal; `upper` and `lower` say which of two is wanted."""
+    if zoomed is not None:
+        return Arrangement((zoomed,))
+    above = ("ranks", "detail") if terminal.width >= WIDE else (upper,)
+    below = ("logs", "result") if terminal.height >= TALL else (lower,)
+    wanted = (ranks + 1 if ranks <= TABLE_RANKS else max(ranks // 32, 8)) + 2
+    if "detail" in above:
+        wanted = max(wanted, _DETAIL_ROWS + 2)
+    upper_height = max(min(wanted, room - _LEAST_LOG, room * 3 // 5), 4)
+    result_height = min(max(room // 5, 5), 12) if len(below) > 1 else None
+    return Arrangement((*above, *below), upper_height, result_height)

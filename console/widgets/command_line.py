@@ -1,0 +1,68 @@
+"""The command that does the same without the console, always in sight, and what is still wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from console.widgets.sheet import Row, Sheet, clip
+
+_MOST_LINES = 3
+
+
+class CommandLine(Sheet):
+    """The command, and one line that says whether it can run."""
+
+    DEFAULT_CSS = """
+    CommandLine { height: 4; max-height: 6; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.command = ""
+        self.problem: str | None = None
+        self.busy = ""
+
+    def show(self, command: str) -> None:
+        """Show another command; whether it can run is not known yet."""
+        self.command = command
+        self.refresh_rows()
+
+    def judge(self, problem: str | None) -> None:
+        """Say what is wrong, or with None that nothing is."""
+        self.problem, self.busy = problem, ""
+        self.refresh_rows()
+
+    def wait(self, for_what: str) -> None:
+        """Say what is being done."""
+        self.busy = for_what
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """The command on as many lines as it needs, and the verdict."""
+        lines = wrapped(self.command, max(width - 3, 8))[:_MOST_LINES]
+        height = len(lines) + 3
+        if self.styles.height is None or self.styles.height.value != height:
+            self.styles.height = height
+        first: list[Row] = [
+            ((" $ " if i == 0 else "   ", "muted"), (line, "bold")) for i, line in enumerate(lines)
+        ]
+        return [*first, clip(self._verdict(), width)]
+
+    def _verdict(self) -> Row:
+        if self.busy:
+            return ((f" ◐ {self.busy}", "rank-waiting"),)
+        if self.problem:
+            return ((f" ✗ {self.problem}", "rank-behind"),)
+        return ((" ✓ ready", "rank-done"), (" · ctrl+r launches", "muted"))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """`text` broken at spaces, with a backslash where it goes on, so that it can be pasted as it stands."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > width - 2:
+            lines.append(line + " \\")
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]

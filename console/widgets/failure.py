@@ -1,0 +1,87 @@
+"""Why a run failed, in one block: the first rank, its place, its end, its traceback; then the collateral."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from console.messages import RunView
+from console.widgets import figures as fig
+from console.widgets.sheet import Row, clip
+from launcher.state import Rank, RankPhase
+
+
+def failure_rows(view: RunView, width: int) -> list[Row]:
+    """The block, shortened to a few lines: the whole is in the result pane."""
+    first = view.state.first_failure
+    if first is None:
+        return [clip(((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),), width)]
+    rows: list[Row] = [
+        ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
+    ]
+    if first.raised:
+        rows.append(((f"   {first.raised.message or first.raised.kind}", ""),))
+        if first.raised.frames:
+            rows.append(((f"   {place(first)}", "muted"),))
+    rows.append(((f"   {circumstances(view, first)}", "muted"),))
+    return [clip(row, width) for row in rows]
+
+
+def ending(rank: Rank) -> str:
+    """What one rank ended with."""
+    if rank.raised:
+        return f"raised {rank.raised.kind}"
+    if rank.phase is RankPhase.STOPPED:
+        return f"was stopped by {rank.signal}" if rank.signal else f"was told to stop, exit {rank.exit_code}"
+    if rank.signal:
+        return f"was killed by {rank.signal}" + (" (the kernel ran out of memory)" if rank.oom_kills else "")
+    if rank.exit_code is not None:
+        return f"exited with {rank.exit_code}"
+    return str(rank.phase)
+
+
+def place(rank: Rank) -> str:
+    """Where it was raised: the user's own frames, innermost first."""
+    frames = rank.raised.frames if rank.raised else ()
+    shown = (f"{file.rpartition('/')[2]}:{line} in {function}" for file, line, function in reversed(frames))
+    return " ← ".join(shown)
+
+
+def circumstances(view: RunView, first: Rank) -> str:
+    """Its exit, when, at which step; and what became of the others."""
+    parts = []
+    if first.exit_code is not None:
+        parts.append(f"exit {first.exit_code}")
+    if first.ended is not None and first.started is not None:
+        parts.append(f"after {fig.age(int(first.ended - first.started))}")
+    if first.step is not None:
+        parts.append(f"at step {fig.count(first.step)}")
+    others = collateral(view, first)
+    return " ".join(parts) + (f" · {others}" if others else "")
+
+
+def collateral(view: RunView, first: Rank) -> str:
+    """How the other ranks ended, counted."""
+    others = [v.rank for v in view.ranks if v.rank.rank != first.rank]
+    ends = Counter(_short(r) for r in others if r.phase.ended)
+    running = sum(not r.phase.ended for r in others)
+    if not others:
+        return ""
+    said = ", ".join(f"{n} {what}" for what, n in ends.most_common())
+    still = f"{running} still ending" if running else ""
+    return "collateral: " + ", ".join(part for part in (said, still) if part)
+
+
+def _short(rank: Rank) -> str:
+    if rank.phase is RankPhase.SUCCEEDED:
+        return "succeeded"
+    return rank.signal or f"exit {rank.exit_code}" if rank.phase is not RankPhase.LOST else "lost"
+
+
+def failure_text(view: RunView) -> str:
+    """The whole block as text: what is copied."""
+    first = view.state.first_failure
+    if first is None:
+        return f"{view.state.id}: {view.state.why}"
+    head = f"{view.state.id} {view.state.name}: rank {first.rank} on {first.host} {ending(first)}"
+    detail = first.raised.traceback.rstrip() if first.raised else view.state.why
+    return "\n".join((head, circumstances(view, first), "", detail, ""))

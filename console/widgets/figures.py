@@ -1,0 +1,113 @@
+"""How figures are written: short, of steady width, and unknown as a dash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+UNKNOWN = "–"
+_LINE, _HALF_LINE, _TRACK = "━", "╸", "─"
+_LEVELS = "▁▂▃▄▅▆▇█"
+_LOW = _LEVELS[:6]  # strips of neighbouring ranks must not touch
+_GIB = 1 << 30
+
+
+def count(value: float | None) -> str:
+    """A whole number with separators."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def percent(value: float | None) -> str:
+    """A percentage without decimals."""
+    return UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def watts(value: float | None) -> str:
+    """A power."""
+    return UNKNOWN if value is None else f"{value:.0f}W"
+
+
+def celsius(value: float | None) -> str:
+    """A temperature."""
+    return UNKNOWN if value is None else f"{value:.0f}°"
+
+
+def memory(value: float | None) -> str:
+    """An amount of memory, in at most five characters."""
+    if value is None:
+        return UNKNOWN
+    if value >= _GIB:
+        return f"{value / _GIB:.1f}G" if value < 100 * _GIB else f"{value / _GIB:.0f}G"
+    return f"{value / (1 << 20):.0f}M"
+
+
+def metric(value: float) -> str:
+    """A reported figure: enough digits to see it move, no more."""
+    if value == int(value) and abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    """How long something took: two units at most."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    return age(int(seconds))
+
+
+def age(seconds: int | None) -> str:
+    """How long ago, in at most six characters."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, rest = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24:02d}h"
+
+
+def clock(seconds: float | None) -> str:
+    """An elapsed time as a clock shows it."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
+
+
+def bar(share: float | None, width: int) -> tuple[str, str]:
+    """A filled part and the rest of it, together `width` cells; unknown fills nothing."""
+    halves = 0 if share is None else round(min(max(share, 0.0), 1.0) * width * 2)
+    filled = _LINE * (halves // 2) + _HALF_LINE * (halves % 2)
+    return filled, _TRACK * (width - len(filled))
+
+
+def strip(values: Sequence[float | None], width: int, *, top: float = 100.0) -> str:
+    """The newest values as blocks against a fixed scale, right-aligned; unknown is a gap."""
+    newest = values[-width:] if width > 0 else ()
+    return "".join(" " if v is None else _LOW[_level(v, top)] for v in newest).rjust(width)
+
+
+def _level(value: float, top: float) -> int:
+    return min(max(int(value / top * len(_LOW)), 0), len(_LOW) - 1)
+
+
+def curve(values: Sequence[float], width: int) -> str:
+    """All values as one row of blocks between their least and greatest: only the shape counts."""
+    if not values or width <= 0:
+        return " " * max(width, 0)
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    picked = [values[i * len(values) // min(width, len(values))] for i in range(min(width, len(values)))]
+    return "".join(_LEVELS[min(int((v - low) / span * 8), 7)] for v in picked).ljust(width)
+
+
+def shorten(text: str, width: int) -> str:
+    """`text`, cut with an ellipsis if it is wider than `width`."""
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…" if width > 0 else ""

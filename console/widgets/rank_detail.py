@@ -1,0 +1,99 @@
+"""One rank in full: where it is, what its devices do, and how old each kind of news from it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from console.messages import RankView, RunView
+from console.widgets import figures as fig
+from console.widgets.failure import ending
+from console.widgets.rank_rows import GLYPHS, STYLES
+from console.widgets.sheet import Row, ScrollingSheet, Span, clip
+
+_LABEL = 10
+
+
+class RankDetail(ScrollingSheet):
+    """The rank under the cursor."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.view: RunView | None = None
+        self.rank = 0
+
+    def show(self, view: RunView, rank: int) -> None:
+        """Show another moment, or another rank."""
+        self.view, self.rank = view, rank
+        self.entitle(f"2 Rank {rank}" if view.ranks else "2 Rank")
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """The rank's facts."""
+        if self.view is None or self.rank >= len(self.view.ranks):
+            return [((" no rank has a place yet", "muted"),)]
+        return [clip(row, width) for row in detail_rows(self.view.ranks[self.rank], width)]
+
+
+def detail_rows(view: RankView, width: int) -> list[Row]:
+    """Everything known of one rank, unknown included."""
+    rank = view.rank
+    state = STYLES[view.condition]
+    rows: list[Row] = [
+        _fact("state", (f"{GLYPHS[view.condition]} {view.condition}", state), (_end(view), "muted")),
+        _fact("host", (rank.host or fig.UNKNOWN, ""), (f"  pid {rank.pid or fig.UNKNOWN}", "muted")),
+        _fact("device", (view.device or "no GPU: CPU only", "" if view.device else "muted")),
+        _fact("step", (fig.count(rank.step), "bold"), (_metrics(view), "")),
+        _fact(
+            "ages", (f"step {fig.age(view.step_age)}  log {fig.age(view.log_age)}", ""),
+            (f"  telemetry {fig.age(view.sample_age)}", ""),
+        ),
+    ]  # fmt: skip
+    rows += _device_rows(view, width) if view.device else []
+    return rows + _process_rows(view, width)
+
+
+def _device_rows(view: RankView, width: int) -> list[Row]:
+    used = view.memory / view.memory_total if view.memory is not None and view.memory_total else None
+    drawn = view.power / view.power_limit if view.power is not None and view.power_limit else None
+    share = view.util / 100 if view.util is not None else None
+    return [
+        _gauge("GPU", share, fig.percent(view.util), width),
+        _gauge("memory", used, f"{fig.memory(view.memory)} of {fig.memory(view.memory_total)}", width),
+        _gauge("power", drawn, f"{fig.watts(view.power)} of {fig.watts(view.power_limit)}", width),
+        _fact("temp", (fig.celsius(view.temperature), "")),
+        _fact("lately", (fig.strip(view.history, width - _LABEL - 2).lstrip(), "bar dim")),
+    ]
+
+
+def _process_rows(view: RankView, width: int) -> list[Row]:
+    sample = view.rank.sample
+    rss, processes = (sample.rss, sample.processes) if sample else (None, None)
+    row = _fact(
+        "CPU",
+        (f"{fig.percent(view.cpu)} of one core", ""),
+        (f"  RSS {fig.memory(rss)}  {fig.count(processes)} procs", ""),
+    )
+    if view.device:
+        return [row]
+    top = max(100.0, *(v for v in view.history if v is not None), 100.0)
+    return [row, _fact("lately", (fig.strip(view.history, width - _LABEL - 2, top=top).lstrip(), "bar dim"))]
+
+
+def _end(view: RankView) -> str:
+    rank = view.rank
+    return f"  {ending(rank)}" if rank.phase.ended and (rank.exit_code or rank.signal) else ""
+
+
+def _metrics(view: RankView) -> str:
+    shown = (f"  {k} {fig.metric(v)}" for k, v in view.rank.metrics.items() if k != "total_steps")
+    return "".join(shown)
+
+
+def _fact(label: str, *spans: Span) -> Row:
+    return ((f" {label:<{_LABEL - 1}}", "muted"), *spans)
+
+
+def _gauge(label: str, share: float | None, text: str, width: int) -> Row:
+    room = min(max(width - _LABEL - 18, 0), 24)
+    filled, rest = fig.bar(share, room)
+    return _fact(label, (filled, "bar"), (rest, "bar-track"), (f" {text}", ""))

@@ -1,0 +1,171 @@
+"""Rows of styled text with an optional cursor: the ground of every pane that is not a log or a form.
+
+A pane says what its rows are; this repaints those that changed, and only those, because a terminal is
+sent every cell of whatever is repainted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.color import Color
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from console.widgets.titled import Titled
+
+if TYPE_CHECKING:
+    from textual import events
+
+Span = tuple[str, str]
+Row = tuple[Span, ...]
+
+_FLAGS = frozenset({"bold", "dim", "italic", "reverse", "underline"})
+
+
+class Sheet(Titled, ScrollView):
+    """Shows `rows(width)`. A style is words: flags, a theme variable, and ``on`` another variable."""
+
+    DEFAULT_CSS = """
+    Sheet { height: 1; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    fixed = 0
+    """How many rows at the top do not scroll."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self._rows: tuple[Row, ...] = ()
+        self._palette: dict[str, Style] = {}
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """The content, for a pane that is `width` cells wide."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Draw, and draw again when the theme changes."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.restyle())
+        self.refresh_rows()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Lay the content out for the new width."""
+        self.refresh_rows()
+
+    def restyle(self) -> None:
+        """Take the colours of the theme anew."""
+        self._palette.clear()
+        self.refresh()
+
+    def refresh_rows(self) -> None:
+        """Ask for the content again, and repaint what differs."""
+        new = tuple(safe(row) for row in self.rows(self.scrollable_content_region.width))
+        old, self._rows = self._rows, new
+        if len(new) != len(old):
+            self.virtual_size = Size(self.scrollable_content_region.width, len(new))
+            self.refresh()
+            return
+        for number, (before, after) in enumerate(zip(old, new, strict=True)):
+            if before != after:
+                self.repaint_row(number)
+
+    def repaint_row(self, number: int) -> None:
+        """Repaint one row if it is on the screen."""
+        y = number if number < self.fixed else number - self.scroll_offset.y
+        if 0 <= y < self.size.height:
+            self.refresh(Region(0, y, self.size.width, 1))
+
+    def row_at(self, y: int) -> int:
+        """The number of the row that line `y` of the pane shows."""
+        return y if y < self.fixed else y + self.scroll_offset.y
+
+    def reveal(self, number: int) -> None:
+        """Scroll as little as possible so that a row is seen."""
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        if number - self.fixed < top:
+            self.scroll_to(y=number - self.fixed, animate=False, immediate=True)
+        elif number >= top + height:
+            self.scroll_to(y=number - height + 1, animate=False, immediate=True)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the pane."""
+        width, number = self.size.width, self.row_at(y)
+        if number >= len(self._rows):
+            return Strip.blank(width, self.rich_style)
+        segments = [Segment(text, self.style_of(style)) for text, style in self._rows[number]]
+        return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+    def style_of(self, words: str) -> Style:
+        """The style that `words` mean in the current theme."""
+        style = self._palette.get(words)
+        if style is None:
+            style = self._palette[words] = self.rich_style + self._parsed(words)
+        return style
+
+    def _parsed(self, words: str) -> Style:
+        ground, style = False, Style()
+        for word in words.split():
+            if word == "on":
+                ground = True
+            elif word in _FLAGS:
+                style += Style.parse(word)
+            else:
+                color = Color.parse(self.app.theme_variables[word]).rich_color
+                plain = ground and self.app.no_color
+                style += (
+                    Style(reverse=True) if plain else Style(bgcolor=color) if ground else Style(color=color)
+                )
+                ground = False
+        return style
+
+
+class ScrollingSheet(Sheet, can_focus=True):
+    """A sheet that a person can read through with the keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "scroll_down", "Down", show=False, id="sheet.down"),
+        Binding("k,up", "scroll_up", "Up", show=False, id="sheet.up"),
+        Binding("ctrl+d,pagedown,space", "page_down", "Page down", show=False, id="sheet.page_down"),
+        Binding("ctrl+u,pageup,b", "page_up", "Page up", show=False, id="sheet.page_up"),
+        Binding("g,home", "scroll_home", "Top", show=False, id="sheet.top"),
+        Binding("G,end", "scroll_end", "End", show=False, id="sheet.end"),
+    ]
+
+
+def safe(row: Row) -> Row:
+    """The row with a space for each control character: texts come from other machines and from user code."""
+    if all(text.isprintable() for text, _ in row):
+        return row
+    return tuple(("".join(c if c.isprintable() else " " for c in text), style) for text, style in row)
+
+
+def width_of(row: Row) -> int:
+    """How many cells a row takes."""
+    return sum(cell_len(text) for text, _ in row)
+
+
+def spread(left: Row, right: Row, width: int) -> Row:
+    """`left` and `right` at the two ends; `right` goes first when there is no room for both."""
+    room = width - width_of(left) - width_of(right)
+    return (*left, (" " * room, ""), *right) if room >= 1 else clip(left, width)
+
+
+def clip(row: Row, width: int) -> Row:
+    """As much of a row as fits, with an ellipsis if something is missing."""
+    if width_of(row) <= width:
+        return row
+    kept: list[Span] = []
+    room = width - 1
+    for text, style in row:
+        if cell_len(text) > room:
+            kept.append((text[:room] + "…", style))
+            break
+        kept.append((text, style))
+        room -= cell_len(text)
+    return tuple(kept)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.drivers.headless_driver import HeadlessDriver
+
+from console.app import RankdeckApp
+from console.demo import record_demo
+from console.pace import is_remote
+from console.screens.help import HelpScreen, Keys
+from console.screens.launch import LaunchScreen
+from console.screens.run import RunScreen
+from console.sources.replay import replay
+from console.terminal import clipboard_sequence
+from console.theming import theme_names
+from console.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from tests.console.conftest import FakeCommands, Until
+
+Open = Callable[..., RankdeckApp]
+
+
+class CountingDriver(HeadlessDriver):
+    """Counts what a terminal would be sent."""
+
+    sent = 0
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def write(self, data: str) -> None:
+        CountingDriver.sent += len(data.encode())
+
+
+def shown(app: RankdeckApp) -> bool:
+    return isinstance(app.screen, RunScreen) and app.screen.view is not None
+
+
+@pytest.mark.parametrize("theme", [*theme_names(Path("/nonexistent")), "nord", "textual-light"])
+async def test_every_theme_paints_both_screens(open_app: Open, until: Until, theme: str) -> None:
+    app = open_app(theme=theme, fail=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+
+        assert app.theme == theme
+
+
+async def test_an_unknown_theme_is_said_and_the_default_taken(open_app: Open) -> None:
+    app = open_app(theme="nope")
+    async with app.run_test(notifications=True) as pilot:
+        await pilot.pause()
+
+        assert app.theme == "rankdeck-dark"
+        assert any("no theme 'nope'" in n.message for n in app._notifications)
+
+
+async def test_a_theme_can_be_changed_while_a_run_is_shown(open_app: Open, until: Until) -> None:
+    app = open_app(seconds=20)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        before = app.screen.query_one("#header").render_line(0)
+        app.theme = "okabe-ito-light"
+        await pilot.pause()
+
+        assert app.screen.query_one("#header").render_line(0) != before
+
+
+async def test_help_lists_the_keys_of_what_has_the_focus(open_app: Open, until: Until) -> None:
+    app = open_app(seconds=20)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        screen = app.screen
+        assert isinstance(screen, HelpScreen)
+        said = {what: keys for keys, what in screen._lines}
+        top = screen.query_one(Keys).render_line(0).text
+        await pilot.press("escape")
+
+        assert {"Search", "Follow", "Stop", "Zoom", "Copy", "Top", "Detach"} <= set(said)
+        assert said["Top"] == "home g"
+        assert top.strip()
+        assert isinstance(app.screen, RunScreen)
+
+
+async def test_one_ctrl_c_explains_and_two_leave(
+    open_app: Open, until: Until, commands: FakeCommands
+) -> None:
+    app = open_app(seconds=20)
+    async with app.run_test(notifications=True) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("ctrl+c")
+        explained = [n.message for n in app._notifications]
+        await pilot.press("ctrl+c")
+
+    assert "nothing was stopped" in explained[0]
+    assert (app.return_value, commands.stopped) == (0, [])
+
+
+async def test_resizing_keeps_everything_inside(open_app: Open, until: Until) -> None:
+    app = open_app(fail=True)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await until(pilot, lambda: shown(app))
+        for size in ((80, 24), (40, 12), (120, 40), (20, 6), (200, 60)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            for widget in app.screen.query(".pane"):
+                assert widget.region.right <= size[0]
+
+
+async def test_an_ended_run_sends_nothing_to_the_terminal(open_app: Open, until: Until) -> None:
+    app = open_app(seconds=20)
+    app.driver_class = CountingDriver
+    async with app.run_test(headless=False, size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.pause(1.5)
+        before = CountingDriver.sent
+        await pilot.pause(2.5)
+
+        assert before > 5000
+        assert CountingDriver.sent == before
+
+
+async def test_a_paused_log_costs_little_however_much_arrives(
+    open_app: Open, until: Until, root: Path, tmp_path: Path
+) -> None:
+    live = replay(record_demo(tmp_path / "recorded"), root, ahead_s=30)
+    app = open_app(run=live.run)
+    app.driver_class = CountingDriver
+    async with app.run_test(headless=False, size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("3", "g", "z")
+        await until(pilot, lambda: not app.screen.query_one(LogView).follow)
+        await pilot.pause(0.5)
+        before = CountingDriver.sent
+        await pilot.pause(2.0)
+        sent = CountingDriver.sent - before
+
+    live.stop()
+    assert live.join(10)
+    assert 0 < sent < 6000
+
+
+def test_the_clipboard_takes_what_a_terminal_takes() -> None:
+    assert clipboard_sequence("ab") == "\x1b]52;c;YWI=\a"
+    assert clipboard_sequence("x" * 60_000) is None
+
+
+def test_ssh_is_known_by_its_variables() -> None:
+    assert is_remote({"SSH_TTY": "/dev/pts/1"})
+    assert not is_remote({"TERM": "xterm"})

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.widgets import Input
+
+from console.app import RankdeckApp
+from console.demo import record_demo
+from console.screens.launch import LaunchScreen
+from console.screens.picker import Candidates, PickerScreen
+from console.screens.run import RunScreen
+from console.widgets.choice import Choice
+from console.widgets.command_line import CommandLine, wrapped
+from console.widgets.launch_form import LaunchForm
+from console.widgets.param_form import ParamForm
+from console.widgets.recent_runs import RecentRuns
+from launcher.errors import InternalError
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from tests.console.conftest import FakeCommands, Until
+
+Open = Callable[..., RankdeckApp]
+
+
+def command(app: RankdeckApp) -> str:
+    return app.screen.query_one(CommandLine).command
+
+
+def problem(app: RankdeckApp) -> str | None:
+    return app.screen.query_one(CommandLine).problem
+
+
+def parameters(app: RankdeckApp) -> list[str | None]:
+    return [w.name for w in app.screen.query_one(ParamForm).query("Input, Choice")]
+
+
+async def ready(app: RankdeckApp, pilot: Pilot[int], until: Until) -> None:
+    await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    await pilot.pause()
+
+
+async def typed(pilot: Pilot[int], text: str) -> None:
+    await pilot.press(*("full_stop" if c == "." else "colon" if c == ":" else c for c in text))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_form_runs_and_command_are_in_sight_at_every_size(
+    open_app: Open, until: Until, size: tuple[int, int], root: Path
+) -> None:
+    record_demo(root, seconds=20)
+    app = open_app()
+    async with app.run_test(size=size) as pilot:
+        await ready(app, pilot, until)
+        await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
+        await typed(pilot, "train.py:main")
+        await until(pilot, lambda: len(parameters(app)) == 3)
+
+        for kind in (LaunchForm, RecentRuns, CommandLine):
+            region = app.screen.query_one(kind).region
+            assert region.height >= 3
+            assert region.right <= size[0]
+            assert region.bottom <= size[1]
+
+
+async def test_parameters_appear_from_the_source_and_go_into_the_command(
+    open_app: Open, until: Until
+) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await typed(pilot, "train.py:main")
+        await until(pilot, lambda: parameters(app) == ["lr", "steps", "opt"])
+        await until(pilot, lambda: "lr" in (problem(app) or ""))
+        app.screen.query_one(ParamForm).query(Input).first().focus()
+        await typed(pilot, "0.5")
+        await pilot.press("down", "down", "right")
+        await until(pilot, lambda: problem(app) is None)
+
+        assert command(app) == "rankdeck run train.py:main -n 1 --param lr=0.5 --param opt=sgd"
+
+
+async def test_the_functions_of_a_file_are_offered(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await typed(pilot, "train.py")
+        entry = app.screen.query_one("#entry", Choice)
+        await until(pilot, lambda: len(entry._values) == 3)
+        entry.focus()
+        await pilot.press("right", "right")
+        await until(pilot, lambda: parameters(app) == ["path"])
+
+        assert app.screen.query_one("#target", Input).value == "train.py:evaluate"
+
+
+async def test_a_script_takes_arguments(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await typed(pilot, "score.py")
+        app.screen.query_one("#args", Input).focus()
+        await pilot.press("minus", "minus", "a", "space", "1")
+        await until(pilot, lambda: problem(app) is None)
+
+        assert command(app) == "rankdeck run score.py -n 1 -- --a 1"
+
+
+async def test_the_picker_finds_a_function_by_a_few_letters(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await pilot.press("ctrl+f")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
+        await pilot.press(*"trmain")
+        await until(pilot, lambda: app.screen.query_one(Candidates).length == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: parameters(app) == ["lr", "steps", "opt"])
+
+        assert app.screen.query_one("#target", Input).value == "train.py:main"
+        assert app.screen.query_one("#processes", Input).has_focus
+
+
+async def test_launching_sends_the_request_and_shows_the_run(
+    open_app: Open, until: Until, commands: FakeCommands, root: Path
+) -> None:
+    commands.run = record_demo(root, seconds=20).name
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await typed(pilot, "score.py")
+        app.screen.query_one("#processes", Input).focus()
+        await pilot.press("4", "ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+
+    spec = commands.started[0].spec
+    assert (spec.target.source.rpartition("/")[2], spec.num_processes) == ("score.py", 4)
+    assert spec.gpu is None
+
+
+async def test_a_launch_that_fails_is_said_and_can_be_tried_again(
+    open_app: Open, until: Until, commands: FakeCommands
+) -> None:
+    commands.error = InternalError("no [room]")
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await typed(pilot, "score.py")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: problem(app) == "no [room]")
+
+        assert isinstance(app.screen, LaunchScreen)
+        assert not app.screen._launching
+
+
+async def test_nothing_is_launched_from_a_wrong_form(
+    open_app: Open, until: Until, commands: FakeCommands
+) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await typed(pilot, "train.py:main")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "lr" in (problem(app) or ""))
+
+    assert commands.started == []
+
+
+async def test_a_past_run_opens_with_enter_and_fills_the_form_with_e(
+    open_app: Open, until: Until, root: Path
+) -> None:
+    record_demo(root, seconds=20)
+    app = open_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(app, pilot, until)
+        await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
+        await pilot.press("ctrl+o", "e")
+        await until(pilot, lambda: "-n 8" in command(app))
+        await pilot.press("ctrl+o", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+
+
+async def test_letters_are_text_in_a_field_and_keys_elsewhere(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await pilot.press("q")
+        field = app.screen.query_one("#target", Input).value
+        await pilot.press("escape", "y")
+        copied = app.clipboard
+        await pilot.press("q")
+
+    assert field == "q"
+    assert copied == "rankdeck run q -n 1"
+    assert app.return_value == 0
+
+
+def test_a_wrapped_command_can_be_pasted() -> None:
+    lines = wrapped("rankdeck run train.py -n 8 -- --lr 0.1 --steps 100", 20)
+
+    assert all(len(line) <= 20 for line in lines)
+    assert "\n".join(lines).replace(" \\\n", " ") == "rankdeck run train.py -n 8 -- --lr 0.1 --steps 100"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from console.sources.targets import Candidate, candidates, functions_of, narrow
+
+
+def test_scripts_and_functions_are_found_without_importing_them(project: Path) -> None:
+    found = [c for batch in candidates(project) for c in batch]
+
+    assert [c.target for c in found] == ["score.py", "train.py", "train.py:main", "train.py:evaluate"]
+    assert found[2].takes == "(lr: float, steps: int = 20, opt: Literal['adam', 'sgd'] = 'adam')"
+
+
+def test_a_file_that_cannot_be_read_is_listed_with_the_reason(project: Path) -> None:
+    (project / "broken.py").write_text("def (:\n")
+
+    found = {c.target: c for batch in candidates(project) for c in batch}
+
+    assert found["broken.py"].doc
+
+
+def test_the_tightest_match_comes_first() -> None:
+    found = [Candidate(t) for t in ("deep/model/input.py", "main.py", "train/llama.py:main")]
+
+    assert [c.target for c in narrow(found, "main")] == ["main.py", "train/llama.py:main"]
+    assert [c.target for c in narrow(found, "llmain")] == ["train/llama.py:main"]
+    assert narrow(found, "zz") == []
+
+
+def test_a_module_is_read_where_it_lies_below_the_folder(project: Path) -> None:
+    assert [f.name for f in functions_of("train:main", project)] == ["main", "evaluate"]
+    assert functions_of("nowhere.at.all:main", project) == ()
