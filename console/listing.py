@@ -51,7 +51,7 @@ def _ps_row(run: Status) -> tuple[str, ...]:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, two spaces apart."""
-    cleaned = [[printable(cell) for cell in row] for row in rows]
+    cleaned = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *cleaned)) for i in range(len(head))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

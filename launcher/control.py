@@ -6,6 +6,7 @@ the kernel says who is at the other end. Both ends check that it is the same use
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -13,11 +14,12 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from launcher.errors import AgentLost, LauncherError, SpecError
+from launcher.errors import AgentLost, InternalError, LauncherError, SpecError
 
 LIMIT = 64 << 10
 _PEER = struct.Struct("3i")
 _ANSWER_S = 5.0
+_WORDS = 500
 
 
 def address(run: str) -> str:
@@ -32,13 +34,21 @@ def peer_uid(sock: socket.socket) -> int:
 
 
 class ControlServer:
-    """The owner's end. `serve` handles one waiting client; strangers get nothing."""
+    """The owner's end. `serve` handles one waiting client; strangers get nothing.
+
+    Raises:
+        InternalError: another process has the run's address.
+    """
 
     def __init__(self, run: str, handle: Callable[[dict[str, Any]], None]) -> None:
         self._handle = handle
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._sock.setblocking(False)
-        self._sock.bind(address(run))
+        try:
+            self._sock.bind(address(run))
+        except OSError as error:
+            self._sock.close()
+            raise InternalError(f"another process has the control address of run {run}", run=run) from error
         self._sock.listen(8)
 
     def fileno(self) -> int:
@@ -61,12 +71,18 @@ class ControlServer:
         self._sock.close()
 
     def _answer(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the client has left, or says nothing
+            client.send(json.dumps(self._obey(client.recv(LIMIT))).encode())
+
+    def _obey(self, data: bytes) -> dict[str, Any]:
         try:
-            command = json.loads(client.recv(LIMIT))
+            command = json.loads(data)
+            if not isinstance(command, dict):
+                return {"error": "a command is an object"}
             self._handle(command)
-            client.send(b'{"ok":true}')
-        except (OSError, ValueError, TypeError, AttributeError):
-            return
+        except Exception as error:  # noqa: BLE001  whatever a client says, it must not end the run
+            return {"error": f"{type(error).__name__}: {error}"[:_WORDS]}
+        return {"ok": True}
 
 
 def send_command(run: str, command: dict[str, Any]) -> None:
@@ -75,6 +91,7 @@ def send_command(run: str, command: dict[str, Any]) -> None:
     Raises:
         AgentLost: nobody owns the run on this machine.
         SpecError: the address belongs to somebody else.
+        LauncherError: the owner did not accept the command.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(_ANSWER_S)
@@ -91,5 +108,5 @@ def send_command(run: str, command: dict[str, Any]) -> None:
             answer = sock.recv(LIMIT)
         except OSError as error:
             raise AgentLost(f"the owner of run {run} does not answer", run=run) from error
-    if not answer:
-        raise LauncherError(f"the owner of run {run} did not accept the command", run=run)
+    if refusal := json.loads(answer or b'{"error": "it said nothing"}').get("error"):
+        raise LauncherError(f"the owner of run {run} did not accept the command: {refusal}", run=run)

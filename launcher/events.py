@@ -292,11 +292,7 @@ def encode(event: Event, run: str) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """The fact on one line.
-
-    Raises:
-        ValueError: there is none: the line is torn, or was not written by us.
-    """
+    """The fact on one line; ValueError if it is torn, or was not written by us."""
     try:
         return from_dict(json.loads(line))
     except (TypeError, AttributeError, RecursionError) as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,8 @@ from launcher.worker.summary import preview
 
 _SHORT = 80
 _LONG = 64 << 10
+_DEPTH = 20
+_BITS = 12_000  # Python writes no longer numbers
 
 
 def pack(
@@ -100,12 +102,19 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
-def _is_literal(value: object) -> bool:
-    try:
-        text = as_literal(value)
-        return len(text) <= _LONG and bool(ast.literal_eval(text) == value)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        return False
+def _is_literal(value: object, depth: int = _DEPTH) -> bool:
+    """Whether a value's repr is Python source of the same value, down to its exact types."""
+    kind = type(value)
+    if isinstance(value, (list, tuple, set)):
+        return kind in (list, tuple, set) and depth > 0 and all(_is_literal(v, depth - 1) for v in value)
+    if isinstance(value, dict):
+        parts = (part for item in value.items() for part in item)
+        return kind is dict and depth > 0 and all(_is_literal(p, depth - 1) for p in parts)
+    if isinstance(value, float):
+        return kind is float and math.isfinite(value)
+    if isinstance(value, int):
+        return kind in (int, bool) and value.bit_length() < _BITS
+    return kind in (str, bytes, type(None))
 
 
 def _dumps(value: object, what: str) -> bytes:

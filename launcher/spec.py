@@ -104,11 +104,7 @@ class JobSpec:
                 raise SpecError(f"the {label} must be 0 or more seconds, not {value}")
         if not self.sample_s > 0:
             raise SpecError(f"the sample interval must be more than 0 seconds, not {self.sample_s}")
-        for key, value in self.env.items():
-            if not isinstance(key, str) or not key or "=" in key or "\0" in key:
-                raise SpecError(f"{key!r} cannot be the name of an environment variable")
-            if not isinstance(value, str) or "\0" in value:
-                raise SpecError(f"the environment variable {key} must be text without NUL, not {value!r}")
+        _check_environ(self.env)
 
     @property
     def label(self) -> str:
@@ -119,6 +115,15 @@ class JobSpec:
         """The same spec with the values of environment names that look secret replaced."""
         env = {k: REDACTED if looks_secret(k) else v for k, v in self.env.items()}
         return replace(self, env=env)
+
+
+def _check_environ(env: Mapping[Any, Any]) -> None:
+    """What no process can be started with is refused here; a notebook may give numbers for text."""
+    for key, value in env.items():
+        if not isinstance(key, str) or not key or "=" in key or "\0" in key:
+            raise SpecError(f"{key!r} cannot be the name of an environment variable")
+        if not isinstance(value, str) or "\0" in value:
+            raise SpecError(f"the environment variable {key} must be text without NUL, not {value!r}")
 
 
 def looks_secret(name: str) -> bool:

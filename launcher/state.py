@@ -173,12 +173,7 @@ def _update_host(state: RunState, agent: int, **changes: Any) -> RunState:
 
 def _submitted(state: RunState, e: ev.RunSubmitted) -> RunState:
     known = replace(
-        state,
-        name=e.name,
-        target=e.target,
-        mode=e.mode,
-        num_processes=e.num_processes,
-        started=e.time,
+        state, name=e.name, target=e.target, mode=e.mode, num_processes=e.num_processes, started=e.time
     )
     return _enter(known, Phase.SUBMITTED, e.time)
 
@@ -189,13 +184,7 @@ def _awaited(state: RunState, e: ev.SlotsAwaited) -> RunState:
 
 def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
     ranks = tuple(
-        Rank(
-            rank=a.rank,
-            host=a.host,
-            agent=a.agent,
-            local_rank=a.local_rank,
-            devices=a.devices,
-        )
+        Rank(rank=a.rank, host=a.host, agent=a.agent, local_rank=a.local_rank, devices=a.devices)
         for a in e.ranks
     )
     placed = replace(state, ranks=ranks, waiting=None, attempt=e.attempt)
@@ -245,23 +234,16 @@ def _returned(state: RunState, e: ev.RankReturned) -> RunState:
 def _exited(state: RunState, e: ev.RankExited) -> RunState:
     if not 0 <= e.rank < len(state.ranks):
         return state
-    return _update_rank(
-        state,
-        e.rank,
-        phase=_end_of(state.ranks[e.rank], state.stop, e),
-        ended=e.time,
-        exit_code=e.exit_code,
-        signal=e.signal,
-        oom_kills=e.oom_kills,
-    )
+    phase = _end_of(state.ranks[e.rank], state.stop, e)
+    end = {"exit_code": e.exit_code, "signal": e.signal, "oom_kills": e.oom_kills}
+    return _update_rank(state, e.rank, phase=phase, ended=e.time, **end)
 
 
 def _end_of(rank: Rank, stop: ev.StopRequested | None, e: ev.RankExited) -> RankPhase:
     """How a rank ended. What follows from the gang being stopped is nobody's failure.
 
     A crash can be heard of after the stop that its victims caused, and is told from them by its time.
-    SIGTERM is the stop's own, though the clocks of two hosts may disagree on which came first; so is
-    SIGKILL where the stop gave no grace.
+    SIGTERM is the stop's own, whatever two hosts' clocks say; so is SIGKILL where it gave no grace.
     """
     if rank.failing:
         return RankPhase.FAILED
@@ -310,20 +292,9 @@ def _ended(state: RunState, e: ev.RunEnded) -> RunState:
 
 
 _HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], RunState]] = {
-    ev.RunSubmitted: _submitted,
-    ev.SlotsAwaited: _awaited,
-    ev.GangPlaced: _placed,
-    ev.AgentJoined: _joined,
-    ev.AgentDeparted: _departed,
-    ev.RankStarted: _rank_started,
-    ev.RankEntered: _rank_entered,
-    ev.RankReported: _reported,
-    ev.RankRaised: _raised,
-    ev.RankReturned: _returned,
-    ev.RankExited: _exited,
-    ev.StopRequested: _stop_requested,
-    ev.CleanupProven: _cleanup,
-    ev.Sampled: _sampled,
-    ev.NoteMade: _noted,
-    ev.RunEnded: _ended,
-}
+    ev.RunSubmitted: _submitted, ev.SlotsAwaited: _awaited, ev.GangPlaced: _placed,
+    ev.AgentJoined: _joined, ev.AgentDeparted: _departed, ev.RankStarted: _rank_started,
+    ev.RankEntered: _rank_entered, ev.RankReported: _reported, ev.RankRaised: _raised,
+    ev.RankReturned: _returned, ev.RankExited: _exited, ev.StopRequested: _stop_requested,
+    ev.CleanupProven: _cleanup, ev.Sampled: _sampled, ev.NoteMade: _noted, ev.RunEnded: _ended,
+}  # fmt: skip

@@ -134,6 +134,7 @@ class Supervisor:
                 self._start_gang()
         self._decide()
         self._roster.flush()
+        self._writer.settle()
         self.mailbox.tell()
 
     def _timeout(self) -> float | None:
@@ -208,6 +209,7 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 self._writer.append(ev.NoteMade(time=self._clock(), text=complaint, level="error"))
         with contextlib.suppress(OSError):
+            self._writer.settle()
             self._writer.append(verdict(self.state, now=self._clock(), broken=broken))
         with contextlib.suppress(OSError):
             self._writer.close()

@@ -57,7 +57,7 @@ def _step(view: RankView) -> str:
 
 
 def _ages(view: RankView) -> str:
-    return " ".join(f"{fig.age(a):>5}" for a in (view.step_age, view.log_age, view.sample_age))
+    return " ".join(f"{fig.age(a):>8}" for a in (view.step_age, view.log_age, view.sample_age))
 
 
 def columns(*, devices: bool) -> tuple[Column, ...]:
@@ -80,7 +80,7 @@ def columns(*, devices: bool) -> tuple[Column, ...]:
         Column("step", 8, _step, 8),
         *usage,
         Column("pid", 8, lambda v: fig.UNKNOWN if v.rank.pid is None else str(v.rank.pid), 3, "muted"),
-        Column(" step   log  tele", 18, _ages, 1, "muted"),
+        Column("step age  log age tele age", 26, _ages, 1, "muted"),
     )
 
 

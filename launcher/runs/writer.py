@@ -45,6 +45,7 @@ class RunWriter:
         self._logs = LogWriter(folder, 0)
         self._torn = False
         self._summaries: dict[int, dict[str, Any]] = {}
+        self._summary_stale = False
 
     def append(self, event: ev.Event) -> RunState:
         """Write one fact and return the state after it."""
@@ -67,8 +68,16 @@ class RunWriter:
         """Where a rank's return value is streamed to."""
         return ResultFile(paths.result_file(self.folder, rank))
 
+    def settle(self) -> None:
+        """Write what is written as a whole and has changed: once a turn, not once a rank."""
+        if self._summary_stale:
+            self._summary_stale = False
+            listed = [to_plain(self._summaries[rank]) for rank in sorted(self._summaries)]
+            self._write_whole(paths.SUMMARY, json.dumps(listed).encode())
+
     def close(self) -> None:
         """Close every file."""
+        self.settle()
         self._samples.close()
         self._logs.close()
         os.close(self._events)
@@ -86,8 +95,7 @@ class RunWriter:
         entry["value"] = event.value if event.json else event.preview
         entry["json"] = event.json
         self._summaries[event.rank] = entry
-        listed = [to_plain(self._summaries[rank]) for rank in sorted(self._summaries)]
-        self._write_whole(paths.SUMMARY, json.dumps(listed).encode())
+        self._summary_stale = True
 
     def _write_whole(self, name: str, data: bytes) -> None:
         target = self.folder / name

@@ -51,7 +51,7 @@ class RankLine:
         return os.getpid() == self.owner
 
     def send(self, kind: bytes, data: bytes | memoryview = b"") -> None:
-        """Send one packet, waiting for room. A vanished agent is not the training's error."""
+        """Send one packet, waiting for room. A vanished agent or closed line is not the training's error."""
         self._send(kind, data, 0)
 
     def send_document(self, kind: bytes, value: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class RankLine:
             return False
         try:
             self.sock.sendmsg([kind, data], [], flags)
-        except (BlockingIOError, BrokenPipeError, ConnectionError):
+        except OSError:
             return False
         return True
 

@@ -5,7 +5,6 @@ Both find their line to the agent in this module; `launcher.worker.child` puts i
 
 from __future__ import annotations
 
-import json
 import math
 import pickle
 import threading
@@ -14,7 +13,7 @@ from typing import IO, Any
 
 from launcher.worker import rankline
 from launcher.worker.rankline import RankLine
-from launcher.worker.summary import describe, preview, qualified_type
+from launcher.worker.summary import describe, qualified_type
 
 MIN_INTERVAL_S = 0.05
 METRICS = 256
@@ -37,18 +36,20 @@ class Reporter:
 
     def report(self, step: int | None, metrics: dict[str, float]) -> None:
         """Send progress, or keep it for the next call if the last one was just sent."""
-        now = time.time()
+        if not self._line.mine:  # the lock may have been held when this process was forked
+            return
         with self._lock:
             merged = dict([*{**self._pending.get("metrics", {}), **metrics}.items()][-METRICS:])
             last = self._pending.get("step") if step is None else step
-            self._pending = {"time": now, "step": last, "metrics": merged}
-            if now - self._sent >= MIN_INTERVAL_S:
-                self._send(now)
+            self._pending = {"time": time.time(), "step": last, "metrics": merged}
+            if time.monotonic() - self._sent >= MIN_INTERVAL_S:
+                self._send()
 
     def flush(self) -> None:
         """Send what was kept back."""
-        with self._lock:
-            self._send(time.time())
+        if self._line.mine:
+            with self._lock:
+                self._send()
 
     def publish(self, value: object) -> None:
         """Stream a value's pickle to the run folder.
@@ -56,8 +57,9 @@ class Reporter:
         Raises:
             UnpicklableResult: the value, or something in it, cannot be pickled.
         """
-        with self._publishing:
-            self._publish(value)
+        if self._line.mine:
+            with self._publishing:
+                self._publish(value)
 
     def _publish(self, value: object) -> None:
         self._line.send(rankline.RESULT_BEGIN)
@@ -69,28 +71,23 @@ class Reporter:
             # whatever a __reduce__ raised; all of them mean the same to the user
             self._line.send(rankline.RESULT_ABORT)
             raise UnpicklableResult(
-                f"a value of type {qualified_type(value)} cannot be pickled: {error}"
+                f"a value of type {qualified_type(value)} cannot be pickled: {_words(error)}"
             ) from error
         stream.flush()
         self._line.send_document(
-            rankline.RESULT_END, {"time": time.time(), "size": stream.size, **_summary(value)}
+            rankline.RESULT_END, {"time": time.time(), "size": stream.size, **describe(value)}
         )
 
-    def _send(self, now: float) -> None:
+    def _send(self) -> None:
         if self._pending and self._line.offer(rankline.REPORT, self._pending):
-            self._pending, self._sent = {}, now
+            self._pending, self._sent = {}, time.monotonic()
 
 
-def _summary(value: object) -> dict[str, Any]:
-    """What people are shown of a value, small enough for a packet. It cannot fail: the value is safe."""
-    kind = qualified_type(value)
+def _words(error: Exception) -> str:
     try:
-        for found in (describe(value), {"type": kind, "json": False, "preview": preview(value)}):
-            if len(json.dumps(found)) < rankline.DATA // 2:
-                return found
-    except Exception:  # noqa: BLE001  a user's __len__ or shape may raise anything
-        pass
-    return {"type": kind, "json": False, "preview": kind}
+        return str(error)
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
+        return type(error).__name__
 
 
 class _ResultStream:

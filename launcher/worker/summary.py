@@ -30,7 +30,7 @@ def qualified_type(value: object) -> str:
 
 
 def describe(value: object) -> dict[str, Any]:
-    """The fields `type`, `json`, `value` and `preview` of a `RankReturned`; less than `MAX_JSON` and a bit."""
+    """The fields `type`, `json`, `value` and `preview` of a `RankReturned`, small enough for a packet."""
     kind = qualified_type(value)
     try:
         plain = _plain(value, [MAX_NODES], MAX_DEPTH)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +20,7 @@ from console.sources.replay import replay
 from console.terminal import clipboard_sequence
 from console.theming import theme_names
 from console.widgets.log_view import LogView
+from console.widgets.rank_grid import RankGrid
 
 if TYPE_CHECKING:
     from tests.console.conftest import FakeCommands, Until
@@ -156,3 +160,29 @@ def test_the_clipboard_takes_what_a_terminal_takes() -> None:
 def test_ssh_is_known_by_its_variables() -> None:
     assert is_remote({"SSH_TTY": "/dev/pts/1"})
     assert not is_remote({"TERM": "xterm"})
+
+
+def test_over_ssh_textual_paints_seldom_and_runs_do_not_inherit_it() -> None:
+    code = (
+        "import os, console.app, textual.constants as c;"
+        "print(c.MAX_FPS, c.TEXTUAL_ANIMATIONS, 'TEXTUAL_FPS' in os.environ)"
+    )
+    env = {**os.environ, "SSH_TTY": "/dev/pts/9"}
+
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["15", "none", "False"]
+
+
+async def test_a_click_picks_a_rank_and_a_second_one_opens_its_log(open_app: Open, until: Until) -> None:
+    app = open_app(seconds=20)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.pause()
+        await pilot.click(RankGrid, offset=(10, 6))
+        picked = app.screen.query_one(RankGrid).cursor
+        await pilot.click(RankGrid, offset=(10, 6), times=2)
+        await pilot.pause()
+
+        assert picked == 4
+        assert app.screen.query_one(LogView).rank == 4

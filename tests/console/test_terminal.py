@@ -231,3 +231,19 @@ def test_a_resized_terminal_is_filled(demo: Terminal) -> None:
     demo.child.setwinsize(40, 120)
 
     demo.until("1 Ranks", "2 Rank 0", "3 Logs", "4 Result")
+
+
+def test_what_libraries_write_stays_off_the_screen_and_is_said_afterwards(
+    env: dict[str, str], folder: Path
+) -> None:
+    code = (
+        "import os, sys; from console.terminal import quiet_descriptors\n"
+        "with quiet_descriptors():\n"
+        "    os.write(1, b'NOISE\\n'); os.write(2, b'MORE\\n')\n"
+        "    sys.__stderr__.write('SCREEN\\n'); sys.__stderr__.flush()\n"
+        "print('DONE')\n"
+    )
+    terminal = Terminal(sys.executable, "-c", code, size=(80, 24), cwd=folder, env=env)
+
+    assert terminal.exit_code() == 0
+    assert terminal.text.split() == ["SCREEN", "NOISE", "MORE", "DONE"]

@@ -126,7 +126,7 @@ def test_a_call_that_cannot_fit_is_refused(
     [
         (lambda x: x, (), {}, "<lambda>: missing a required argument: 'x'"),
         (lambda x: x, (threading.Lock(),), {}, "<lambda> cannot be pickled: cannot pickle '_thread.lock'"),
-        (lambda x: x, ((n for n in ()),), {}, "cannot pickle 'generator'"),
+        (lambda x: x, ((n for n in "ab"),), {}, "cannot pickle 'generator'"),
         (42, (), {}, "a target is a function or a path, not int"),
         (
             "functions.py:add",
@@ -260,7 +260,7 @@ def test_waiting_in_vain_leaves_the_run_alone(targets: Path, tmp_path: Path) -> 
 
 def test_a_run_is_stopped_on_request(targets: Path) -> None:
     job = Distributor(2, grace_s=0.2).start(str(targets / "waiting.py"), "stubborn")
-    until(lambda: Phase.RUNNING is job.state.phase)
+    until(lambda: [b"ready\n"] * 2 == written())
     job.stop()
     with pytest.raises(RunStopped, match="stopped: on request"):
         job.result()

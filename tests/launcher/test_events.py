@@ -14,7 +14,15 @@ RAISED = ev.RankRaised(time=1.0, rank=0, kind="E", message="m", traceback="t", f
 
 def test_a_line_says_schema_event_run_time_and_attempt() -> None:
     line = json.loads(ev.encode(ev.RankStarted(time=2.5, attempt=1, rank=3, pid=7), "r1"))
-    expected = {"schema": 1, "event": "rank_started", "run": "r1", "time": 2.5, "attempt": 1, "rank": 3, "pid": 7}
+    expected = {
+        "schema": 1,
+        "event": "rank_started",
+        "run": "r1",
+        "time": 2.5,
+        "attempt": 1,
+        "rank": 3,
+        "pid": 7,
+    }
     assert expected == line
 
 

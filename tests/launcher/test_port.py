@@ -81,7 +81,9 @@ def test_two_held_ports_differ() -> None:
 def test_the_port_of_a_run_is_held_while_its_ranks_live(targets: Path, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     source = (
-        "import os, sys, launcher\nlauncher.publish(int(os.environ['MASTER_PORT']))\nopen(sys.argv[1] + '.0').read()"
+        "import os, sys, launcher\n"
+        "launcher.publish(int(os.environ['MASTER_PORT']))\n"
+        "open(sys.argv[1] + '.0').read()\n"
     )
     script = tmp_path / "train.py"
     script.write_text(source)

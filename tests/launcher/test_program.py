@@ -139,7 +139,7 @@ def test_a_traceback_without_end_is_bounded() -> None:
 
 def test_frames_of_the_standard_library_are_left_out_of_the_short_list() -> None:
     try:
-        multiprocessing.get_context("no such way")  # type: ignore[call-overload]
+        multiprocessing.get_context("no such way")
     except ValueError as error:
         tb = error.__traceback__
 

@@ -54,8 +54,10 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 
 
 def write_all(writer: RunWriter, facts: list[ev.Event]) -> None:
+    """What the loop does in one turn."""
     for fact in facts:
         writer.append(fact)
+    writer.settle()
 
 
 def test_everything_is_private(writer: RunWriter) -> None:
@@ -175,7 +177,9 @@ def test_a_torn_fact_waits_for_its_rest(writer: RunWriter) -> None:
     assert UP[-1:] == tail.poll()
 
 
-@pytest.mark.parametrize("garbage", [b'{"event":"rank_exi\n', b"\0\0\0\n", b"[]\n", b'{"event":"rank_exited"}\n', b"\n"])
+@pytest.mark.parametrize(
+    "garbage", [b'{"event":"rank_exi\n', b"\0\0\0\n", b"[]\n", b'{"event":"rank_exited"}\n', b"\n"]
+)
 def test_a_line_that_is_no_fact_hides_no_other(writer: RunWriter, garbage: bytes) -> None:
     write_all(writer, UP)
     path = writer.folder / paths.EVENTS
@@ -256,7 +260,9 @@ def test_output_is_kept_byte_for_byte(writer: RunWriter) -> None:
             assert expected == (path.read_bytes() if path.exists() else b"")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"{}", b'{"target":3}', b'{"target":{"kind":"x"}}'])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"\xff", b"{}", b'{"target":3}', b'{"target":{"kind":"x"}}']
+)
 def test_a_folder_whose_spec_cannot_be_read_is_told(tmp_path: Path, text: bytes) -> None:
     (tmp_path / paths.SPEC).write_bytes(text)
     with pytest.raises(RecordError, match="is not a run folder"):

@@ -96,16 +96,15 @@ def test_a_writer_that_is_opened_again_goes_on(tmp_path: Path) -> None:
     assert 2 * (60 + 60 + 1) == len(facts(tmp_path))
 
 
-def test_lines_that_are_torn_or_foreign_do_not_stop_the_thinning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("foreign", [b"", b"\0\0\0\n", b"[]\n", b"3\n", b'{"event":"sampled"}\n', b"\xff\n"])
+def test_lines_that_are_torn_or_foreign_do_not_stop_the_thinning(tmp_path: Path, foreign: bytes) -> None:
     fill(tmp_path, 600)
     (first,) = segments(tmp_path / paths.SAMPLES)
-    good = len(first.read_bytes().splitlines())
-    first.write_bytes(b"\0\0\0\n[]\n" + first.read_bytes() + b'{"event":"sampl')
+    first.write_bytes(foreign + first.read_bytes() + b'{"event":"sampl')
     fill(tmp_path, 7200, start=T0 + 7200)
 
     thinned = tmp_path / paths.SAMPLES / "thinned.jsonl"
     lines = [ev.decode(line) for line in LineTail(thinned).poll()]
-    assert 120 == good
     assert 20 == len([f for f in lines if f.time < T0 + 600])
 
 

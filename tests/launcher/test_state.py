@@ -7,13 +7,14 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher import events as ev
 from launcher.spec import Assignment, Device
 from launcher.state import Phase, RankPhase, RunState, fold, fold_all
 
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
 SUBMITTED = ev.RunSubmitted(time=1.0, name="n", target="t.py", mode="local", num_processes=2)
 
 
@@ -97,8 +98,12 @@ def test_a_crash_without_an_exception_comes_before_the_victims_exceptions() -> N
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_the_cause_does_not_depend_on_which_agent_is_heard_first(order: tuple[int, ...]) -> None:
     """Facts of one rank stay in order; those of different agents mix in any way."""
-    own = [[raised(0, 5.1), exited(0, 5.3)], [exited(1, 5.0, 137, "SIGKILL")], [raised(2, 5.2), exited(2, 5.4)]]
-    lanes = [*own, [exited(3, 5.5)]]
+    lanes: list[list[ev.Event]] = [
+        [raised(0, 5.1), exited(0, 5.3)],
+        [exited(1, 5.0, 137, "SIGKILL")],
+        [raised(2, 5.2), exited(2, 5.4)],
+        [exited(3, 5.5)],
+    ]
     facts = [fact for lane in order for fact in lanes[lane]]
     assert 1 == first(fold_all([*started(4), *facts]))
 
@@ -106,7 +111,13 @@ def test_the_cause_does_not_depend_on_which_agent_is_heard_first(order: tuple[in
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGSEGV", None])
 def test_a_crash_that_is_told_after_the_stop_but_happened_before_is_the_cause(signal: str | None) -> None:
     """The kernel kills rank 1 on one host; its victim on another is heard first and stops the gang."""
-    facts = [*started(), raised(0, 5.1), stop(5.15), exited(1, 5.0, 137 if signal else 3, signal), exited(0, 5.4)]
+    facts = [
+        *started(),
+        raised(0, 5.1),
+        stop(5.15),
+        exited(1, 5.0, 137 if signal else 3, signal),
+        exited(0, 5.4),
+    ]
     state = fold_all(facts)
     assert (["failed", "failed"], 1) == (phases(state), first(state))
 
@@ -241,12 +252,18 @@ def test_a_rank_that_has_ended_keeps_its_last_living_sample() -> None:
 
 LANES: list[list[ev.Event]] = [
     [ev.RankStarted(time=3.0, rank=0, pid=1), ev.RankEntered(time=4.0, rank=0), exited(0, 9.0, 0)],
-    [ev.RankStarted(time=3.0, rank=1, pid=2), ev.RankEntered(time=4.0, rank=1), raised(1, 6.0), exited(1, 8.0)],
+    [
+        ev.RankStarted(time=3.0, rank=1, pid=2),
+        ev.RankEntered(time=4.0, rank=1),
+        raised(1, 6.0),
+        exited(1, 8.0),
+    ],
     [ev.RankReported(time=5.0, rank=0, step=1), ev.RankReported(time=6.0, rank=0, step=2)],
     [ev.AgentJoined(time=2.5, agent=0, host="a", pid=1), ev.CleanupProven(time=9.5, agent=0, host="a")],
 ]
 
 
+@CALM
 @given(st.permutations([i for i, lane in enumerate(LANES) for _ in lane]))
 def test_facts_of_different_ranks_may_mix_in_any_way(turns: list[int]) -> None:
     def view(facts: list[ev.Event]) -> Any:

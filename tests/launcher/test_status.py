@@ -16,7 +16,9 @@ from launcher.runs import paths
 from launcher.runs.status import Owner, Status, process_start, read_status, write_status
 from launcher.state import Phase
 
-RUNNING = Status("r", "n", "t.py", Phase.RUNNING, mode="local", num_processes=2, started=1.0, owner=Owner.this())
+RUNNING = Status(
+    "r", "n", "t.py", Phase.RUNNING, mode="local", num_processes=2, started=1.0, owner=Owner.this()
+)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

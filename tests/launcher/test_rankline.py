@@ -1,0 +1,124 @@
+"""The line between a rank and its agent: whole packets, and never an error of the training."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from launcher.worker import rankline
+from launcher.worker.rankline import DATA, PACKET, RankLine
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, RankLine]]:
+    near, far = rankline.pair()
+    with near, far:
+        yield near, RankLine(far, os.getpid())
+
+
+def test_packets_stay_whole_and_in_order(ends: tuple[socket.socket, RankLine]) -> None:
+    near, line = ends
+    line.send(rankline.RESULT_BEGIN)
+    line.send(rankline.RESULT_DATA, b"a" * 10)
+    line.send_document(rankline.RESULT_END, {"size": 10})
+    assert (b"B", b"") == rankline.receive(near)
+    assert (b"D", b"a" * 10) == rankline.receive(near)
+    packet = rankline.receive(near)
+    assert isinstance(packet, tuple)
+    assert (b"Z", {"size": 10}) == (packet[0], rankline.parse(packet[1]))
+
+
+def test_the_largest_packet_arrives_whole(ends: tuple[socket.socket, RankLine]) -> None:
+    near, line = ends
+    data = os.urandom(DATA)
+    line.send(rankline.RESULT_DATA, memoryview(data))
+    assert (b"D", data) == rankline.receive(near)
+    assert PACKET == 1 + DATA
+
+
+def test_an_empty_line_and_a_closed_one_are_told_apart(ends: tuple[socket.socket, RankLine]) -> None:
+    near, line = ends
+    assert "empty" == rankline.receive(near)
+    line.send(rankline.ENTERED)
+    line.sock.close()
+    assert (b"E", b"") == rankline.receive(near)
+    assert "closed" == rankline.receive(near)
+
+
+def test_an_agent_that_is_gone_is_no_error(ends: tuple[socket.socket, RankLine]) -> None:
+    near, line = ends
+    near.close()
+    line.send(rankline.RESULT_DATA, b"x")
+    assert not line.offer(rankline.REPORT, {"step": 1})
+
+
+def test_a_line_that_the_user_closed_is_no_error(ends: tuple[socket.socket, RankLine]) -> None:
+    """Programs that turn themselves into daemons close every descriptor that they do not know."""
+    _, line = ends
+    os.close(os.dup(line.sock.fileno()))
+    line.sock.close()
+    line.send(rankline.RESULT_DATA, b"x")
+    assert not line.offer(rankline.REPORT, {"step": 1})
+
+
+def test_a_busy_agent_costs_a_report_and_no_time(ends: tuple[socket.socket, RankLine]) -> None:
+    near, line = ends
+    sent = 0
+    while line.offer(rankline.REPORT, {"step": sent}):
+        sent += 1
+    assert 0 < sent
+    received = 0
+    while isinstance(packet := rankline.receive(near), tuple):
+        assert {"step": received} == rankline.parse(packet[1])
+        received += 1
+    assert sent == received
+    assert line.offer(rankline.REPORT, {"step": sent})
+
+
+def test_what_fits_no_packet_is_dropped_rather_than_kept(ends: tuple[socket.socket, RankLine]) -> None:
+    near, line = ends
+    assert line.offer(rankline.REPORT, {"metrics": {f"m{i}": 0.5 for i in range(20_000)}})
+    assert "empty" == rankline.receive(near)
+
+
+def test_a_forked_child_stays_silent(ends: tuple[socket.socket, RankLine]) -> None:
+    near, line = ends
+    pid = os.fork()
+    if not pid:
+        line.send(rankline.ENTERED)
+        line.send_document(rankline.RAISED, {})
+        os._exit(1 if line.offer(rankline.REPORT, {"step": 1}) or line.mine else 0)
+    assert 0 == os.waitpid(pid, 0)[1]
+    assert "empty" == rankline.receive(near)
+    assert line.mine
+
+
+def test_an_adopted_line_is_kept_from_children() -> None:
+    near, far = rankline.pair()
+    with near:
+        descriptor = far.detach()
+        os.set_inheritable(descriptor, True)
+        line = RankLine.adopt(descriptor)
+        assert not os.get_inheritable(line.sock.fileno())
+        line.send(rankline.ENTERED)
+        assert (b"E", b"") == rankline.receive(near)
+        line.sock.close()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"3", b"null", b"\xff", b'{"a"'])
+def test_a_packet_that_is_no_object_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  the message is the parser's
+        rankline.parse(data)
+
+
+@pytest.mark.parametrize("value", [{}, {"a": [1, None, "\ud800"]}, {"é": 0.5}])
+def test_documents_survive_the_trip(ends: tuple[socket.socket, RankLine], value: dict[str, Any]) -> None:
+    near, line = ends
+    line.send_document(rankline.RAISED, value)
+    packet = rankline.receive(near)
+    assert isinstance(packet, tuple)
+    assert value == rankline.parse(packet[1])
