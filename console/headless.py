@@ -23,7 +23,7 @@ from launcher import events as ev
 from launcher.client import request_stop
 from launcher.codec import to_plain
 from launcher.distributor import launch, plan_for
-from launcher.errors import AgentLost, SpecError
+from launcher.errors import AgentLost, InternalError, SpecError
 from launcher.job import Job
 from launcher.outcome import rank_failed
 from launcher.plan import THREADS
@@ -77,7 +77,7 @@ def run(request: Request, *, output: str, ranks: str) -> int:
         state = job.wait()
     if output == "text":
         _print_end(job.folder, state)
-    return state.exit_code or 0
+    return InternalError.exit_code if state.exit_code is None else state.exit_code
 
 
 def _print_facts(job: Job) -> None:

@@ -99,8 +99,12 @@ class Job:
         self._supervisor.stop(reason=reason, exit_code=exit_code, force=force)
 
     def _carry(self) -> None:
-        self._supervisor.run()
-        _running.discard(self)
+        try:
+            self._supervisor.run()
+        finally:  # whatever became of the run's thread, nobody may wait for it any more
+            self._supervisor.mailbox.done.set()
+            self._supervisor.mailbox.tell()
+            _running.discard(self)
 
     def _succeeded(self, timeout: float | None) -> RunState:
         state = self.wait(timeout)

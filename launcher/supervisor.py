@@ -27,7 +27,7 @@ from launcher.request import Request
 from launcher.roster import Roster
 from launcher.runs.writer import RunWriter
 from launcher.state import RunState
-from launcher.verdict import next_stop, verdict
+from launcher.verdict import INTERNAL_EXIT, next_stop, verdict
 from launcher.worker.wire import Kind, WireError
 
 JOIN_LIMIT_S = 60.0
@@ -101,19 +101,19 @@ class Supervisor:
 
     def run(self) -> None:
         """Carry the run to its verdict. Never raises: what breaks becomes the verdict."""
-        broken = ""
+        broken, code = "", INTERNAL_EXIT
         try:
             self._open()
             while self._roster:
                 self._turn()
         except LauncherError as error:
-            broken = str(error)
+            broken, code = str(error), error.exit_code
         except (OSError, WireError) as error:
             broken = f"the run could not be carried on: {error}"
         except BaseException as error:  # noqa: BLE001  a defect of ours must end the run and be told
             broken = f"rankdeck failed: {type(error).__name__}: {error}"
         finally:
-            self._close(broken)
+            self._close(broken, code)
 
     def _open(self) -> None:
         """Place the ranks, start the agents and listen to all who may speak."""
@@ -172,13 +172,13 @@ class Supervisor:
         }
 
     def _decide(self) -> None:
-        """Carry out what people asked for, and what the rules call for."""
+        """Carry out what the rules call for, and then what people asked for: a failure is not their doing."""
         now = self._clock()
-        for request in self.mailbox.take():
-            self._stop(request)
         timeout_s, grace_s = self._spec.timeout_s, self._spec.grace_s
         if rule := next_stop(self.state, now=now, timeout_s=timeout_s, grace_s=grace_s):
             self._stop(rule)
+        for request in self.mailbox.take():
+            self._stop(request)
         if not self._roster.complete and now >= self._opened + JOIN_LIMIT_S:
             raise InternalError(f"an agent did not join within {JOIN_LIMIT_S:g} s")
         if self._roster.finished:
@@ -200,7 +200,7 @@ class Supervisor:
             force=bool(command.get("force", False)),
         )
 
-    def _close(self, broken: str) -> None:
+    def _close(self, broken: str, code: int) -> None:
         """Release everything, wait for the agents' processes, and pronounce."""
         with contextlib.suppress(OSError):
             self._roster.drop_all()
@@ -210,7 +210,7 @@ class Supervisor:
                 self._writer.append(ev.NoteMade(time=self._clock(), text=complaint, level="error"))
         with contextlib.suppress(OSError):
             self._writer.settle()
-            self._writer.append(verdict(self.state, now=self._clock(), broken=broken))
+            self._writer.append(verdict(self.state, now=self._clock(), broken=broken, exit_code=code))
         with contextlib.suppress(OSError):
             self._writer.close()
         if self._control:

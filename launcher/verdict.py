@@ -56,16 +56,17 @@ def _lost(state: RunState) -> list[Rank]:
     return [r for r in state.ranks if r.phase is RankPhase.LOST]
 
 
-def verdict(state: RunState, *, now: float, broken: str = "") -> RunEnded:
+def verdict(state: RunState, *, now: float, broken: str = "", exit_code: int = INTERNAL_EXIT) -> RunEnded:
     """How the run ended.
 
     Args:
         state: all facts but this one.
         now: the engine's clock.
-        broken: what broke in rankdeck itself, if that is why it ended.
+        broken: what broke under the run, if that is why it ended.
+        exit_code: the code for that.
     """
     if broken:
-        return _ended(state, now, Phase.FAILED, INTERNAL_EXIT, broken)
+        return _ended(state, now, Phase.FAILED, exit_code, broken)
     stop = state.stop
     if stop is not None and stop.by in ("person", "limit"):
         phase = Phase.STOPPED if stop.by == "person" else Phase.FAILED

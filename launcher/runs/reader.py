@@ -13,11 +13,12 @@ from typing import Any
 from launcher import events as ev
 from launcher.codec import from_plain
 from launcher.errors import RecordError
+from launcher.fold import fold, fold_all
 from launcher.runs import paths
 from launcher.runs.samples import sample_files, segments
 from launcher.runs.status import Status, read_status
 from launcher.spec import JobSpec
-from launcher.state import RunState, fold, fold_all
+from launcher.state import RunState
 
 _BLOCK = 1 << 20
 

@@ -6,6 +6,7 @@ it had already said.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any
 
 from launcher import events as ev
 from launcher.codec import to_plain
+from launcher.fold import fold
 from launcher.runs import chunks, paths
 from launcher.runs.samples import SampleWriter
 from launcher.runs.status import Owner, Status, write_status
 from launcher.spec import JobSpec
-from launcher.state import RunState, fold
+from launcher.state import RunState
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _IOV = 512
@@ -51,7 +53,8 @@ class RunWriter:
         """Write one fact and return the state after it."""
         before, self.state = self.state, fold(self.state, event)
         if isinstance(event, (ev.Sampled, ev.RankReported)):
-            self._samples.append(event)
+            with contextlib.suppress(OSError):  # telemetry that cannot be kept ends no training
+                self._samples.append(event)
         else:
             self._record(event)
         if before.phase is not self.state.phase or isinstance(event, ev.RunSubmitted):

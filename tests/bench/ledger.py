@@ -48,7 +48,8 @@ def record(what: str, peer: str, result: Comparison, *, bound: float) -> None:
     """Print a row, and put it in README in place of the last one of the same name."""
     today = datetime.now(UTC).date().isoformat()
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    cells = (what, peer, _seconds(result.ours), _seconds(result.theirs), f"{result.ratio:.2f}", f"{bound:g}", today, machine)
+    times = (_seconds(result.ours), _seconds(result.theirs))
+    cells = (what, peer, *times, f"{result.ratio:.2f}", f"{bound:g}", today, machine)
     row = f"| {' | '.join(cells)} |"
     print(row)
     text = README.read_text()

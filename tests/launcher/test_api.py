@@ -16,12 +16,23 @@ from typing import Any
 
 import pytest
 
-from launcher import Distributor, Job, LauncherError, RankFailed, RecordError, RunStopped, SpecError
+from launcher import (
+    Distributor,
+    InternalError,
+    Job,
+    LauncherError,
+    RankFailed,
+    RecordError,
+    RunStopped,
+    SpecError,
+)
 from launcher import events as ev
+from launcher.fold import fold_all
+from launcher.mailbox import Mailbox
 from launcher.outcome import load_result
 from launcher.runs import paths
 from launcher.runs.reader import read_spec, read_summary
-from launcher.state import Phase, fold_all
+from launcher.state import Phase, RunState
 from tests import commands, survivors
 from tests.commands import Gate, until
 
@@ -276,6 +287,23 @@ def test_a_stop_in_the_first_moment_is_heeded(targets: Path, force: bool) -> Non
     job.stop(force=force)
 
     assert Phase.STOPPED is job.wait(30).phase
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_a_run_whose_thread_broke(tmp_path: Path) -> None:
+    class Broken:
+        mailbox = Mailbox()
+        state = RunState(id="r", num_processes=1)
+
+        def run(self) -> None:
+            raise RuntimeError("a defect of ours")
+
+    (tmp_path / paths.EVENTS).touch()
+    job = Job(Broken(), tmp_path)  # type: ignore[arg-type]  # as much of a supervisor as this needs
+
+    assert [] == list(job.events())
+    with pytest.raises(InternalError):
+        job.result(timeout=10)
 
 
 def test_two_runs_at_once_do_not_mix(functions: str) -> None:

@@ -18,10 +18,11 @@ from launcher.errors import (
     RunStopped,
     TimeLimit,
 )
+from launcher.fold import fold_all
 from launcher.outcome import TAIL_LINES, error_of, load_result, tail_of
 from launcher.runs import paths
 from launcher.spec import Assignment
-from launcher.state import RunState, fold_all
+from launcher.state import RunState
 
 
 def ended(

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher import events as ev
+from launcher.fold import fold, fold_all
 from launcher.spec import Assignment, Device
-from launcher.state import Phase, RankPhase, RunState, fold, fold_all
+from launcher.state import Phase, RankPhase, RunState
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
 SUBMITTED = ev.RunSubmitted(time=1.0, name="n", target="t.py", mode="local", num_processes=2)

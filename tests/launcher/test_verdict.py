@@ -17,8 +17,9 @@ from launcher.errors import (
     SpecError,
     TimeLimit,
 )
+from launcher.fold import fold, fold_all
 from launcher.spec import Assignment
-from launcher.state import RunState, fold, fold_all
+from launcher.state import RunState
 from launcher.verdict import describe_failure, exit_code_of, next_stop, verdict
 
 
