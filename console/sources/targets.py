@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.sources.drafts import split_target
+from launcher.discovery import find_sources
 from launcher.errors import SpecError
 from launcher.signature import Parameter, ParameterKind, Signature
-from launcher.target import find_sources, functions_in
+from launcher.source import functions_in
 
 _BATCH = 50
 

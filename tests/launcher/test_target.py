@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.discovery import find_sources
 from launcher.errors import SpecError
+from launcher.source import functions_in
 from launcher.spec import Target, TargetKind
-from launcher.target import find_sources, functions_in, resolve
+from launcher.target import resolve
 
 TRAIN = '''
 import functools

@@ -1,0 +1,143 @@
+"""One source file, read as text: its functions, what they take, and what is wrong with it.
+
+Importing a training module may take ten seconds, claim a GPU or start the training; reading it does none
+of these. What reading cannot decide is accepted, and the ranks will say.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from launcher.errors import SpecError
+from launcher.signature import Parameter, ParameterKind, Signature, signature_of
+
+ANYTHING = (
+    Parameter("args", ParameterKind.VAR_POSITIONAL),
+    Parameter("kwargs", ParameterKind.VAR_KEYWORD),
+)
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def functions_in(path: Path) -> tuple[Signature, ...]:
+    """The public functions at the top level of a file, in source order.
+
+    Raises:
+        SpecError: the file cannot be read, or is not Python.
+    """
+    nodes = {n.name: n for n in read_module(path).body if isinstance(n, ast.FunctionDef)}
+    shown = (signature_of(n) for n in nodes.values() if not n.name.startswith("_"))
+    return tuple(sorted(shown, key=lambda s: s.line))
+
+
+def read_module(path: Path) -> ast.Module:
+    """The syntax tree of a file that would also compile.
+
+    Raises:
+        SpecError: the file cannot be read, or is not Python.
+    """
+    source = _read(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is odd in the user's source is for its own run to say
+            tree = ast.parse(source, str(path))
+            compile(tree, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise SpecError(f"{path}:{error.lineno or 1} is not valid Python: {error.msg}") from error
+    except (RecursionError, MemoryError, ValueError, OverflowError) as error:
+        raise SpecError(f"{path} cannot be parsed: {str(error) or 'it is nested too deeply'}") from error
+    return tree
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from error
+    if b"\0" in data:
+        raise SpecError(f"{path} holds a NUL byte, so it is not Python source", hint="save it as UTF-8 text")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return data.decode(encoding)
+    except (SyntaxError, UnicodeError, LookupError) as error:
+        hint = "save it as UTF-8, or name its encoding in line 1"
+        raise SpecError(f"{path} cannot be decoded: {error}", hint=hint) from error
+
+
+def function_in(path: Path, name: str, label: str) -> Signature:
+    """What the function `name` takes; anything, if only running the file could tell.
+
+    Args:
+        label: the file as the person called it, for the errors.
+
+    Raises:
+        SpecError: there is no such function, or the file is not Python.
+    """
+    tree = read_module(path)
+    bound = dict(_bindings(tree.body))
+    node = bound.get(name)
+    if isinstance(node, ast.ClassDef):
+        raise SpecError(f"{name} in {label} is a class", hint="name a function that makes one and trains")
+    if isinstance(node, ast.AsyncFunctionDef) and not node.decorator_list:
+        raise SpecError(f"{name} in {label} is async", hint="name a function that calls asyncio.run on it")
+    if name not in bound and not {"*", "__getattr__"} & bound.keys():
+        raise _no_function(tree, name, label)
+    if not isinstance(node, ast.FunctionDef):
+        return Signature(name, ANYTHING)
+    signature = signature_of(node)
+    return _loosened(signature) if signature.decorated else signature
+
+
+def _bindings(body: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST | None]]:
+    """The names that a module's code binds, in order; with the definition where there is no doubt of it."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node
+            case ast.Import() | ast.ImportFrom():
+                yield from ((alias.asname or alias.name.partition(".")[0], None) for alias in node.names)
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, None
+            case ast.Lambda() | ast.comprehension():
+                pass
+            case _:  # a definition under `if` or `try` is one of several
+                yield from ((name, None) for name, _ in _bindings(ast.iter_child_nodes(node)))
+
+
+def _no_function(tree: ast.Module, name: str, label: str) -> SpecError:
+    for owner in ast.walk(tree):
+        if isinstance(owner, _DEFINITIONS) and any(_defines(node, name) for node in owner.body):
+            hint = "a target is a function at the top level of its file"
+            return SpecError(f"{name} in {label} is defined inside {owner.name}", hint=hint)
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    hint = suggestion(name, names) or (f"it has {listed(names)}" if names else "it defines none")
+    return SpecError(f"{label} has no function {name}", hint=hint)
+
+
+def _defines(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name
+
+
+def _loosened(signature: Signature) -> Signature:
+    """The same, but nothing must be given and anything more may be."""
+    named = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD)
+    known = (replace(p, default=p.default or "...") for p in signature.parameters if p.kind in named)
+    return replace(signature, parameters=(*known, *ANYTHING))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a sentence, at most eight of them."""
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+
+
+def suggestion(wanted: str, names: Iterable[str]) -> str | None:
+    """What was probably meant, as a question; None if nothing is near."""
+    near = get_close_matches(wanted, list(names), 1)
+    return f"did you mean {near[0]}?" if near else None
