@@ -31,6 +31,7 @@ from launcher.verdict import INTERNAL_EXIT, next_stop, verdict
 from launcher.worker.wire import Kind, WireError
 
 JOIN_LIMIT_S = 60.0
+SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; an hour more costs nothing
 CLOSE_LIMIT_S = 60.0
 
 
@@ -144,7 +145,7 @@ class Supervisor:
             limits.append((self.state.started or self._opened) + self._spec.timeout_s)
         if not self._roster.complete:
             limits.append(self._opened + JOIN_LIMIT_S)
-        return max(0.0, min(limits) - self._clock()) if limits else None
+        return min(SELECT_LIMIT_S, max(0.0, min(limits) - self._clock())) if limits else None
 
     def _start_gang(self) -> None:
         """All agents are here: rank 0's agent holds the port, and every agent gets its ranks."""
@@ -201,19 +202,23 @@ class Supervisor:
         )
 
     def _close(self, broken: str, code: int) -> None:
-        """Release everything, wait for the agents' processes, and pronounce."""
+        """Release everything, wait for the agents' processes, and pronounce. Whoever waits is woken at last."""
+        with contextlib.ExitStack() as ends:
+            ends.callback(self.mailbox.close)
+            ends.callback(self._selector.close)
+            if self._control:
+                ends.callback(self._control.close)
+            ends.callback(self._record, self._writer.close)
+            self._record(self._roster.drop_all)
+            self._backend.close(CLOSE_LIMIT_S)
+            if complaint := self._backend.complaint():
+                note = ev.NoteMade(time=self._clock(), text=complaint, level="error")
+                self._record(lambda: self._writer.append(note))
+            self._record(self._writer.settle)
+            ended = verdict(self.state, now=self._clock(), broken=broken, exit_code=code)
+            self._record(lambda: self._writer.append(ended))
+
+    def _record(self, write: Callable[[], object]) -> None:
+        """Write if the disk lets us: at the end there is nobody left to tell that it did not."""
         with contextlib.suppress(OSError):
-            self._roster.drop_all()
-        self._backend.close(CLOSE_LIMIT_S)
-        if complaint := self._backend.complaint():
-            with contextlib.suppress(OSError):
-                self._writer.append(ev.NoteMade(time=self._clock(), text=complaint, level="error"))
-        with contextlib.suppress(OSError):
-            self._writer.settle()
-            self._writer.append(verdict(self.state, now=self._clock(), broken=broken, exit_code=code))
-        with contextlib.suppress(OSError):
-            self._writer.close()
-        if self._control:
-            self._control.close()
-        self._selector.close()
-        self.mailbox.close()
+            write()

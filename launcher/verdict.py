@@ -12,6 +12,7 @@ from launcher.state import Phase, Rank, RankPhase, RunState
 LOST_EXIT = 75
 TIME_LIMIT_EXIT = 124
 INTERNAL_EXIT = 70
+SENTENCE = 300
 
 
 def next_stop(
@@ -110,7 +111,7 @@ def describe_failure(rank: Rank) -> str:
     where = f"rank {rank.rank} on {rank.host}"
     if rank.raised is not None:
         message = rank.raised.message.strip().splitlines()
-        text = f": {message[0]}" if message else ""
+        text = f": {_shortened(message[0])}" if message else ""
         return f"{where} raised {rank.raised.kind}{text}"
     if rank.signal:
         oom = rank.signal == "SIGKILL" and bool(rank.oom_kills)
@@ -120,6 +121,11 @@ def describe_failure(rank: Rank) -> str:
         return f"{where} was killed by {rank.signal}{hint}"
     after = ", after it had returned its value" if rank.returned else ""
     return f"{where} exited with code {rank.exit_code}{after}"
+
+
+def _shortened(line: str) -> str:
+    """The line as far as a verdict has room for it; all of it is in the traceback."""
+    return line if len(line) <= SENTENCE else line[: SENTENCE - 1] + "…"
 
 
 def _describe_loss(lost: list[Rank]) -> str:

@@ -24,6 +24,7 @@ STDOUT, STDERR = 1, 2
 READ_BYTES = 256 << 10
 LEFTOVER_GRACE_S = 3.0
 GIVE_UP_S = 30.0
+SELECT_LIMIT_S = 3600.0
 
 _FACTS = {rankline.ENTERED: "rank_entered", rankline.RAISED: "rank_raised", rankline.REPORT: "rank_reported"}
 _RESULTS = {
@@ -155,7 +156,9 @@ class Gang:
             return 0.01
         if all(v.exited for v in self._live.values()):
             return 0.02
-        return None if self._deadline is None else max(0.0, self._deadline - self.monotonic())
+        if self._deadline is None:
+            return None
+        return min(SELECT_LIMIT_S, max(0.0, self._deadline - self.monotonic()))
 
     def _end_leftovers(self, now: float) -> None:
         """All ranks have ended: what they left running gets SIGTERM, a short grace, then SIGKILL."""
