@@ -202,7 +202,7 @@ class Supervisor:
         )
 
     def _close(self, broken: str, code: int) -> None:
-        """Release everything, wait for the agents' processes, and pronounce. Whoever waits is woken at last."""
+        """Release everything, wait for the agents' processes, and pronounce; whoever waits is woken."""
         with contextlib.ExitStack() as ends:
             ends.callback(self.mailbox.close)
             ends.callback(self._selector.close)

@@ -140,7 +140,7 @@ class Gang:
     def tick(self) -> None:
         """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""
         now = self.monotonic()
-        if all(v.exited for v in self._live.values()) and self._ladder is not Ladder.KILLING:
+        if self._all_exited and self._ladder is not Ladder.KILLING:
             self._end_leftovers(now)
         if self._ladder is Ladder.TERMINATING and self._deadline is not None and now >= self._deadline:
             self._ladder = Ladder.KILLING
@@ -154,11 +154,15 @@ class Gang:
             return None
         if self._ladder is Ladder.KILLING:
             return 0.01
-        if all(v.exited for v in self._live.values()):
+        if self._all_exited:
             return 0.02
         if self._deadline is None:
             return None
         return min(SELECT_LIMIT_S, max(0.0, self._deadline - self.monotonic()))
+
+    @property
+    def _all_exited(self) -> bool:
+        return all(live.exited for live in self._live.values())
 
     def _end_leftovers(self, now: float) -> None:
         """All ranks have ended: what they left running gets SIGTERM, a short grace, then SIGKILL."""
@@ -177,7 +181,8 @@ class Gang:
         self._killed += process.kill_all_below(os.getpid())
         self.reap()
         left = process.descendants(os.getpid())
-        if not left or now >= self._give_up:
+        # a killed rank is done when it has been waited for: only then is its exit known
+        if (not left and self._all_exited) or now >= self._give_up:
             self._finish(tuple(left))
 
     def _finish(self, survivors: tuple[int, ...]) -> None:

@@ -149,20 +149,22 @@ def descendants(root: int) -> list[int]:
 
 
 def _processes() -> Iterable[tuple[int, int]]:
-    """(pid, parent) of every process that is not a zombie; a zombie's children have been adopted already."""
+    """(pid, parent) of every process that is alive; a zombie's children have been adopted already."""
     for name in os.listdir("/proc"):
         if name.isdigit() and (stat := _stat(name)):
-            state, parent = stat
-            if state not in "ZX":
+            state, parent, threads = stat
+            # the first thread of a process can be a zombie while others of it still run
+            if state not in "ZX" or threads > 1:
                 yield int(name), parent
 
 
-def _stat(pid: str) -> tuple[str, int] | None:
+def _stat(pid: str) -> tuple[str, int, int] | None:
+    """State, parent and number of threads."""
     try:
         fields = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:  # it ended while we looked
         return None
-    return fields[0], int(fields[1])
+    return fields[0], int(fields[1]), int(fields[17])
 
 
 def send(pids: Iterable[int], signum: int) -> int:

@@ -172,3 +172,27 @@ def test_only_the_rank_itself_speaks_on_its_line() -> None:
         assert not rankline.RankLine(far, os.getpid() + 1).offer(rankline.REPORT, {})
         assert "empty" == rankline.receive(near)
     assert isinstance(near, socket.socket)
+
+
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_whose_first_thread_has_ended_is_still_alive() -> None:
+    with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        until(lambda: _state(started.pid) == "Z")
+        try:
+            assert started.pid in process.descendants(os.getpid())
+        finally:
+            started.kill()
+    assert started.pid not in process.descendants(os.getpid())
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
