@@ -43,13 +43,14 @@ def leave(code: int) -> NoReturn:
 
 def _flush_files() -> None:
     """Flush every file that Python holds open, text layers before the buffers below them, and C's own."""
-    files = [
-        o for o in gc.get_objects() if isinstance(o, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom))
-    ]
-    for file in sorted(files, key=lambda f: not isinstance(f, io.TextIOWrapper)):
-        try:
-            if not file.closed:
-                file.flush()
-        except (OSError, ValueError):  # a full disk or a broken pipe: Python would not have saved it either
-            continue
+    for kinds in ((io.TextIOWrapper,), (io.BufferedWriter, io.BufferedRandom)):
+        for file in [o for o in gc.get_objects() if issubclass(type(o), kinds)]:  # isinstance would run code
+            try:
+                if not file.closed:
+                    file.flush()
+            except (
+                OSError,
+                ValueError,
+            ):  # a full disk or a broken pipe: Python would not have saved it either
+                continue
     ctypes.CDLL(None).fflush(None)

@@ -192,7 +192,3 @@ def test_a_process_whose_first_thread_has_ended_is_still_alive() -> None:
         finally:
             started.kill()
     assert started.pid not in process.descendants(os.getpid())
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
