@@ -68,8 +68,8 @@ class Printer:
         self._colours = {key: bool(stream) and stream.isatty() for key, stream in streams.items()}
 
     def advance(self) -> None:
-        """Print what is new."""
-        while self._index.poll():
+        """Print what is new. With no rank to print there is nothing to find either."""
+        while self._ranks and self._index.poll():
             fresh = range(self._printed, len(self._index))
             self._print(self._index.line(i) for i in fresh if self._index.owner(i)[0] in self._ranks)
             self._printed = len(self._index)
