@@ -51,11 +51,11 @@ def test_first_all_reduce_cold_against_torchrun(targets: Path) -> None:
 
 
 def test_lines_to_disk_against_torchrun(targets: Path, tmp_path: Path) -> None:
-    script, lines = str(targets / "flood.py"), "500000"
+    script, what = str(targets / "writing.py"), "write_lines"
     torchrun = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", "--redirects", "3"]
     result = interleave(
-        lambda: wall([str(BIN / "rankdeck"), "run", script, "-n", "2", "--ranks", "none", "--", lines]),
-        lambda: wall([*torchrun, "--log-dir", str(tmp_path / "logs"), script, lines], env=dict(os.environ)),
+        lambda: wall([str(BIN / "rankdeck"), "run", script, "-n", "2", "--ranks", "none", "--", what]),
+        lambda: wall([*torchrun, "--log-dir", str(tmp_path / "logs"), script, what], env=dict(os.environ)),
         rounds=5,
     )
     record("2 × 500,000 lines of 100 bytes to disk", "torchrun --redirects 3", result, bound=1.3)
