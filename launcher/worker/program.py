@@ -16,12 +16,14 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from launcher.spec import Target, TargetKind
 
 _OURS = str(Path(__file__).parent)
+_NAME = "launcher"
 
 
 def load(target: Target, payload: bytes) -> Callable[[], Any]:
@@ -83,8 +85,13 @@ def _module(target: Target) -> types.ModuleType:
 
 
 def _lead_path(folder: str) -> None:
-    """Make `folder` the first place to import from."""
+    """Make `folder` the first place to import from, and let a `launcher` of the user's have that name."""
     sys.path.insert(0, folder)
+    found = PathFinder.find_spec(_NAME, sys.path)
+    places = [Path(p) for p in (found.submodule_search_locations or ())] if found else []
+    if found and not any((place / "worker" / "program.py").exists() for place in places):
+        for name in [n for n in sys.modules if n.partition(".")[0] == _NAME]:
+            del sys.modules[name]  # we hold what we need; only the name is given up
 
 
 def strip(error: BaseException) -> types.TracebackType | None:

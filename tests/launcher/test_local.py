@@ -395,3 +395,22 @@ def test_files_in_the_working_directory_do_not_shadow_what_a_rank_needs(
     (tmp_path / name).write_text("raise RuntimeError('shadowed')\n")
 
     assert [0, 1] == Distributor(2, workdir=tmp_path).start(f"{targets}/functions.py:rank").results()
+
+
+def test_a_launcher_of_the_users_own_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "launcher.py").write_text("WORD = 'mine'\n")
+    (tmp_path / "train.py").write_text("import launcher\nprint(launcher.WORD)\n")
+    job = Distributor(1).start(str(tmp_path / "train.py"))
+
+    assert 0 == job.wait().exit_code
+    assert b"mine\n" == log(job, 0, paths.STDOUT)
+
+
+def test_ranks_can_be_interrupted_and_hung_up_as_usual(tmp_path: Path) -> None:
+    signals = "signal.SIGINT, signal.SIGHUP, signal.SIGTERM"
+    words = f"print(*(int(signal.getsignal(s) is signal.SIG_IGN) for s in ({signals})))"
+    (tmp_path / "train.py").write_text(f"import signal\n{words}\n")
+    job = Distributor(1).start(str(tmp_path / "train.py"))
+
+    assert 0 == job.wait().exit_code
+    assert b"0 0 0\n" == log(job, 0, paths.STDOUT)
