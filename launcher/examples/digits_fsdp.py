@@ -51,7 +51,7 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64, hidden: int 
             loss.backward()
             optimizer.step()
             step += 1
-            launcher.report(step=step, loss=loss.item())
+            launcher.report(step=step, loss=loss.item(), total_steps=epochs * len(loader))
         print(f"rank {rank} of {world}: epoch {epoch + 1} of {epochs}, loss {loss.item():.4f}", flush=True)
     accuracy = accuracy_on(test_set, model, device)
     if rank == 0:

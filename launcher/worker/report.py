@@ -148,7 +148,8 @@ def report(*, step: int | None = None, loss: float | None = None, **metrics: flo
     Args:
         step: the global step, for progress and for finding ranks that lag.
         loss: the loss, charted.
-        metrics: any other numbers. Tensors are converted, which waits for their device.
+        metrics: any other numbers. Tensors are converted, which waits for their device. One called
+            `total_steps` says how many there will be, and gives a progress bar and the time left.
 
     A value that is no number is left out, and so are more than 256 metrics: telemetry never ends a training.
     """
