@@ -126,10 +126,7 @@ def run(target: str, args: tuple[str, ...], **options: Any) -> int:
     if options["dry_run"]:
         return headless.print_plan(request)
     if options["detach"]:
-        from launcher.client import start_detached
-
-        click.echo(start_detached(request))
-        return 0
+        return headless.detach(request, output=options["output"], ranks=options["ranks"])
     return headless.run(request, output=options["output"], ranks=options["ranks"])
 
 

@@ -20,7 +20,7 @@ import click
 from console.listing import duration, value_text
 from console.printing import Printer, say, tell
 from launcher import events as ev
-from launcher.client import request_stop
+from launcher.client import request_stop, start_detached
 from launcher.codec import to_plain
 from launcher.distributor import launch, plan_for
 from launcher.errors import AgentLost, InternalError, SpecError
@@ -78,6 +78,15 @@ def run(request: Request, *, output: str, ranks: str) -> int:
     if output == "text":
         _print_end(job.folder, state)
     return InternalError.exit_code if state.exit_code is None else state.exit_code
+
+
+def detach(request: Request, *, output: str, ranks: str) -> int:
+    """Start a run that lives on without this command, and print its id."""
+    for option, value, default in (("--output", output, "text"), ("--ranks", ranks, "all")):
+        if value != default:
+            raise SpecError(f"--detach prints no output: {option} has no meaning with it")
+    tell(start_detached(request))
+    return 0
 
 
 def _print_facts(job: Job) -> None:
@@ -182,6 +191,10 @@ def logs(
     stderr: bool = False,
 ) -> int:
     """Print a run's output; with `follow` until it ends, and then its exit code."""
+    if raw and grep is not None:
+        raise SpecError("--raw prints every byte: --grep has no meaning with it")
+    if stderr and not raw:
+        raise SpecError("--stderr chooses a stream for --raw", hint="merged output shows both")
     world_size = read_spec(folder).num_processes
     if raw:
         return _raw(

@@ -341,6 +341,8 @@ def test_logs_are_exact_or_searched(targets: Path, tmp_path: Path) -> None:
         (("-r", "5"), "there is no rank 5: the run has ranks 0 to 0"),
         (("--raw",), "say which with -r"),
         (("--raw", "-r", "1"), "there is no rank 1"),
+        (("--raw", "-r", "0", "--grep", "x"), "--raw prints every byte: --grep has no meaning with it"),
+        (("--stderr",), "--stderr chooses a stream for --raw"),
     ],
 )
 def test_logs_that_cannot_be_are_refused(targets: Path, words: tuple[str, ...], said: str) -> None:
