@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from launcher.codec import from_plain
 from launcher.errors import RecordError
 from launcher.fold import fold, fold_all
 from launcher.runs import paths
-from launcher.runs.samples import sample_files, segments
+from launcher.runs.samples import newest, sample_files, segments
 from launcher.runs.status import Status, read_status
 from launcher.spec import JobSpec
 from launcher.state import RunState
@@ -60,7 +60,7 @@ class FactTail:
 
         That order is the one in which they were folded for the verdict; hosts' clocks may tell another.
         """
-        facts = _decoded(self._events)
+        facts = _decoded(self._events.poll())
         if self._samples is None:
             return facts
         return list(heapq.merge(facts, self._sampled(self._samples), key=lambda e: e.time))
@@ -68,13 +68,13 @@ class FactTail:
     def _sampled(self, tails: dict[Path, LineTail]) -> list[ev.Event]:
         """New samples; what is thinned while one looks is not new."""
         files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
-        return [fact for path in files for fact in _decoded(tails.setdefault(path, LineTail(path)))]
+        return [fact for path in files for fact in _decoded(tails.setdefault(path, LineTail(path)).poll())]
 
 
-def _decoded(tail: LineTail) -> list[ev.Event]:
-    """The facts among the new lines: one that a full disk tore must not hide the others."""
+def _decoded(lines: Iterable[bytes]) -> list[ev.Event]:
+    """The facts among the lines: one that a full disk tore must not hide the others."""
     facts = []
-    for line in tail.poll():
+    for line in lines:
         with contextlib.suppress(ValueError):
             facts.append(ev.decode(line))
     return facts
@@ -108,8 +108,9 @@ def read_spec(run: Path) -> JobSpec:
 
 
 def read_state(run: Path) -> RunState:
-    """The state folded from all facts, without samples."""
-    return fold_all(FactTail(run).poll(), run=run.name)
+    """The state folded from all facts, and from the newest samples and reports."""
+    facts = FactTail(run).poll()
+    return fold_all([*facts, *_decoded(newest(run))], run=run.name)
 
 
 def read_summary(run: Path) -> list[dict[str, Any]]:

@@ -113,3 +113,15 @@ def sample_files(run: Path) -> list[Path]:
     folder = run / paths.SAMPLES
     thinned = folder / _THINNED
     return ([thinned] if thinned.exists() else []) + segments(folder)
+
+
+def newest(run: Path, limit: int = 1 << 20) -> list[bytes]:
+    """The last whole lines of the newest samples, at most about `limit` bytes of them."""
+    files = sample_files(run)
+    if not files:
+        return []
+    with open(files[-1], "rb") as file:
+        skipped = max(0, os.fstat(file.fileno()).st_size - limit)
+        file.seek(skipped)
+        lines = file.read().splitlines(keepends=True)
+    return [line for line in lines[1 if skipped else 0 :] if line.endswith(b"\n")]

@@ -153,3 +153,14 @@ def test_values_for_people_are_valid_json() -> None:
     value = {"text": "\x7f\x9b\u2028\ud800 é\n", "list": [1, None, True]}
 
     assert value == json.loads(value_text({"json": True, "value": value}))
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+def test_a_run_is_shown_with_the_steps_that_its_ranks_reported(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import launcher\nfor step in range(5):\n    launcher.report(step=step, loss=1.5)\n")
+    rankdeck("run", script, "-n", "2")
+
+    assert [(4, {"loss": 1.5})] * 2 == [(r["step"], r["metrics"]) for r in as_json("show", "last")["ranks"]]
+    assert " 4\n" in rankdeck("show", "last").stdout

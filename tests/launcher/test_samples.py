@@ -11,7 +11,7 @@ import pytest
 from launcher import events as ev
 from launcher.runs import paths, samples
 from launcher.runs.reader import FactTail, LineTail
-from launcher.runs.samples import SampleWriter, sample_files, segments
+from launcher.runs.samples import SampleWriter, newest, sample_files, segments
 
 T0 = 1_700_000_000.0
 
@@ -141,3 +141,14 @@ def test_a_late_reader_gets_the_thinned_past_and_the_whole_present(tmp_path: Pat
     tail = FactTail(tmp_path, samples=True)
     assert facts(tmp_path) == tail.poll()
     assert [] == tail.poll()
+
+
+def test_the_newest_lines_are_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    (folder / "000000000001.jsonl").write_bytes(b"older\n")
+    (folder / "000000000002.jsonl").write_bytes(b"first\nsecond\nthird\ntorn")
+
+    assert [b"first\n", b"second\n", b"third\n"] == newest(tmp_path)
+    assert [b"third\n"] == newest(tmp_path, limit=12)
+    assert [] == newest(tmp_path / "nowhere")
