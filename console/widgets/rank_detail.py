@@ -70,8 +70,8 @@ def _process_rows(view: RankView, width: int) -> list[Row]:
     rss, processes = (sample.rss, sample.processes) if sample else (None, None)
     row = _fact(
         "CPU",
-        (f"{fig.percent(view.cpu)} of one core", ""),
-        (f"  RSS {fig.memory(rss)}  {fig.count(processes)} procs", ""),
+        (fig.percent(view.cpu) + (" of one core" if view.cpu is not None else ""), ""),
+        (f"  RSS {fig.memory(rss)}  {fig.count(processes)} process{'' if processes == 1 else 'es'}", ""),
     )
     if view.device:
         return [row]
