@@ -31,8 +31,8 @@ BOOT = (
 )
 STACKS_SIGNAL = signal.SIGUSR2
 _PR_SET_PDEATHSIG = 1
-# In all, and as JSON, less than the agent takes in one packet.
-_FRAMES, _SHORT, _PATH, _MESSAGE, _TRACEBACK = 10, 512, 4096, 16 << 10, 48 << 10
+# With the traceback, and as JSON, less than the agent takes in one packet.
+_FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 
 
 def main() -> None:
@@ -108,10 +108,12 @@ def description(error: BaseException, tb: Any) -> dict[str, Any]:
     frames = program.frames(tb)[-_FRAMES:] if tb else []
     return {
         "time": time.time(),
-        "kind": cut(qualified_type(error), _SHORT),
-        "message": cut(_message(error), _MESSAGE),
-        "traceback": cut(program.text_of(error, tb), _TRACEBACK),
-        "frames": [(cut(file, _PATH), line, cut(name, _SHORT)) for file, line, name in frames],
+        "kind": program.cut(qualified_type(error), _SHORT),
+        "message": program.cut(_message(error), _MESSAGE),
+        "traceback": program.text_of(error, tb),
+        "frames": [
+            (program.cut(file, _PATH), line, program.cut(name, _SHORT)) for file, line, name in frames
+        ],
     }
 
 
@@ -120,17 +122,6 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001  a user's __str__ may raise anything; Python prints the same words
         return "<exception str() failed>"
-
-
-def cut(text: str, limit: int) -> str:
-    """The text with its middle left out where it would take more than `limit` bytes as JSON."""
-    size = len(json.dumps(text))
-    if size <= limit:
-        return text
-    keep = len(text) * limit // size // 2 - 20
-    while len(json.dumps(text[:keep] + text[-keep:])) > limit - 60:
-        keep = keep * 3 // 4
-    return f"{text[:keep]}\n… {len(text) - 2 * keep} characters left out …\n{text[-keep:]}"
 
 
 def _read_program(descriptor: int) -> tuple[Target, list[str], bytes]:

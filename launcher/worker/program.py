@@ -10,6 +10,7 @@ import ast
 import builtins
 import importlib
 import importlib.util
+import json
 import os
 import pickle
 import sys
@@ -24,6 +25,7 @@ from launcher.spec import Target, TargetKind
 
 _OURS = str(Path(__file__).parent)
 _NAME = "launcher"
+_TRACEBACK = 48 << 10
 
 
 def load(target: Target, payload: bytes) -> Callable[[], Any]:
@@ -117,8 +119,15 @@ def frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:
 
 def text_of(error: BaseException, tb: types.TracebackType | None) -> str:
     """The traceback as Python prints it, its middle left out if it is monstrous."""
-    text = "".join(traceback.format_exception(type(error), error, tb))
-    limit = 48 << 10
-    if len(text) <= limit:
+    return cut("".join(traceback.format_exception(type(error), error, tb)), _TRACEBACK)
+
+
+def cut(text: str, limit: int) -> str:
+    """The text with its middle left out where it would take more than `limit` bytes as JSON."""
+    size = len(json.dumps(text))
+    if size <= limit:
         return text
-    return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
+    keep = len(text) * limit // size // 2 - 20
+    while len(json.dumps(text[:keep] + text[-keep:])) > limit - 60:
+        keep = keep * 3 // 4
+    return f"{text[:keep]}\n… {len(text) - 2 * keep} characters left out …\n{text[-keep:]}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.worker import child, process, rankline
+from launcher.worker import process, program, rankline
 from tests.commands import until
 
 pytestmark = pytest.mark.process
@@ -131,11 +131,11 @@ def _state(pid: int) -> str:
 def test_text_is_cut_to_its_size_as_json() -> None:
     import json
 
-    assert "short" == child.cut("short", 100)
+    assert "short" == program.cut("short", 100)
     for text in ("x" * 100_000, "é" * 100_000, "\0" * 100_000, "𝄞" * 50_000, "a" + "é" * 9_000):
-        assert len(json.dumps(child.cut(text, 4096))) <= 4096
-        assert child.cut(text, 4096).startswith(text[:100])
-        assert child.cut(text, 4096).endswith(text[-100:])
+        assert len(json.dumps(program.cut(text, 4096))) <= 4096
+        assert program.cut(text, 4096).startswith(text[:100])
+        assert program.cut(text, 4096).endswith(text[-100:])
 
 
 def test_a_report_that_fits_no_packet_is_dropped_and_does_not_wait() -> None:
