@@ -12,7 +12,7 @@ from typing import Any
 from launcher import errors
 from launcher.backends.local import ROOT
 from launcher.control import send_command
-from launcher.errors import InternalError, LauncherError
+from launcher.errors import InternalError, LauncherError, RunStopped
 from launcher.keeper import BOOT, write_request
 from launcher.request import Request
 from launcher.runs.paths import home
@@ -68,4 +68,4 @@ def request_stop(run: Path, *, force: bool = False, reason: str = "on request") 
     Raises:
         LauncherError: its owner cannot be reached from here.
     """
-    send_command(run.name, {"reason": reason, "force": force, "exit_code": 143})
+    send_command(run.name, {"reason": reason, "force": force, "exit_code": RunStopped.exit_code})

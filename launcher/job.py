@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import SpecError
+from launcher.errors import RunStopped, SpecError
 from launcher.events import Event
 from launcher.outcome import error_of, load_result
 from launcher.runs.reader import FactTail
@@ -94,7 +94,9 @@ class Job:
         state = self._succeeded(timeout)
         return [self._value(state, rank) for rank in range(state.num_processes)]
 
-    def stop(self, *, force: bool = False, reason: str = "on request", exit_code: int = 143) -> None:
+    def stop(
+        self, *, force: bool = False, reason: str = "on request", exit_code: int = RunStopped.exit_code
+    ) -> None:
         """Ask for the end: SIGTERM, the grace period, SIGKILL. `force` skips the grace. Does not wait."""
         self._supervisor.stop(reason=reason, exit_code=exit_code, force=force)
 

@@ -18,7 +18,7 @@ from launcher.errors import (
 )
 from launcher.runs import paths
 from launcher.state import Phase, Rank, RunState
-from launcher.verdict import TIME_LIMIT_EXIT, describe_failure, exit_code_of
+from launcher.verdict import describe_failure, exit_code_of
 
 TAIL_BYTES = 16 << 10
 TAIL_LINES = 20
@@ -29,12 +29,14 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
     if state.phase is Phase.SUCCEEDED:
         return None
     if state.phase is Phase.STOPPED:
-        return RunStopped(f"the run was {state.why}", run=state.id, exit_code=state.exit_code or 143)
+        return RunStopped(
+            f"the run was {state.why}", run=state.id, exit_code=state.exit_code or RunStopped.exit_code
+        )
     if state.phase is Phase.LOST:
         return AgentLost(state.why, run=state.id)
     if state.blamed is not None:
         return rank_failed(state.ranks[state.blamed], folder, state)
-    if state.exit_code == TIME_LIMIT_EXIT:
+    if state.exit_code == TimeLimit.exit_code:
         return TimeLimit(f"the run was {state.why}", run=state.id)
     return InternalError(state.why, run=state.id)
 

@@ -19,7 +19,7 @@ from launcher.backends import Backend
 from launcher.channel.link import Link
 from launcher.codec import to_plain
 from launcher.control import ControlServer
-from launcher.errors import InternalError, LauncherError, RecordError
+from launcher.errors import InternalError, LauncherError, RecordError, RunStopped
 from launcher.frameworks.torch import Rendezvous, base_environ
 from launcher.mailbox import Mailbox
 from launcher.plan import Plan, rank_environ, thread_note
@@ -27,11 +27,11 @@ from launcher.request import Request
 from launcher.roster import Roster
 from launcher.runs.writer import RunWriter
 from launcher.state import RunState
-from launcher.verdict import INTERNAL_EXIT, next_stop, verdict
+from launcher.verdict import next_stop, verdict
+from launcher.worker.gang import SELECT_LIMIT_S
 from launcher.worker.wire import Kind, WireError
 
 JOIN_LIMIT_S = 60.0
-SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; an hour more costs nothing
 CLOSE_LIMIT_S = 60.0
 
 
@@ -102,7 +102,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Carry the run to its verdict. Never raises: what breaks becomes the verdict."""
-        broken, code = "", INTERNAL_EXIT
+        broken, code = "", InternalError.exit_code
         try:
             self._open()
             while self._roster:
@@ -197,7 +197,7 @@ class Supervisor:
         """A command from another process of the same user."""
         self.stop(
             reason=str(command.get("reason", "on request")),
-            exit_code=int(command.get("exit_code", 143)),
+            exit_code=int(command.get("exit_code", RunStopped.exit_code)),
             force=bool(command.get("force", False)),
         )
 

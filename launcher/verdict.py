@@ -6,12 +6,10 @@ and exit code the run has and in which words. The supervisor only carries them o
 
 from __future__ import annotations
 
+from launcher.errors import AgentLost, InternalError, RunStopped, TimeLimit
 from launcher.events import RunEnded, StopRequested
 from launcher.state import Phase, Rank, RankPhase, RunState
 
-LOST_EXIT = 75
-TIME_LIMIT_EXIT = 124
-INTERNAL_EXIT = 70
 SENTENCE = 300
 
 
@@ -21,29 +19,24 @@ def next_stop(
     """The stop that the facts call for, if none was asked for yet."""
     if state.stop is not None or state.phase.final:
         return None
-    failing = _failing(state)
-    if failing is not None:
-        return StopRequested(
-            time=now,
-            attempt=state.attempt,
-            by="rank",
-            reason=f"rank {failing.rank} failed",
-            grace_s=grace_s,
-        )
-    lost = _lost(state)
-    if lost and not state.all_ended:
-        return StopRequested(
-            time=now, attempt=state.attempt, by="loss", reason=_describe_loss(lost), grace_s=grace_s
-        )
+    asked = _cause_to_stop(state, now, timeout_s)
+    if asked is None:
+        return None
+    by, reason = asked
+    exit_code = TimeLimit.exit_code if by == "limit" else None
+    return StopRequested(
+        time=now, attempt=state.attempt, by=by, reason=reason, exit_code=exit_code, grace_s=grace_s
+    )
+
+
+def _cause_to_stop(state: RunState, now: float, timeout_s: float | None) -> tuple[str, str] | None:
+    """Who asks for a stop and why: a failure before a loss, and both before the clock."""
+    if (failing := _failing(state)) is not None:
+        return "rank", f"rank {failing.rank} failed"
+    if (lost := _lost(state)) and not state.all_ended:
+        return "loss", _describe_loss(lost)
     if timeout_s is not None and state.started is not None and now - state.started >= timeout_s:
-        return StopRequested(
-            time=now,
-            attempt=state.attempt,
-            by="limit",
-            reason=f"the time limit of {timeout_s:g} s",
-            exit_code=TIME_LIMIT_EXIT,
-            grace_s=grace_s,
-        )
+        return "limit", f"the time limit of {timeout_s:g} s"
     return None
 
 
@@ -57,7 +50,9 @@ def _lost(state: RunState) -> list[Rank]:
     return [r for r in state.ranks if r.phase is RankPhase.LOST]
 
 
-def verdict(state: RunState, *, now: float, broken: str = "", exit_code: int = INTERNAL_EXIT) -> RunEnded:
+def verdict(
+    state: RunState, *, now: float, broken: str = "", exit_code: int = InternalError.exit_code
+) -> RunEnded:
     """How the run ended.
 
     Args:
@@ -71,13 +66,13 @@ def verdict(state: RunState, *, now: float, broken: str = "", exit_code: int = I
     stop = state.stop
     if stop is not None and stop.by in ("person", "limit"):
         phase = Phase.STOPPED if stop.by == "person" else Phase.FAILED
-        return _ended(state, now, phase, stop.exit_code or 143, f"stopped: {stop.reason}")
+        return _ended(state, now, phase, stop.exit_code or RunStopped.exit_code, f"stopped: {stop.reason}")
     first, lost = state.first_failure, _lost(state)
     victim = stop is not None and stop.by == "loss"
     if first is not None and not victim:
         return _ended(state, now, Phase.FAILED, exit_code_of(first), describe_failure(first), first)
     if lost or not state.all_ended:
-        return _ended(state, now, Phase.LOST, LOST_EXIT, _describe_loss(lost))
+        return _ended(state, now, Phase.LOST, AgentLost.exit_code, _describe_loss(lost))
     if stop is not None:
         return _ended(state, now, Phase.FAILED, 1, f"stopped: {stop.reason}")
     return _ended(state, now, Phase.SUCCEEDED, 0, "every rank exited with 0")

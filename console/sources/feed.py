@@ -14,7 +14,7 @@ from console.sources.past import Past
 from console.sources.view import RunView, rank_views
 from launcher.errors import LauncherError
 from launcher.runs.reader import StateTail, read_summary
-from launcher.runs.status import read_status
+from launcher.runs.status import Status, read_status
 from launcher.state import Phase, RankPhase, RunState
 
 _LOST_CHECK_S = 2.0
@@ -119,11 +119,12 @@ class RunFeed:
         self._lost_check = now
         status = read_status(self._run)
         if status is not None and status.state is Phase.LOST:
-            self._state = _lost(self._state, status.why)
+            self._state = _lost(self._state, status)
 
 
-def _lost(state: RunState, why: str) -> RunState:
+def _lost(state: RunState, status: Status) -> RunState:
     known = [v for r in state.ranks for v in (r.reported_at, r.sampled_at, r.started) if v is not None]
     ended = max(known, default=state.started)
     ranks = tuple(r if r.phase.ended else replace(r, phase=RankPhase.LOST, ended=ended) for r in state.ranks)
-    return replace(state, phase=Phase.LOST, ranks=ranks, ended=ended, exit_code=75, why=why)
+    code, why = status.exit_code, status.why
+    return replace(state, phase=Phase.LOST, ranks=ranks, ended=ended, exit_code=code, why=why)

@@ -16,11 +16,11 @@ from textual.color import Color
 from textual.strip import Strip
 
 from console.messages import LogLine
+from launcher.runs import paths
 
 if TYPE_CHECKING:
     from rich.color import Color as RichColor
 
-_STDERR = 2
 _TINTS = 8
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Traceback|[A-Z]\w+(?:Error|Exception)\b)")
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w+Warning:")
@@ -64,7 +64,7 @@ class LinePaint:
             yield Segment(f"{stamp}.{int(line.time * 1000) % 1000:03d} ", self._style("muted"))
         if self.digits:
             yield Segment(f"{line.rank:>{self.digits}} ", self._style(f"tint-{line.rank % _TINTS}"))
-        if line.stream == _STDERR:
+        if line.stream == paths.STDERR:
             yield Segment("▎", self._style("log-stderr"))
         else:
             yield Segment(" ")

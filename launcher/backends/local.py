@@ -19,6 +19,7 @@ from launcher.codec import to_plain
 from launcher.errors import CannotPlace
 from launcher.plan import Plan
 from launcher.request import Request
+from launcher.runs.private import opener
 from launcher.spec import Offer
 from launcher.worker import agent, devices, handshake
 
@@ -94,7 +95,7 @@ class LocalBackend:
         return f"the agent said: {lines[-1]} (all of it in {self._errors})" if lines else ""
 
     def _spawn(self, descriptor: int, errors: Path) -> subprocess.Popen[bytes]:
-        with open(errors, "ab", opener=_private) as file:
+        with open(errors, "ab", opener=opener) as file:
             return subprocess.Popen(
                 [sys.executable, "-P", "-c", agent.BOOT, ROOT],
                 stdin=subprocess.PIPE,
@@ -104,7 +105,3 @@ class LocalBackend:
                 pass_fds=(descriptor,),
                 start_new_session=True,
             )
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -14,6 +14,8 @@ import os
 import re
 from pathlib import Path
 
+from launcher.worker import wire
+
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 
@@ -27,7 +29,7 @@ RESULT = "result"
 SUMMARY = "result/summary.json"
 CHUNKS = "chunks"
 
-STDOUT, STDERR = 1, 2
+STDOUT, STDERR = wire.STDOUT, wire.STDERR
 SUFFIX = {STDOUT: "out", STDERR: "err"}
 
 _ID = re.compile(r"\d{8}-\d{6}-\d{3}[0-9a-f]{3}")

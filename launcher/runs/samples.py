@@ -15,6 +15,7 @@ from pathlib import Path
 
 from launcher import events as ev
 from launcher.runs import paths
+from launcher.runs.private import opener
 
 SEGMENT_S = 600.0
 RAW_S = 3600.0
@@ -55,7 +56,7 @@ class SampleWriter:
                 self._thin(old)
 
     def _thin(self, segment: Path) -> None:
-        with open(self._folder / _THINNED, "ab", opener=_private) as out:
+        with open(self._folder / _THINNED, "ab", opener=opener) as out:
             out.writelines(_one_per(THINNED_STEP_S, segment.read_bytes().splitlines(True)))
         segment.unlink()
         self._bound(self._folder / _THINNED)
@@ -65,13 +66,9 @@ class SampleWriter:
             return
         lines = thinned.read_bytes().splitlines(True)
         partial = thinned.with_suffix(".partial")
-        with open(partial, "wb", opener=_private) as out:
+        with open(partial, "wb", opener=opener) as out:
             out.writelines(_halved(lines))
         partial.replace(thinned)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, paths.FILE_MODE)
 
 
 def _one_per(step: float, lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launcher.codec import from_plain, to_plain
+from launcher.errors import AgentLost
 from launcher.runs import paths
+from launcher.runs.private import write_whole
 from launcher.state import Phase, RunState
 
 
@@ -81,16 +83,12 @@ class Status:
         if self.state.final or self.owner.alive is not False:
             return self
         why = self.why or "the process that owned the run is gone and left no verdict"
-        return replace(self, state=Phase.LOST, exit_code=75, why=why)
+        return replace(self, state=Phase.LOST, exit_code=AgentLost.exit_code, why=why)
 
 
 def write_status(run: Path, status: Status) -> None:
     """Replace `status.json` as a whole: a reader sees the old one or the new one."""
-    partial = run / f".{paths.STATUS}.{os.getpid()}"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.FILE_MODE)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(to_plain(status), file)
-    partial.replace(run / paths.STATUS)
+    write_whole(run / paths.STATUS, json.dumps(to_plain(status)).encode())
 
 
 def read_status(run: Path) -> Status | None:

@@ -16,6 +16,7 @@ from launcher import events as ev
 from launcher.codec import to_plain
 from launcher.fold import fold
 from launcher.runs import chunks, paths
+from launcher.runs.private import write_whole
 from launcher.runs.samples import SampleWriter
 from launcher.runs.status import Owner, Status, write_status
 from launcher.spec import JobSpec
@@ -36,10 +37,9 @@ class RunWriter:
         self.id = folder.name
         self.state = RunState(id=self.id)
         self._owner = Owner.this()
-        self._attempt = 0
-        self._write_whole(paths.SPEC, json.dumps(to_plain(spec.redacted()), indent=1).encode())
+        write_whole(folder / paths.SPEC, json.dumps(to_plain(spec.redacted()), indent=1).encode())
         if payload is not None:
-            self._write_whole(paths.TARGET, payload)
+            write_whole(folder / paths.TARGET, payload)
         for name in (paths.LOGS, paths.RESULT):
             (folder / name).mkdir(mode=paths.FOLDER_MODE)
         self._events = os.open(folder / paths.EVENTS, _APPEND, paths.FILE_MODE)
@@ -76,7 +76,7 @@ class RunWriter:
         if self._summary_stale:
             self._summary_stale = False
             listed = [to_plain(self._summaries[rank]) for rank in sorted(self._summaries)]
-            self._write_whole(paths.SUMMARY, json.dumps(listed).encode())
+            write_whole(self.folder / paths.SUMMARY, json.dumps(listed).encode())
 
     def close(self) -> None:
         """Close every file."""
@@ -99,14 +99,6 @@ class RunWriter:
         entry["json"] = event.json
         self._summaries[event.rank] = entry
         self._summary_stale = True
-
-    def _write_whole(self, name: str, data: bytes) -> None:
-        target = self.folder / name
-        partial = target.with_name(f".{target.name}.partial")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, paths.FILE_MODE)
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        partial.replace(target)
 
 
 class LogWriter:

@@ -21,7 +21,7 @@ from typing import Any
 
 from launcher import codec
 from launcher.spec import Device
-from launcher.worker import handshake, port, process, warden, wire
+from launcher.worker import handshake, kernel, port, process, warden, wire
 from launcher.worker.gang import Gang
 from launcher.worker.order import Order
 from launcher.worker.outbox import Outbox
@@ -87,7 +87,7 @@ class Agent:
 
     def run(self) -> None:
         """Join, serve until told to quit, and leave nothing running."""
-        process.become_subreaper()
+        kernel.become_subreaper()
         self._listen_to_signals()
         try:
             self._join()
@@ -165,7 +165,7 @@ class Agent:
         if self._gang and not self._gang.finished:
             self._gang.tick()
             if self._gang.finished:
-                self._report_idle()
+                self._outbox.put(wire.document(wire.Kind.IDLE, {}))
         self._flush()
 
     def _pump(self, descriptor: int) -> None:
@@ -183,9 +183,6 @@ class Agent:
             self._gang.pause()
         elif self._gang and self._outbox.drained:
             self._gang.resume()
-
-    def _report_idle(self) -> None:
-        self._outbox.put(wire.document(wire.Kind.IDLE, {}))
 
     # --- what arrives --------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ the agent's pid. The exit code is what plain Python would have given; how the pr
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -19,7 +18,7 @@ from typing import Any
 
 from launcher.codec import from_plain
 from launcher.spec import Target
-from launcher.worker import ending, program, rankline, report
+from launcher.worker import ending, kernel, program, rankline, report
 from launcher.worker.rankline import RankLine
 from launcher.worker.summary import qualified_type
 
@@ -30,7 +29,6 @@ BOOT = (
     "from launcher.worker import child; child.main()"
 )
 STACKS_SIGNAL = signal.SIGUSR2
-_PR_SET_PDEATHSIG = 1
 # With the traceback, and as JSON, less than the agent takes in one packet.
 _FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 
@@ -52,7 +50,7 @@ def main() -> None:
 
 def die_with(parent: int) -> None:
     """Ask the kernel to kill this process when the thread that started it ends; leave if it has already."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.signal_on_parent_death(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 

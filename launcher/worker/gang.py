@@ -20,11 +20,10 @@ from launcher.worker import process, rankline, wire
 from launcher.worker.order import Emit, Order
 from launcher.worker.process import RankProcess
 
-STDOUT, STDERR = 1, 2
 READ_BYTES = 256 << 10
 LEFTOVER_GRACE_S = 3.0
 GIVE_UP_S = 30.0
-SELECT_LIMIT_S = 3600.0
+SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; one turn an hour costs nothing
 
 _FACTS = {rankline.ENTERED: "rank_entered", rankline.RAISED: "rank_raised", rankline.REPORT: "rank_reported"}
 _RESULTS = {
@@ -208,8 +207,8 @@ class Gang:
     def _watch(self, started: RankProcess) -> None:
         for descriptor, stream in (
             (started.line.fileno(), 0),
-            (started.stdout, STDOUT),
-            (started.stderr, STDERR),
+            (started.stdout, wire.STDOUT),
+            (started.stderr, wire.STDERR),
         ):
             self._sources[descriptor] = (started.rank, stream)
             if not self._paused:
@@ -246,9 +245,8 @@ class Gang:
         if (forward := _RESULTS.get(kind)) is not None:
             self.emit.raw(forward, data, rank=rank)
         elif kind in _FACTS:
-            with contextlib.suppress(
-                ValueError
-            ):  # only rankdeck's own code writes here; a torn packet is nothing
+            # only rankdeck's own code writes here; a torn packet is nothing
+            with contextlib.suppress(ValueError):
                 self.emit.fact(_FACTS[kind], {"rank": rank, **rankline.parse(data)})
             self._live[rank].raised |= kind == rankline.RAISED
 

@@ -7,7 +7,6 @@ changes session: a walk over descendants finds all of it, and an empty walk is t
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import signal
@@ -19,19 +18,7 @@ from pathlib import Path
 
 from launcher.worker import child, rankline
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 PIPE_BYTES = 1 << 20
-
-
-def become_subreaper() -> None:
-    """Adopt orphaned descendants instead of leaving them to init."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def signal_on_parent_death(signum: int) -> None:
-    """Have the kernel send this process `signum` when its parent ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from launcher.worker import process
+from launcher.worker import kernel, process
 
 _POLL_S = 0.01
 _GIVE_UP_S = 30.0
@@ -25,11 +25,11 @@ def split(*, keep_from_warden: int) -> None:
         keep_from_warden: the channel's descriptor, which only the agent may hold: otherwise the engine
             would not notice the agent's end.
     """
-    process.become_subreaper()
+    kernel.become_subreaper()
     parent = os.getpid()
     agent = os.fork()
     if agent == 0:
-        process.signal_on_parent_death(signal.SIGTERM)
+        kernel.signal_on_parent_death(signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(1)
         return

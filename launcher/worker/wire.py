@@ -15,6 +15,7 @@ from typing import Any
 
 PROTOCOL = 1
 MAX_PAYLOAD = 4 << 20
+STDOUT, STDERR = 1, 2
 _HEADER = struct.Struct("!BBxxIIQ")
 HEADER_SIZE = _HEADER.size
 

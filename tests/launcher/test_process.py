@@ -62,9 +62,9 @@ time.sleep(600)
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[str]]:
     """A process whose grandchild has left its session and lost its parent, under a subreaper of its own."""
-    boot = f"import sys; sys.path.insert(0, {ROOT!r})\nfrom launcher.worker import process\n"
+    boot = f"import sys; sys.path.insert(0, {ROOT!r})\nfrom launcher.worker import kernel, process\n"
     start = f"import subprocess\nsubprocess.run([sys.executable, '-c', {FAMILY!r}])"
-    reaper = f"{boot}process.become_subreaper()\n{start}"
+    reaper = f"{boot}kernel.become_subreaper()\n{start}"
     with subprocess.Popen([sys.executable, "-c", reaper], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         assert "grandchild\n" == started.stdout.readline()
