@@ -9,9 +9,7 @@ import console.pace  # noqa: F401  first, because Textual reads its settings whe
 import asyncio
 import os
 import signal
-import sys
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -20,18 +18,29 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 
 from console.commands import Commands, LauncherCommands
+from console.frugal import frugal
+from console.keymap import key_text, known_bindings, usable
+from console.listing import printable
+from console.plain import line_filters, wants_no_color
 from console.screens.help import HelpScreen
 from console.screens.launch import LaunchScreen
 from console.screens.run import RunScreen
-from console.terminal import CLIPBOARD_BYTES, clipboard_sequence, offer_to_tmux, quiet_descriptors
-from console.theming import DEFAULT_THEME, FALLBACKS, load_themes
+from console.settings import ConsoleSettings, form_draft
+from console.sources.drafts import Draft
+from console.terminal import copy, exit_anyway
+from console.theming import FALLBACKS, choose_theme, load_themes
+from console.widgets.hints import keys_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.dom import DOMNode
+    from textual.driver import Driver
+    from textual.filter import LineFilter
     from textual.screen import Screen
 
 HANGUP, TERMINATED = 129, 143
-_EXIT_LIMIT_S = 3.0
+_TOLD = 400
 
 
 class RankdeckApp(App[int]):
@@ -40,9 +49,10 @@ class RankdeckApp(App[int]):
     TITLE = "rankdeck"
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "Help", key_display="?", id="app.help"),
+        Binding("ctrl+p", "command_palette", "Palette", show=False, priority=True, id="app.palette"),
+        Binding("colon", "command_palette", "Palette", show=False, key_display=":", id="app.command"),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
         Binding("ctrl+l", "redraw", "Redraw", show=False, id="app.redraw"),
         Binding("ctrl+c", "interrupt", "Detach", show=False, priority=True, id="app.interrupt"),
@@ -54,17 +64,28 @@ class RankdeckApp(App[int]):
         root: Path,
         workdir: Path,
         open_run: Path | None = None,
+        draft: Draft | None = None,
         theme: str | None = None,
         commands: Commands | None = None,
+        settings: ConsoleSettings | None = None,
         handle_signals: bool = False,
     ) -> None:
-        super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
+        no_color = wants_no_color(os.environ)
+        super().__init__(ansi_color=no_color or None)
+        self.no_color, self.settings = no_color, settings or ConsoleSettings()
+        self.log_times = self.settings.timestamps
         self._root, self._workdir, self._first = root, workdir, open_run
+        self._draft = draft or form_draft(self.settings, workdir)
         self._commands = commands if commands is not None else LauncherCommands()
         self._handle_signals = handle_signals
         self._interrupted = 0.0
+        self.own_keys: dict[str, str] = {}
         self.left_running: str | None = None
-        self._choose_theme(theme)
+        self._settle(theme or self.settings.theme)
+
+    def get_driver_class(self) -> type[Driver]:
+        """The platform's, which writes as little as it can."""
+        return frugal(super().get_driver_class())
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our variables, for themes that do not define them."""
@@ -76,7 +97,7 @@ class RankdeckApp(App[int]):
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)
             loop.add_signal_handler(signal.SIGTERM, self._leave, TERMINATED)
-        self.push_screen(LaunchScreen(self._root, self._workdir, self._commands))
+        self.push_screen(LaunchScreen(self._root, self._workdir, self._commands, self._draft))
         if self._first is not None:
             self.open_run(self._first)
 
@@ -95,15 +116,16 @@ class RankdeckApp(App[int]):
     def copy_to_clipboard(self, text: str) -> None:
         """Copy through the terminal, which works over SSH; say what was done, or why not."""
         self._clipboard = text
-        size = f"{len(text.splitlines())} lines" if "\n" in text.strip() else "1 line"
-        sequence = clipboard_sequence(text)
-        if offer_to_tmux(text, os.environ):
-            self.notify(f"copied {size} through tmux")
-        elif sequence is None:
-            self.notify(f"not copied: more than {CLIPBOARD_BYTES // 1000} kB", severity="warning")
-        elif self._driver is not None:
-            self._driver.write(sequence)
-            self.notify(f"copied {size} through the terminal")
+        done = copy(text, os.environ, self._driver.write if self._driver is not None else None)
+        self.notify(done, severity="warning" if done.startswith("not ") else "information")
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Nothing reaches the terminal that it cannot show, or that is not wanted."""
+        return line_filters(super().get_line_filters(), no_color=self.no_color, ascii=self.settings.ascii)
+
+    def get_key_display(self, binding: Binding) -> str:
+        """A key as footer, palette and help show it."""
+        return key_text(binding, ascii=self.settings.ascii)
 
     def action_detach(self) -> None:
         """Leave. Runs go on."""
@@ -115,7 +137,7 @@ class RankdeckApp(App[int]):
 
     def action_help(self) -> None:
         """Show the keys of what has the focus."""
-        self.push_screen(HelpScreen(self.screen.active_bindings.values()))
+        self.push_screen(HelpScreen(self.screen.active_bindings.values(), self.get_key_display))
 
     def action_redraw(self) -> None:
         """Paint everything again."""
@@ -128,18 +150,21 @@ class RankdeckApp(App[int]):
             self._leave(0)
             return
         self._interrupted = now
-        self.notify("nothing was stopped · ctrl+c again leaves, runs go on · x stops a run")
+        again, stop = keys_of(self, "app.interrupt", "ctrl+c"), keys_of(self, "run.stop", "x")
+        self.notify(
+            f"nothing was stopped · {again} again leaves, runs go on · {stop} stops a run", markup=False
+        )
 
-    def _choose_theme(self, name: str | None) -> None:
-        problems: list[str] = []
-        for theme in load_themes(problems=problems):
-            self.register_theme(theme)
-        if name is not None and name not in self.available_themes:
-            problems.append(f"there is no theme {name!r}; `rankdeck themes` lists them")
-            name = None
-        self.theme = name or DEFAULT_THEME
+    def _settle(self, theme: str) -> None:
+        problems = list(self.settings.problems)
+        for each in load_themes(problems=problems):
+            self.register_theme(each)
+        self.theme = choose_theme(theme, self.available_themes, problems)
+        if self.settings.keys:
+            self.own_keys = usable(self.settings.keys, known_bindings(type(self)), problems)
+            self.set_keymap(self.own_keys)
         for problem in problems:
-            self.notify(problem, severity="warning", markup=False, timeout=10)
+            self.notify(printable(problem)[:_TOLD], severity="warning", markup=False, timeout=10)
 
     def _act(self, action: str, node: DOMNode) -> None:
         self.call_later(self.run_action, action, node)
@@ -151,40 +176,5 @@ class RankdeckApp(App[int]):
         elif runs and runs[-1].run == self._first and code == 0:
             code = runs[-1].exit_code
         if code in (HANGUP, TERMINATED):
-            _exit_anyway(code)
+            exit_anyway(code)
         self.exit(code, return_code=code)
-
-
-def _exit_anyway(code: int) -> None:
-    """Leave even if the terminal no longer takes what is written to it, which blocks Textual for ever."""
-    timer = threading.Timer(_EXIT_LIMIT_S, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
-
-
-def _say_how_to_return(run: str) -> None:
-    sys.stderr.write(f"run {run} goes on; see it again with: rankdeck attach {run}\n")
-
-
-def run_console(
-    *,
-    root: Path,
-    workdir: Path,
-    open_run: Path | None = None,
-    theme: str | None = None,
-    commands: Commands | None = None,
-    mouse: bool = True,
-    farewell: Callable[[str], None] | None = None,
-) -> int:
-    """Show the console until a person leaves it, and return the exit code.
-
-    `farewell` is told the run that was open and goes on; without one, how to see it again is said on stderr.
-    """
-    app = RankdeckApp(
-        root=root, workdir=workdir, open_run=open_run, theme=theme, commands=commands, handle_signals=True
-    )
-    with quiet_descriptors():
-        code = app.run(mouse=mouse)
-    if app.left_running is not None:
-        (farewell or _say_how_to_return)(app.left_running)
-    return app.return_code or code or 0

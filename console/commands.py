@@ -12,13 +12,16 @@ from launcher.request import Request
 
 
 class Commands(Protocol):
-    """Starts and stops runs. Both raise `LauncherError`."""
+    """Starts and stops runs, and asks them. All raise `LauncherError`."""
 
     def start(self, request: Request) -> str:
         """Start a run that outlives the console, and return its id."""
 
     def stop(self, run: Path, *, force: bool) -> None:
         """Ask a run to end; with `force`, kill it."""
+
+    def take_stacks(self, run: Path) -> None:
+        """Ask what every rank is doing now; the answers are facts."""
 
 
 class LauncherCommands:
@@ -35,3 +38,9 @@ class LauncherCommands:
         from launcher.client import request_stop
 
         request_stop(run, force=force)
+
+    def take_stacks(self, run: Path) -> None:
+        """Tell the process that owns the run."""
+        from launcher.client import tell_owner
+
+        tell_owner(run, {"stacks": True})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from console.sources.recording import Script
@@ -74,6 +75,10 @@ class DemoCommands:
         if again := self._replays.get(run.name):
             again.stop(force=force)
 
+    def take_stacks(self, run: Path) -> None:
+        """A replay has nobody to ask."""
+        raise SpecError("this is a recording: its ranks have no processes", run=run.name)
+
     def close(self) -> None:
         """End all replays, so that their folders can be removed."""
         for again in self._replays.values():
@@ -81,9 +86,12 @@ class DemoCommands:
             again.join(5.0)
 
 
-def run_demo(*, theme: str | None = None, speed: float = 1.0, mouse: bool = True) -> int:
-    """Show the console with a recorded run that seems to happen now; leaves nothing behind."""
-    from console.app import run_console
+def run_demo(*, speed: float = 1.0, look: Mapping[str, object] | None = None) -> int:
+    """Show the console with a recorded run that seems to happen now; leaves nothing behind.
+
+    `look` is as for `run_console`.
+    """
+    from console.opening import run_console
 
     with tempfile.TemporaryDirectory(prefix="rankdeck-demo-") as temporary:
         base = Path(temporary)
@@ -97,10 +105,9 @@ def run_demo(*, theme: str | None = None, speed: float = 1.0, mouse: bool = True
                 open_run=run,
                 root=base / "runs",
                 workdir=Path.cwd(),
-                theme=theme,
                 commands=commands,
-                mouse=mouse,
                 farewell=lambda _: None,
+                look=look,
             )
         finally:
             commands.close()

@@ -1,52 +1,28 @@
-"""What is known of runs, printed: `ps`, `show`, `result`."""
+"""What is known of a run, printed: `show`, `result`; and how anything is printed in columns."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from console.losses import record_line
 from console.sources.cleaning import plain
 from launcher.codec import to_plain
 from launcher.errors import SpecError
-from launcher.runs.catalog import list_runs
-from launcher.runs.paths import runs_root
+from launcher.events import OriginFound
+from launcher.record_events import Checkout
 from launcher.runs.reader import read_spec, read_state, read_summary, status_of
 from launcher.runs.status import Status
 from launcher.state import Rank, RunState
 
 # all that JSON leaves as it is and a terminal might obey: C1 controls, directions, lone surrogates
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-_PS_KEYS = ("id", "name", "state", "exit_code", "mode", "num_processes", "started", "ended", "why")
-
-
-def ps(*, as_json: bool) -> int:
-    """Print all runs."""
-    runs = list(list_runs(runs_root()))
-    if as_json:
-        click.echo(json.dumps([{k: to_plain(getattr(r, k)) for k in _PS_KEYS} for r in runs]))
-        return 0
-    if not runs:
-        click.echo("no runs yet; start one with: rankdeck run TARGET", err=True)
-        return 0
-    rows = [_ps_row(r) for r in runs]
-    click.echo(table(("ID", "NAME", "RANKS", "MODE", "STATE", "EXIT", "STARTED", "TOOK", "WHY"), rows))
-    return 0
-
-
-def _ps_row(run: Status) -> tuple[str, ...]:
-    code = "" if run.exit_code is None else str(run.exit_code)
-    took = duration(run.started, run.ended or (None if run.state.final else time.time()))
-    why = "" if run.state == "succeeded" else run.why
-    started = time.strftime("%d %b %H:%M", time.localtime(run.started)) if run.started else ""
-    ranks = str(run.num_processes)
-    return (run.id, run.name, ranks, run.mode, run.state.value, code, started, took, shorten(why, 60))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -91,13 +67,51 @@ def show(folder: Path, *, as_json: bool) -> int:
     click.echo(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
     if status.why:
         click.echo(printable(f"why      {status.why}"))
+    for line in _circumstances(state):
+        click.echo(printable(line))
     click.echo(f"folder   {folder}")
     click.echo()
     rows = [_rank_row(r) for r in state.ranks]
     click.echo(table(("RANK", "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
     for note in state.notes:
-        click.echo(f"note: {note.text}")
+        click.echo(printable(f"note: {note.text}"))
+    if record := record_line(state):
+        click.echo(printable(record))
     return 0
+
+
+def _circumstances(state: RunState) -> Iterator[str]:
+    """Whose it is, which code, the Spark that it ran in, how output came, and why it was started again."""
+    if (by := state.submitted) is not None and by.user:
+        yield f"by       {by.user}" + (f" on {by.host}" if by.host else "")
+    if (origin := state.origin) is not None:
+        yield from _origin(origin)
+    if (spark := state.spark) is not None:
+        page = f"  {spark.ui}" if spark.ui else ""
+        yield f"spark    {spark.application} on {spark.master}, Spark {spark.version}{page}"
+    if (delivery := state.delivery) is not None:
+        yield f"output   {delivery.way}" + (f": {delivery.reason}" if delivery.reason else "")
+    for restart in state.restarts:
+        how = "in place" if restart.in_place else "with new agents"
+        yield f"attempt  {restart.attempt} {how}, because {restart.reason}"
+    if count := len(state.stacks):
+        yield f"stacks   of {count} rank{'s' * (count > 1)}: rankdeck stacks {state.id}"
+
+
+def _origin(origin: OriginFound) -> Iterator[str]:
+    """The code and the packages."""
+    if origin.root:
+        yield f"code     {_checkout(origin)}"
+    if origin.beside is not None:
+        yield f"beside   {_checkout(origin.beside)}"
+    python = [f"Python {origin.python}"] if origin.python else []
+    yield f"with     {', '.join([*python, *map('=='.join, origin.packages.items())])}"
+
+
+def _checkout(found: OriginFound | Checkout) -> str:
+    branch = f" ({found.branch})" if found.branch else ""
+    state = {True: ", with changes that are not committed", False: "", None: ", changes unknown"}[found.dirty]
+    return f"{found.revision[:12] or 'no revision'}{branch}{state}, in {found.root}"
 
 
 def _rank_row(rank: Rank) -> tuple[str, ...]:
@@ -118,6 +132,14 @@ def _show_document(folder: Path, state: RunState, status: Status) -> dict[str, A
         "why": status.why,
         "started": state.started,
         "ended": state.ended,
+        "submitted": to_plain(state.submitted),
+        "origin": to_plain(state.origin),
+        "attempt": state.attempt,
+        "restarts": [to_plain(r) for r in state.restarts],
+        "spark": to_plain(state.spark),
+        "delivery": to_plain(state.delivery),
+        "recording": to_plain(state.recording),
+        "lost": to_plain(state.lost),
         "ranks": [_rank_document(r) for r in state.ranks],
         "first_failure": None if first is None else _failure_document(first),
         "cleanup": [to_plain(h.cleanup) for h in state.hosts.values() if h.cleanup],
@@ -178,3 +200,17 @@ def value_text(entry: dict[str, Any]) -> str:
 def printable(text: str) -> str:
     """The text without what could control a terminal; its line breaks stay."""
     return "\n".join(plain(line.encode(errors="replace")) for line in text.split("\n"))
+
+
+def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:
+    """Hosts by a name that fits: without the domain that all have; what is still too long keeps its end.
+
+    Names of a cluster's machines begin alike and differ at the end.
+    """
+    hosts = set(hosts)
+    domains = {host.partition(".")[2] for host in hosts}
+    short = len(domains) == 1 and not any(host.replace(".", "").isdecimal() for host in hosts)
+    names = {host: host.partition(".")[0] if short else host for host in hosts}
+    return {
+        host: name if len(name) <= width else f"…{name[1 - width :]}" for host, name in names.items() if name
+    }

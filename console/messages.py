@@ -7,25 +7,70 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from console.sources.alerts import Alert
+from console.sources.cluster import ClusterView, EngineView, GpuView, Held, HostView, Use, WorkView
+from console.sources.completion import complete_options, complete_path, describe, names_path, takes_path
 from console.sources.condition import Condition
+from console.sources.detected import Detected, mode_line, room_line
 from console.sources.drafts import MODES, Draft
-from console.sources.logs import LogLine, Search
+from console.sources.extras import EXTRAS, PATHS, split_pairs, words_of
+from console.sources.history import took
+from console.sources.log_copy import Rows, copy_rows, new_file
+from console.sources.logs import LogLine
+from console.sources.readings import Metric, usual_metric
+from console.sources.scan import Search
+from console.sources.sieve import Level, level_of
+from console.sources.stacks import spans, stacks_block
 from console.sources.view import LogView, Progress, RankView, RunView
+from console.sources.whither import Whither, whither
+from launcher.options import Option
 
 __all__ = [
+    "EXTRAS",
     "MODES",
+    "PATHS",
+    "Alert",
+    "ClusterView",
     "Condition",
+    "Detected",
     "Draft",
+    "EngineView",
     "FeedFailed",
+    "GpuView",
+    "Held",
+    "HostView",
+    "Level",
     "LogLine",
     "LogView",
+    "Metric",
+    "Option",
     "Progress",
     "RankChosen",
-    "RankHighlighted",
     "RankView",
+    "Rows",
     "RunChanged",
     "RunView",
     "Search",
+    "Use",
+    "Whither",
+    "WorkView",
+    "complete_options",
+    "complete_path",
+    "copy_rows",
+    "describe",
+    "level_of",
+    "mode_line",
+    "names_path",
+    "new_file",
+    "room_line",
+    "spans",
+    "split_pairs",
+    "stacks_block",
+    "takes_path",
+    "took",
+    "usual_metric",
+    "whither",
+    "words_of",
 ]
 
 
@@ -47,14 +92,6 @@ class FeedFailed(Message):
     def __init__(self, why: str) -> None:
         super().__init__()
         self.why = why
-
-
-class RankHighlighted(Message):
-    """The cursor is on another rank."""
-
-    def __init__(self, rank: int) -> None:
-        super().__init__()
-        self.rank = rank
 
 
 class RankChosen(Message):

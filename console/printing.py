@@ -8,16 +8,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
-from console.listing import printable
+from console.listing import host_labels, printable
+from console.sources.attempts import attempt_mark
 from console.sources.cleaning import plain, shown
 from launcher.runs import paths
 from launcher.runs.lines import Line, LineIndex
+from launcher.runs.reader import read_restarts
+
+_HOST = 24
 
 Write = Callable[..., None]
 
@@ -47,7 +51,11 @@ def silence(stream: IO[Any]) -> None:
 
 
 class Printer:
-    """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours."""
+    """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours.
+
+    Where another attempt begins, a line without a prefix says so on standard error. `hosts` tells where
+    each rank is; it is asked at the first line of an attempt, and said where they are not all on one.
+    """
 
     def __init__(
         self,
@@ -57,8 +65,14 @@ class Printer:
         *,
         grep: re.Pattern[str] | None = None,
         write: Write = tell,
+        attempt: int | None = None,
+        hosts: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
-        self._index = LineIndex(folder)
+        self._hosts = hosts
+        self._prefixes: dict[int, str] = {}
+        self._folder = folder
+        self._index = LineIndex(folder, attempt)
+        self._begun = 0
         self._width = len(str(world_size - 1))
         self._ranks = ranks
         self._grep = grep
@@ -70,9 +84,17 @@ class Printer:
     def advance(self) -> None:
         """Print what is new. With no rank to print there is nothing to find either."""
         while self._ranks and self._index.poll():
-            fresh = range(self._printed, len(self._index))
-            self._print(self._index.line(i) for i in fresh if self._index.owner(i)[0] in self._ranks)
-            self._printed = len(self._index)
+            for attempt, first in self._index.begins[self._begun :]:
+                self._print_up_to(first)
+                self._write(attempt_mark(attempt, read_restarts(self._folder).get(attempt)), err=True)
+                self._begun += 1
+                self._prefixes.clear()
+            self._print_up_to(len(self._index))
+
+    def _print_up_to(self, end: int) -> None:
+        fresh = range(self._printed, end)
+        self._print(self._index.line(i) for i in fresh if self._index.owner(i)[0] in self._ranks)
+        self._printed = end
 
     def finish(self) -> None:
         """Print all that is left, unfinished lines too."""
@@ -90,8 +112,16 @@ class Printer:
                 self._write("\n".join(texts), err=stream == paths.STDERR)
 
     def _text(self, line: Line) -> str:
-        prefix = f"r{line.rank:0{self._width}d} | "
+        prefix = self._prefixes.get(line.rank) or self._prefix(line.rank)
         if not self._colours[line.stream]:
             return prefix + plain(line.data)
         text = shown(line.data)
         return f"{prefix}{text}\x1b[0m" if "\x1b" in text else prefix + text
+
+    def _prefix(self, rank: int) -> str:
+        hosts = self._hosts()
+        names = host_labels(hosts.values(), _HOST) if len(set(hosts.values())) > 1 else {}
+        for each in {rank, *hosts}:
+            host = names.get(hosts.get(each, ""), "")
+            self._prefixes[each] = f"r{each:0{self._width}d}{f' {host}' if host else ''} | "
+        return self._prefixes[rank]

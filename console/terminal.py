@@ -12,12 +12,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 
 CLIPBOARD_BYTES = 75_000
 _SHOWN_BYTES = 16 << 10
+_EXIT_LIMIT_S = 3.0
 
 
 @contextmanager
@@ -54,6 +56,27 @@ def _tell(noise: int) -> None:
     text = os.pread(noise, _SHOWN_BYTES, max(size - _SHOWN_BYTES, 0)).decode("utf-8", "replace")
     if text.strip():
         sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def exit_anyway(code: int) -> None:
+    """Leave even if the terminal no longer takes what is written to it, which blocks Textual for ever."""
+    timer = threading.Timer(_EXIT_LIMIT_S, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+def copy(text: str, environ: Mapping[str, str], write: Callable[[str], object] | None) -> str:
+    """Copy `text` through what is around us, else by `write` to the terminal; what was done, in words."""
+    size = f"{len(text.splitlines())} lines" if "\n" in text.strip() else "1 line"
+    if offer_to_tmux(text, environ):
+        return f"copied {size} through tmux"
+    sequence = clipboard_sequence(text)
+    if sequence is None:
+        return f"not copied: more than {CLIPBOARD_BYTES // 1000} kB"
+    if write is None:
+        return "not copied: there is no terminal"
+    write(sequence)
+    return f"copied {size} through the terminal"
 
 
 def clipboard_sequence(text: str) -> str | None:

@@ -7,8 +7,9 @@ no Textual, so that the command line can do it; colours are decided in the files
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -65,6 +66,13 @@ def theme_names(folder: Path | None = None) -> list[str]:
     return sorted(names, key=lambda name: (name != DEFAULT_THEME, name))
 
 
+def choose_theme(name: str, there_are: Container[str], problems: list[str]) -> str:
+    """The theme of that name, else the default one; one sentence is added to `problems` if there is none."""
+    if name and name not in there_are:
+        problems.append(f"there is no theme {name!r}; `rankdeck themes` lists them")
+    return name if name in there_are else DEFAULT_THEME
+
+
 def load_themes(folder: Path | None = None, *, problems: list[str] | None = None) -> list[Theme]:
     """Every theme; the user's replace bundled ones of the same name.
 
@@ -91,19 +99,36 @@ def parse_theme(data: dict[str, Any]) -> Theme:
     """
     from textual.theme import Theme
 
-    if not isinstance(data.get("variables", {}), dict):
-        raise TypeError("`variables` must be a table")
+    for key, kind in _KINDS.items():
+        if not isinstance(data.get(key, kind()), (int, float) if kind is float else kind):
+            raise TypeError(f"`{key}` must be {_NOUNS[kind]}, not {data[key]!r}")
     theme = Theme(**data)
+    if not _NAME.fullmatch(theme.name):
+        raise ValueError(f"`name` must be a few letters and digits, not {theme.name[:40]!r}")
     for key, value in data.items():
-        if key not in _NOT_COLOURS:
+        if key not in _KINDS:
             _check_colour(key, value)
     for key, value in theme.variables.items():
-        if not key.endswith("style"):
-            _check_colour(key, value)
+        _check_style(key, value) if key.endswith("style") else _check_colour(key, value)
     return theme
 
 
-_NOT_COLOURS = frozenset({"name", "dark", "variables", "luminosity_spread", "text_alpha", "ansi"})
+_KINDS: dict[str, type] = {
+    "name": str,
+    "dark": bool,
+    "ansi": bool,
+    "variables": dict,
+    "luminosity_spread": float,
+    "text_alpha": float,
+}
+_NOUNS = {str: "text", bool: "true or false", dict: "a table", float: "a number"}
+_NAME = re.compile(r"\w[\w .-]{0,39}")
+_STYLES = frozenset({"none", "not", "bold", "dim", "italic", "underline", "underline2", "reverse", "strike"})
+
+
+def _check_style(key: str, value: object) -> None:
+    if not isinstance(value, str) or not _STYLES.issuperset(value.split()):
+        raise ValueError(f"`{key}` is no text style: {value!r}")
 
 
 def _check_colour(key: str, value: object) -> None:
@@ -118,15 +143,21 @@ def _check_colour(key: str, value: object) -> None:
 
 
 def _documents(folder: Path | None, problems: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for file in _theme_files(user_folder() if folder is None else folder):
+    for file in _theme_files(user_folder() if folder is None else folder, problems):
         try:
             yield file.name, tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             problems.append(f"theme {file.name} was skipped: {error}")
 
 
-def _theme_files(folder: Path) -> Iterator[Traversable]:
+def _theme_files(folder: Path, problems: list[str]) -> Iterator[Traversable]:
     bundled = (entry for entry in files("themes").iterdir() if entry.name.endswith(".toml"))
     yield from sorted(bundled, key=lambda entry: entry.name)
-    if folder.is_dir():
-        yield from sorted(folder.glob("*.toml"))
+    try:
+        own = sorted(entry for entry in folder.iterdir() if entry.suffix == ".toml")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        problems.append(f"the themes in {folder} were skipped: {error.strerror}")
+        return
+    yield from own

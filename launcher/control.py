@@ -1,55 +1,46 @@
 """Commands to the process that owns a run, from the same user on the same machine.
 
-An abstract Unix socket named after the run: it has no file, so a killed owner leaves none behind, and
-the kernel says who is at the other end. Both ends check that it is the same user.
+A Unix socket in the run's own folder, which nobody else may enter; where its file system has none, one in
+our folder for sockets, which may be emptied when the user logs out. Both ends check that the other one is
+the same user; a name that a killed owner left is in nobody's way.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
-import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from launcher import runtime
 from launcher.errors import AgentLost, InternalError, LauncherError, SpecError
+from launcher.runs import paths
 
 LIMIT = 64 << 10
-_PEER = struct.Struct("3i")
 _ANSWER_S = 5.0
 _WORDS = 500
+_KIND = socket.SOCK_SEQPACKET
 
 
-def address(run: str) -> str:
-    """The run's control address; the leading NUL makes it abstract."""
-    return f"\0rankdeck/{os.getuid()}/{run}"
-
-
-def peer_uid(sock: socket.socket) -> int:
-    """The user at the other end, by the kernel's word."""
-    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return int(_PEER.unpack(raw)[1])
+def addresses(run: Path) -> tuple[Path, ...]:
+    """Where a run's owner may listen, the better place first."""
+    return run / paths.CONTROL, runtime.runtime_place() / f"{run.name}.sock"
 
 
 class ControlServer:
     """The owner's end. `serve` handles one waiting client; strangers get nothing.
 
     Raises:
-        InternalError: another process has the run's address.
+        InternalError: the address cannot be had.
     """
 
-    def __init__(self, run: str, handle: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, run: Path, handle: Callable[[dict[str, Any]], None]) -> None:
         self._handle = handle
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._sock.setblocking(False)
-        try:
-            self._sock.bind(address(run))
-        except OSError as error:
-            self._sock.close()
-            raise InternalError(f"another process has the control address of run {run}", run=run) from error
-        self._sock.listen(8)
+        self._path, self._sock = _listening(run)
 
     def fileno(self) -> int:
         """The listening descriptor, for a selector."""
@@ -63,11 +54,13 @@ class ControlServer:
             return
         with client:
             client.settimeout(0.2)  # the run's thread waits: a silent client is dropped soon
-            if peer_uid(client) == os.getuid():
+            if runtime.peer(client)[1] == os.getuid():
                 self._answer(client)
 
     def close(self) -> None:
         """Stop listening; the name vanishes."""
+        with contextlib.suppress(OSError):  # the folder may be gone
+            self._path.unlink()
         self._sock.close()
 
     def _answer(self, client: socket.socket) -> None:
@@ -85,7 +78,7 @@ class ControlServer:
         return {"ok": True}
 
 
-def send_command(run: str, command: dict[str, Any]) -> None:
+def send_command(run: Path, command: dict[str, Any]) -> None:
     """Tell a run's owner something.
 
     Raises:
@@ -93,20 +86,40 @@ def send_command(run: str, command: dict[str, Any]) -> None:
         SpecError: the address belongs to somebody else.
         LauncherError: the owner did not accept the command.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.settimeout(_ANSWER_S)
-        try:
-            sock.connect(address(run))
-        except OSError as error:
-            raise AgentLost(
-                f"no process on this machine owns run {run}", hint="it may run on another host"
-            ) from error
-        if peer_uid(sock) != os.getuid():
-            raise SpecError(f"the control address of run {run} is held by another user")
+    with _connected(run) as sock:
         try:
             sock.send(json.dumps(command).encode())
             answer = sock.recv(LIMIT)
         except OSError as error:
-            raise AgentLost(f"the owner of run {run} does not answer", run=run) from error
+            raise AgentLost(f"the owner of run {run.name} does not answer", run=run.name) from error
     if refusal := json.loads(answer or b'{"error": "it said nothing"}').get("error"):
-        raise LauncherError(f"the owner of run {run} did not accept the command: {refusal}", run=run)
+        raise LauncherError(
+            f"the owner of run {run.name} did not accept the command: {refusal}", run=run.name
+        )
+
+
+def _listening(run: Path) -> tuple[Path, socket.socket]:
+    reasons = []
+    for path in addresses(run):
+        try:
+            if path.parent != run:
+                runtime.runtime_folder()
+            return path, runtime.bind(path, _KIND)
+        except OSError as error:
+            reasons.append(f"{path}: {error.strerror}")
+            if error.errno == errno.EADDRINUSE:
+                break
+    raise InternalError(f"cannot listen for commands at {', nor at '.join(reasons)}", run=run.name)
+
+
+def _connected(run: Path) -> socket.socket:
+    for path in addresses(run):
+        try:
+            return runtime.connect(path, _KIND, _ANSWER_S)
+        except PermissionError as error:
+            raise SpecError(f"the control address of run {run.name} is held by another user") from error
+        except OSError:
+            continue
+    raise AgentLost(
+        f"no process on this machine owns run {run.name}", hint="it may run on another host", run=run.name
+    )

@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path, PurePath
 
 from launcher.errors import SpecError
+from launcher.ignoring import Rules
 from launcher.source import suggestion
 
 _FOREIGN = {"__pycache__", "node_modules", "site-packages"}
@@ -47,16 +48,25 @@ def _foreign(folder: Path) -> bool:
 
 
 def _walked(workdir: Path, limit: int) -> list[Path]:
-    """The same without git, level by level, so that the limit cuts the deepest."""
+    """The same without git, level by level, so that the limit cuts the deepest; ``.gitignore`` holds."""
     found: list[Path] = []
-    level, seen = [workdir], 0
+    level, seen = [(workdir, Rules().within(str(workdir)))], 0
     while level and len(found) < limit and seen < 10 * limit:
         seen += len(level)
-        entries = [e for folder in level for e in _entries(folder)]
-        found += [Path(e.path) for e in entries if e.name.endswith(".py") and os.path.isfile(e.path)]
-        folders = (Path(e.path) for e in entries if e.is_dir(follow_symlinks=False))
-        level = [f for f in folders if not _foreign(f)]
+        below = []
+        for folder, rules in level:
+            for entry in _entries(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    if not _foreign(Path(entry.path)) and not rules.ignore(entry.path, is_folder=True):
+                        below.append((Path(entry.path), rules.within(entry.path)))
+                elif _is_source(entry) and not rules.ignore(entry.path, is_folder=False):
+                    found.append(Path(entry.path))
+        level = below
     return found
+
+
+def _is_source(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py") and os.path.isfile(entry.path)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

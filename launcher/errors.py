@@ -8,6 +8,7 @@
     ├── InternalError      a defect of rankdeck itself                          exit 70
     ├── AgentLost          the infrastructure under the ranks went away         exit 75
     ├── TimeLimit          the run's own time limit                             exit 124
+    ├── NoProgress         the ranks showed no sign of life for too long       exit 125
     ├── RunStopped         somebody asked for the end                           exit 130 or 143
     └── RankFailed         training failed                    exit: the first failing rank's
 
@@ -78,6 +79,12 @@ class TimeLimit(LauncherError):
     """The run took longer than its time limit and was stopped."""
 
     exit_code: int = 124
+
+
+class NoProgress(LauncherError):
+    """No rank wrote, reported or returned anything for as long as the run allows, and it was stopped."""
+
+    exit_code: int = 125
 
 
 class RunStopped(LauncherError):

@@ -8,35 +8,73 @@ an agent also carries the agent's own clock, because the two may differ by secon
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from launcher.codec import from_plain, to_plain
+from launcher.fact import Event, known, register
+from launcher.record_events import (
+    LimitNear,
+    OriginFound,
+    ProgressResumed,
+    RecordingStopped,
+    RecordsLost,
+    StacksTaken,
+)
+from launcher.spark_events import (
+    DeliveryChosen,
+    ExecutorLost,
+    JobCancelled,
+    SparkReady,
+    StageSubmitted,
+    TaskLost,
+)
 from launcher.spec import Assignment, Device
+from launcher.telemetry import DeviceSample, HostSample, RankSample, Sampled
+
+__all__ = [
+    "AgentDeparted",
+    "AgentJoined",
+    "CleanupProven",
+    "DeliveryChosen",
+    "DeviceSample",
+    "Event",
+    "ExecutorLost",
+    "GangPlaced",
+    "GangRestarted",
+    "HostSample",
+    "JobCancelled",
+    "LimitNear",
+    "NoteMade",
+    "OriginFound",
+    "ProgressResumed",
+    "RankEntered",
+    "RankExited",
+    "RankRaised",
+    "RankReported",
+    "RankReturned",
+    "RankSample",
+    "RankStarted",
+    "RecordingStopped",
+    "RecordsLost",
+    "RunEnded",
+    "RunSubmitted",
+    "Sampled",
+    "SlotsAwaited",
+    "SparkReady",
+    "StacksTaken",
+    "StageSubmitted",
+    "StopRequested",
+    "TaskLost",
+    "Unrecognised",
+    "decode",
+    "encode",
+    "from_dict",
+    "to_dict",
+]
 
 SCHEMA = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """What all facts have: when, in which attempt, and the agent's own clock if it came from one."""
-
-    tag: ClassVar[str] = "event"
-
-    time: float
-    attempt: int = 0
-    agent_time: float | None = None
-
-
-_REGISTRY: dict[str, type[Event]] = {}
-
-
-def _fact(cls: type[Event]) -> type[Event]:
-    cls.tag = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-    _REGISTRY[cls.tag] = cls
-    return cls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +88,7 @@ class RunSubmitted(Event):
     user: str = ""
     host: str = ""
     pid: int = 0
+    args: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +121,8 @@ class AgentJoined(Event):
     python: str = ""
     clock_offset: float = 0.0
     devices: tuple[Device, ...] = ()
+    address: str = ""
+    torch: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +176,7 @@ class RankRaised(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReturned(Event):
-    """A rank's return value is complete in the run folder.
+    """A rank's return value is complete in the run folder, or, where not `kept`, the folder did not take it.
 
     `type` is the value's qualified type, `size` the pickle's length in bytes; `value` is the value itself
     where JSON can hold it within a bound, and `preview` a short text of it otherwise.
@@ -147,6 +188,7 @@ class RankReturned(Event):
     value: Any = None
     json: bool = False
     preview: str = ""
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +208,24 @@ class RankExited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(Event):
-    """The gang was told to end. `by` is a person, a limit, a rank (that failed) or the loss of an agent."""
+    """The gang was told to end.
+
+    `by` is a ``person``, a ``limit``, a ``rank`` (that failed), the ``loss`` of an agent, or ``spark``
+    (somebody cancelled the job there).
+    """
 
     by: str
     reason: str
     exit_code: int | None = None
     grace_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangRestarted(Event):
+    """The gang is started again. `attempt` is the new one; `in_place` says that its agents stayed."""
+
+    reason: str
+    in_place: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,60 +237,6 @@ class CleanupProven(Event):
     terminated: int = 0
     killed: int = 0
     survivors: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSample:
-    """One device at one moment. None is unknown, never zero. Memory in bytes, power in watts."""
-
-    uuid: str
-    index: int | None = None
-    util: float | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    temperature_c: float | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    throttle: tuple[str, ...] | None = None
-    pcie_rx_kbs: int | None = None
-    pcie_tx_kbs: int | None = None
-    nvlink_active: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankSample:
-    """One rank's process tree at one moment: CPU in percent of one core, memory and I/O in bytes."""
-
-    rank: int
-    cpu: float | None = None
-    rss: int | None = None
-    processes: int | None = None
-    read_bytes: int | None = None
-    write_bytes: int | None = None
-    device_memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSample:
-    """One host at one moment: CPU in percent of the whole machine, memory in bytes."""
-
-    cpu: float | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    load1: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled(Event):
-    """What one agent's sensors said, once per interval. Kept in `samples/`, not with the other facts."""
-
-    agent: int
-    host: str
-    system: HostSample | None = None
-    devices: tuple[DeviceSample, ...] = ()
-    ranks: tuple[RankSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,11 +266,12 @@ class Unrecognised(Event):
 
 
 for _cls in (
-    RunSubmitted, SlotsAwaited, GangPlaced, AgentJoined, AgentDeparted, RankStarted, RankEntered,
-    RankReported, RankRaised, RankReturned, RankExited, StopRequested, CleanupProven, Sampled,
-    NoteMade, RunEnded,
+    RunSubmitted, SlotsAwaited, SparkReady, StageSubmitted, DeliveryChosen, GangPlaced, AgentJoined,
+    AgentDeparted, RankStarted, RankEntered, RankReported, RankRaised, RankReturned, RankExited,
+    StopRequested, ExecutorLost, TaskLost, JobCancelled, GangRestarted, CleanupProven, Sampled, NoteMade,
+    OriginFound, LimitNear, ProgressResumed, StacksTaken, RecordingStopped, RecordsLost, RunEnded,
 ):  # fmt: skip
-    _fact(_cls)
+    register(_cls)
 
 
 def to_dict(event: Event, run: str) -> dict[str, Any]:
@@ -280,7 +281,7 @@ def to_dict(event: Event, run: str) -> dict[str, Any]:
 
 def from_dict(data: Mapping[str, Any]) -> Event:
     """The fact that `to_dict` wrote; `Unrecognised` for a type that this version does not know."""
-    cls = _REGISTRY.get(data.get("event", ""))
+    cls = known(data.get("event", ""))
     if cls is None:
         return Unrecognised(time=data.get("time", 0.0), name=str(data.get("event")), data=dict(data))
     return from_plain(cls, data)

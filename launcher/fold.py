@@ -1,22 +1,27 @@
 """`fold`: a run's state after one more fact. Pure, and the only way in which a state ever changes.
 
-Live view, history, replay and the verdict all come from it, so they cannot disagree.
+Live view, history, replay and the verdict all come from it, so they cannot disagree. A fact of an attempt
+that is over changes nothing of the one that goes on, however late it comes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from launcher import events as ev
-from launcher.state import Host, Phase, Rank, RankPhase, RunState
+from launcher.endings import end_of, lost_at, without_agent, without_place
+from launcher.state import Host, Loss, Phase, Rank, RankPhase, RunState
+
+_RUN_STOPS = frozenset({"person", "limit", "spark"})
 
 
 def fold(state: RunState, event: ev.Event) -> RunState:
     """The state after one more fact. Facts it does not know change nothing."""
     handler = _HANDLERS.get(type(event))
-    return handler(state, event) if handler else state
+    return state if handler is None or _is_stale(state, event) else handler(state, event)
 
 
 def fold_all(facts: Iterable[ev.Event], *, run: str = "") -> RunState:
@@ -27,10 +32,28 @@ def fold_all(facts: Iterable[ev.Event], *, run: str = "") -> RunState:
     return state
 
 
+def _is_stale(state: RunState, event: ev.Event) -> bool:
+    """Whether it tells of an attempt that is over, and not of the whole run."""
+    if event.attempt >= state.attempt or type(event) in _OF_THE_RUN:
+        return False
+    return not (isinstance(event, ev.StopRequested) and event.by in _RUN_STOPS)
+
+
 def _enter(state: RunState, phase: Phase, time: float) -> RunState:
     if state.phase.final or (state.phase is phase and state.since):
         return state
-    return replace(state, phase=phase, since=(*state.since, (phase, time)))
+    near = None if phase.final else _past(state.near, "start")
+    return replace(state, phase=phase, since=(*state.since, (phase, time)), near=near)
+
+
+def _past(near: ev.LimitNear | None, *limits: str) -> ev.LimitNear | None:
+    """The warning, unless it is of a limit that is no danger any more."""
+    return None if near is not None and near.limit in limits else near
+
+
+def _upset(state: RunState, time: float) -> RunState:
+    earliest = time if state.upset_at is None else min(state.upset_at, time)
+    return replace(state, upset_at=earliest)
 
 
 def _update_rank(state: RunState, rank: int, **changes: Any) -> RunState:
@@ -47,14 +70,31 @@ def _update_host(state: RunState, agent: int, **changes: Any) -> RunState:
 
 
 def _submitted(state: RunState, e: ev.RunSubmitted) -> RunState:
-    known = replace(
-        state, name=e.name, target=e.target, mode=e.mode, num_processes=e.num_processes, started=e.time
-    )
-    return _enter(known, Phase.SUBMITTED, e.time)
+    size = e.num_processes
+    named = replace(state, name=e.name, target=e.target, mode=e.mode, submitted=e)
+    return _enter(replace(named, num_processes=size, asked=size, started=e.time), Phase.SUBMITTED, e.time)
+
+
+def _origin_found(state: RunState, e: ev.OriginFound) -> RunState:
+    return replace(state, origin=e)
+
+
+def _spark_ready(state: RunState, e: ev.SparkReady) -> RunState:
+    return replace(state, spark=e)
+
+
+def _delivery_chosen(state: RunState, e: ev.DeliveryChosen) -> RunState:
+    return replace(state, delivery=e)
 
 
 def _awaited(state: RunState, e: ev.SlotsAwaited) -> RunState:
+    if state.ranks:
+        return state
     return _enter(replace(state, waiting=e), Phase.WAITING, e.time)
+
+
+def _stage_submitted(state: RunState, e: ev.StageSubmitted) -> RunState:
+    return state if state.ranks else _enter(state, Phase.STARTING, e.time)
 
 
 def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
@@ -62,21 +102,67 @@ def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
         Rank(rank=a.rank, host=a.host, agent=a.agent, local_rank=a.local_rank, devices=a.devices)
         for a in e.ranks
     )
-    placed = replace(state, ranks=ranks, waiting=None, attempt=e.attempt)
+    placed = replace(state, ranks=ranks, num_processes=len(ranks), waiting=None, attempt=e.attempt)
     return _enter(placed, Phase.STARTING, e.time)
 
 
+def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
+    """Nothing of the old attempt is left but its agents where they stayed, and those yet to depart."""
+    if e.attempt <= state.attempt or state.phase.final:
+        return state
+    here = {agent: host for agent, host in state.hosts.items() if host.present}
+    if e.in_place:
+        here = {agent: replace(host, attempt=e.attempt, cleanup=None) for agent, host in here.items()}
+    return replace(
+        state,
+        attempt=e.attempt,
+        restarts=(*state.restarts, e),
+        phase=Phase.STARTING,
+        since=(*state.since, (Phase.STARTING, e.time)),
+        attempt_index=len(state.since),
+        num_processes=state.asked,
+        waiting=None,
+        near=_past(state.near, "start", "progress"),
+        stacks=(),
+        ranks=(),
+        hosts=here,
+        stop=None,
+        upset_at=None,
+        losses=(),
+        lost_tasks=frozenset(),
+        cancelled=None,
+    )
+
+
 def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
-    return _update_host(state, e.agent, host=e.host, pid=e.pid, clock_offset=e.clock_offset, present=True)
+    """A new attempt's agent takes nothing over from an old one that had its number."""
+    old = state.hosts.get(e.agent)
+    if old is not None and old.attempt < e.attempt:
+        state = replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
+    told = {"host": e.host, "pid": e.pid, "clock_offset": e.clock_offset, "present": True}
+    return _update_host(state, e.agent, attempt=e.attempt, **told)
 
 
 def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
+    """With an agent go its ranks; one that stayed behind in an old attempt just goes."""
+    if e.attempt < state.attempt:
+        old = state.hosts.get(e.agent)
+        if old is None or old.attempt >= state.attempt:
+            return state
+        return replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
     state = _update_host(state, e.agent, present=False)
-    ranks = tuple(
-        replace(r, phase=RankPhase.LOST, ended=e.time) if r.agent == e.agent and not r.phase.ended else r
-        for r in state.ranks
-    )
-    return replace(state, ranks=ranks)
+    ranks = tuple(without_agent(r, e) if r.agent == e.agent else r for r in state.ranks)
+    return state if ranks == state.ranks else _upset(replace(state, ranks=ranks), e.time)
+
+
+def _lost(state: RunState, e: Loss) -> RunState:
+    ranks = tuple(without_place(r) if r.agent == e.task else r for r in state.ranks)
+    lost = state.lost_tasks if e.task is None else state.lost_tasks | {e.task}
+    return _upset(replace(state, losses=(*state.losses, e), lost_tasks=lost, ranks=ranks), e.time)
+
+
+def _cancelled(state: RunState, e: ev.JobCancelled) -> RunState:
+    return state if state.cancelled else _upset(replace(state, cancelled=e), e.time)
 
 
 def _rank_started(state: RunState, e: ev.RankStarted) -> RunState:
@@ -97,8 +183,11 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
 
 
 def _raised(state: RunState, e: ev.RankRaised) -> RunState:
-    """An exception that is heard of before the stop was not caused by it, whatever two hosts' clocks say."""
-    failing = state.stop is None or e.time <= state.stop.time
+    """What raises after the gang was told to end, or lost a part, does so in consequence.
+
+    An exception that is heard of before the stop was not caused by it, whatever two hosts' clocks say.
+    """
+    failing = state.upset_at is None or e.time <= state.upset_at
     return _update_rank(state, e.rank, raised=e, failing=failing)
 
 
@@ -109,31 +198,18 @@ def _returned(state: RunState, e: ev.RankReturned) -> RunState:
 def _exited(state: RunState, e: ev.RankExited) -> RunState:
     if not 0 <= e.rank < len(state.ranks):
         return state
-    phase = _end_of(state.ranks[e.rank], state.stop, e)
+    phase = end_of(state, state.ranks[e.rank], e)
     end = {"exit_code": e.exit_code, "signal": e.signal, "oom_kills": e.oom_kills}
     return _update_rank(state, e.rank, phase=phase, ended=e.time, **end)
 
 
-def _end_of(rank: Rank, stop: ev.StopRequested | None, e: ev.RankExited) -> RankPhase:
-    """How a rank ended. What follows from the gang being stopped is nobody's failure.
-
-    A crash can be heard of after the stop that its victims caused, and is told from them by its time.
-    SIGTERM is the stop's own, whatever two hosts' clocks say; so is SIGKILL where it gave no grace.
-    """
-    if rank.failing:
-        return RankPhase.FAILED
-    if e.exit_code == 0 and e.signal is None:
-        return RankPhase.SUCCEEDED
-    if stop is None:
-        return RankPhase.FAILED
-    ours = ("SIGTERM",) if stop.grace_s > 0 else ("SIGTERM", "SIGKILL")
-    return RankPhase.STOPPED if e.time >= stop.time or e.signal in ours else RankPhase.FAILED
-
-
 def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
+    """The first one counts; but one that ends the run counts beside one that only ends the attempt."""
+    if state.final_stop is None and e.by in _RUN_STOPS:
+        state = replace(state, final_stop=e)
     if state.stop is not None:
         return state
-    return _enter(replace(state, stop=e), Phase.STOPPING, e.time)
+    return _enter(_upset(replace(state, stop=e, near=None), e.time), Phase.STOPPING, e.time)
 
 
 def _cleanup(state: RunState, e: ev.CleanupProven) -> RunState:
@@ -141,35 +217,72 @@ def _cleanup(state: RunState, e: ev.CleanupProven) -> RunState:
 
 
 def _sampled(state: RunState, e: ev.Sampled) -> RunState:
-    devices = {d.uuid: d for d in e.devices}
     host = state.hosts.get(e.agent)
     if host is not None:
+        devices = {d.uuid: d for d in e.devices}
         state = _update_host(state, e.agent, system=e.system, devices=devices, sampled_at=e.time)
-    samples = {s.rank: s for s in e.ranks}
-    return replace(state, ranks=tuple(_with_sample(r, samples.get(r.rank), e.time) for r in state.ranks))
+    ranks = list(state.ranks)
+    for sample in e.ranks:
+        if 0 <= sample.rank < len(ranks):
+            ranks[sample.rank] = _with_sample(ranks[sample.rank], sample, e.time)
+    return replace(state, ranks=tuple(ranks))
 
 
-def _with_sample(rank: Rank, sample: ev.RankSample | None, time: float) -> Rank:
+def _with_sample(rank: Rank, sample: ev.RankSample, time: float) -> Rank:
     """A rank that has ended keeps the last figures of its life."""
-    if sample is None or rank.phase.ended:
-        return rank
-    return replace(rank, sample=sample, sampled_at=time)
+    return rank if rank.phase.ended else replace(rank, sample=sample, sampled_at=time)
+
+
+def _limit_near(state: RunState, e: ev.LimitNear) -> RunState:
+    return replace(state, near=e)
+
+
+def _resumed(state: RunState, _: ev.ProgressResumed) -> RunState:
+    """A sign of life moves no other limit."""
+    return replace(state, near=_past(state.near, "progress"))
+
+
+def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
+    at = bisect_left(state.stacks, e.rank, key=lambda taken: taken.rank)
+    after = at + 1 if at < len(state.stacks) and state.stacks[at].rank == e.rank else at
+    return replace(state, stacks=(*state.stacks[:at], e, *state.stacks[after:]))
 
 
 def _noted(state: RunState, e: ev.NoteMade) -> RunState:
     return replace(state, notes=(*state.notes, e))
 
 
+def _recording_stopped(state: RunState, e: ev.RecordingStopped) -> RunState:
+    return replace(state, recording=e)
+
+
+def _records_lost(state: RunState, e: ev.RecordsLost) -> RunState:
+    return replace(state, lost=e, recording=None if e.resumed else state.recording)
+
+
 def _ended(state: RunState, e: ev.RunEnded) -> RunState:
-    done = replace(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank)
+    """Whoever was at work when all was lost is lost too."""
+    ranks = state.ranks
+    if e.state == Phase.LOST:
+        ranks = tuple(r if r.phase.ended else lost_at(r, e.time) for r in ranks)
+    done = replace(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank, ranks=ranks)
     phase = next((p for p in Phase if p == e.state), Phase.FAILED)  # a newer version may know more ends
     return _enter(done, phase, e.time)
 
 
+_OF_THE_RUN = (
+    ev.RunSubmitted, ev.OriginFound, ev.SparkReady, ev.DeliveryChosen, ev.GangRestarted, ev.NoteMade,
+    ev.RunEnded, ev.AgentDeparted, ev.RecordingStopped, ev.RecordsLost,
+)  # fmt: skip
 _HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], RunState]] = {
-    ev.RunSubmitted: _submitted, ev.SlotsAwaited: _awaited, ev.GangPlaced: _placed,
+    ev.RunSubmitted: _submitted, ev.SparkReady: _spark_ready, ev.DeliveryChosen: _delivery_chosen,
+    ev.SlotsAwaited: _awaited, ev.StageSubmitted: _stage_submitted, ev.GangPlaced: _placed,
+    ev.GangRestarted: _restarted, ev.ExecutorLost: _lost, ev.TaskLost: _lost, ev.JobCancelled: _cancelled,
     ev.AgentJoined: _joined, ev.AgentDeparted: _departed, ev.RankStarted: _rank_started,
     ev.RankEntered: _rank_entered, ev.RankReported: _reported, ev.RankRaised: _raised,
     ev.RankReturned: _returned, ev.RankExited: _exited, ev.StopRequested: _stop_requested,
     ev.CleanupProven: _cleanup, ev.Sampled: _sampled, ev.NoteMade: _noted, ev.RunEnded: _ended,
+    ev.OriginFound: _origin_found, ev.LimitNear: _limit_near, ev.ProgressResumed: _resumed,
+    ev.StacksTaken: _stacks_taken,
+    ev.RecordingStopped: _recording_stopped, ev.RecordsLost: _records_lost,
 }  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import RunStopped, SpecError
+from launcher.errors import RecordError, RunStopped, SpecError
 from launcher.events import Event
 from launcher.outcome import error_of, load_result
 from launcher.runs.reader import FactTail
@@ -65,6 +65,14 @@ class Job:
         """Block until something new is in the folder; a version to pass as `seen` next time."""
         return self._supervisor.mailbox.wait_for_news(seen, timeout)
 
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have this called on the run's own thread when there is news, and at the end. It must not wait."""
+        self._supervisor.mailbox.watch(watcher)
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._supervisor.mailbox.unwatch(watcher)
+
     def wait(self, timeout: float | None = None) -> RunState:
         """Wait for the end and return the state, whatever it is.
 
@@ -82,6 +90,7 @@ class Job:
         Raises:
             SpecError: there is no such rank.
             RankFailed: training failed.
+            RecordError: the value could not be kept.
             LauncherError: the run was stopped, lost or never started.
             TimeoutError: it has not ended in `timeout` seconds.
         """
@@ -115,7 +124,11 @@ class Job:
         return state
 
     def _value(self, state: RunState, rank: int) -> Any:
-        return load_result(self.folder, rank) if state.ranks[rank].returned else None
+        returned = state.ranks[rank].returned
+        if returned is not None and not returned.kept:
+            reason = f"rank {rank}'s value was not kept: the run folder took no more"
+            raise RecordError(reason, run=self.id)
+        return load_result(self.folder, rank) if returned else None
 
 
 def _stop_all() -> None:

@@ -9,19 +9,26 @@ from typing import Any
 
 from launcher.errors import (
     AgentLost,
+    CannotPlace,
     InternalError,
     LauncherError,
+    NoProgress,
     RankFailed,
     RecordError,
     RunStopped,
+    SpecError,
     TimeLimit,
 )
 from launcher.runs import paths
+from launcher.sentences import describe_failure
 from launcher.state import Phase, Rank, RunState
-from launcher.verdict import describe_failure, exit_code_of
+from launcher.verdict import exit_code_of
 
 TAIL_BYTES = 16 << 10
 TAIL_LINES = 20
+
+_LIMITS = {cls.exit_code: cls for cls in (TimeLimit, NoProgress)}
+_BROKEN = {cls.exit_code: cls for cls in (SpecError, CannotPlace, AgentLost)}
 
 
 def error_of(state: RunState, folder: Path) -> LauncherError | None:
@@ -36,9 +43,9 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
         return AgentLost(state.why, run=state.id)
     if state.blamed is not None:
         return rank_failed(state.ranks[state.blamed], folder, state)
-    if state.exit_code == TimeLimit.exit_code:
-        return TimeLimit(f"the run was {state.why}", run=state.id)
-    return InternalError(state.why, run=state.id)
+    if limit := _LIMITS.get(state.exit_code or 0):
+        return limit(f"the run was {state.why}", run=state.id)
+    return _BROKEN.get(state.exit_code or 0, InternalError)(state.why, run=state.id)
 
 
 def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:

@@ -1,19 +1,22 @@
 """Which rank goes where, on which devices, with which environment. Pure; `--dry-run` prints it.
 
 Ranks of one host are contiguous and local ranks are counted by host, however many agents share it: that
-is what LOCAL_RANK means to every framework.
+is what LOCAL_RANK means to every framework. Ranks of one agent are contiguous too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from launcher.errors import CannotPlace, SpecError
+from launcher.errors import CannotPlace, LauncherError, SpecError
 from launcher.frameworks import torch
-from launcher.spec import Assignment, Device, JobSpec, Offer
+from launcher.placing import Hosts, Seat, by_host, seats, visible
+from launcher.spec import Assignment, JobSpec, Mode, Offer
+from launcher.wording import listed
 
 THREADS = "OMP_NUM_THREADS"
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +26,21 @@ class Plan:
     ranks: tuple[Assignment, ...]
     uses_gpu: bool
     notes: tuple[str, ...] = ()
+    _by_agent: dict[int, list[Assignment]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        for rank in self.ranks:
+            self._by_agent.setdefault(rank.agent, []).append(rank)
 
     def on(self, agent: int) -> tuple[Assignment, ...]:
-        """The ranks that one agent supervises."""
-        return tuple(r for r in self.ranks if r.agent == agent)
+        """The ranks that one agent supervises; none if it has no part in this gang."""
+        return tuple(self._by_agent.get(agent, ()))
 
 
 def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -> Plan:
-    """Places for all ranks.
+    """Places for all ranks: as many as the offers hold, within what the spec allows.
 
     Args:
         spec: the request.
@@ -39,118 +49,146 @@ def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -
 
     Raises:
         SpecError: GPUs were demanded of this machine and it has too few.
-        CannotPlace: the offers hold fewer ranks than asked for.
+        CannotPlace: the offers hold fewer ranks than asked for, or a cluster's have too few GPUs.
     """
-    uses_gpu, notes = _choose_devices(spec, offers, gpu_reason)
-    by_host: dict[str, list[Offer]] = {}
-    for seat in _seats(spec.num_processes, offers, each_with_gpu=uses_gpu):
-        by_host.setdefault(seat.host, []).append(seat)
-    ranks = tuple(_assign(by_host, uses_gpu=uses_gpu, hide=_hides(spec, offers, uses_gpu)))
-    return Plan(ranks, uses_gpu, notes)
+    hosts = by_host(offers)
+    taken, uses_gpu, notes = _choose(spec, hosts, gpu_reason)
+    if len(taken) < spec.num_processes:
+        what = "GPUs" if uses_gpu else "slots"
+        notes += (f"{len(taken)} ranks of at most {spec.num_processes}: there are no more {what}",)
+    hide = not uses_gpu and (spec.gpu is False or any(o.devices for o in offers))
+    ranks = _assign(taken, hosts, gpus=spec.gpus_per_rank if uses_gpu else 0, hide=hide)
+    return Plan(ranks, uses_gpu, (*notes, *_sharing(ranks)))
 
 
-def _choose_devices(spec: JobSpec, offers: Sequence[Offer], reason: str) -> tuple[bool, tuple[str, ...]]:
-    """Whether the gang uses GPUs, and what to say about it."""
-    have, need = sum(_room(o, with_gpu=True) or 0 for o in offers), spec.num_processes
-    if spec.gpu is False:
-        return False, ()
-    if have >= need:
-        return True, ()
-    if spec.gpu:
-        found = f"there {'is' if have == 1 else 'are'} {have}" if have else "there is none"
-        why = f": {reason}" if reason and not have else ""
-        raise SpecError(
-            f"--gpu needs {need} GPU{'s' * (need > 1)}, one a rank, and {found}{why}",
-            hint="use --no-gpu, or a smaller -n" if have else "use --no-gpu to train on the CPU",
-        )
-    if not have:
-        return False, ((f"{reason}: the ranks run on the CPU",) if reason else ())
-    use = "it" if have == 1 else "them"
-    why = f"{have} GPU{'s' * (have > 1)} for {need} ranks is too few: the ranks run on the CPU"
-    return False, (f"{why} (-n {have} would use {use})",)
-
-
-def _hides(spec: JobSpec, offers: Sequence[Offer], uses_gpu: bool) -> bool:
-    """Whether GPUs that exist must be hidden from the ranks, so that they do not share them by accident."""
-    return not uses_gpu and (spec.gpu is False or any(o.devices for o in offers))
-
-
-def _room(offer: Offer, *, with_gpu: bool) -> int | None:
-    """How many ranks an agent can hold, or None for any number."""
-    if not with_gpu:
-        return offer.slots
-    count = len(offer.devices)
-    return count if offer.slots is None else min(offer.slots, count)
-
-
-def _seats(count: int, offers: Sequence[Offer], *, each_with_gpu: bool) -> list[Offer]:
-    """One offer per rank: agents are filled in order; an offer without a limit takes the rest."""
-    seats: list[Offer] = []
-    for offer in offers:
-        room = _room(offer, with_gpu=each_with_gpu)
-        left = count - len(seats)
-        seats += [offer] * (left if room is None else min(room, left))
-    if len(seats) < count:
-        raise CannotPlace(f"{count} ranks need {count} slots at once, and there are {len(seats)}")
-    return seats
-
-
-def _assign(by_host: Mapping[str, list[Offer]], *, uses_gpu: bool, hide: bool) -> list[Assignment]:
-    world_size = sum(map(len, by_host.values()))
+def _assign(taken: Sequence[Seat], hosts: Hosts, *, gpus: int, hide: bool) -> tuple[Assignment, ...]:
+    """A rank for every seat, numbered as torchrun would."""
+    local: dict[str, list[Seat]] = {}
+    for seat in taken:
+        local.setdefault(seat.offer.host, []).append(seat)
     ranks: list[Assignment] = []
-    for node, (host, local) in enumerate(by_host.items()):
-        devices = _devices(local) if uses_gpu else ()
-        visible = _visible(devices, hide=hide)
-        for index, offer in enumerate(local):
+    for node, (host, here) in enumerate(local.items()):
+        cores = sum(o.cores for o in hosts[host])
+        shown = visible(here, gpus) if gpus else ["" if hide else None] * len(here)
+        for index, seat in enumerate(here):
             ranks.append(
                 Assignment(
                     rank=len(ranks),
-                    world_size=world_size,
+                    world_size=len(taken),
                     local_rank=index,
-                    local_world_size=len(local),
+                    local_world_size=len(here),
                     node_rank=node,
-                    node_count=len(by_host),
-                    agent=offer.agent,
+                    node_count=len(local),
+                    agent=seat.offer.agent,
                     host=host,
-                    devices=devices[index : index + 1],
-                    visible=visible,
-                    threads=max(1, offer.cores // len(local)),
+                    devices=seat.devices,
+                    visible=shown[index],
+                    threads=max(1, cores // len(here)),
                 )
             )
-    return ranks
+    return tuple(ranks)
 
 
-def _devices(seats: list[Offer]) -> tuple[Device, ...]:
-    """One device per local rank, in local-rank order."""
-    given: dict[int, int] = {}
-    chosen = []
-    for offer in seats:
-        nth = given.get(offer.agent, 0)
-        given[offer.agent] = nth + 1
-        chosen.append(offer.devices[nth])
-    return tuple(chosen)
+def _choose(spec: JobSpec, hosts: Hosts, reason: str) -> tuple[list[Seat], bool, tuple[str, ...]]:
+    """The seats to take, whether they are on GPUs, and what to say about it."""
+    notes: tuple[str, ...] = ()
+    if spec.gpu is not False:
+        on_gpus = seats(hosts, gpus=spec.gpus_per_rank, most=spec.num_processes)
+        if len(on_gpus) >= spec.least:
+            return on_gpus, True, ()
+        if spec.gpu:
+            raise _too_few_gpus(spec, len(on_gpus), reason)
+        notes = _on_the_cpu(spec, len(on_gpus), _count(hosts), reason)
+    found = seats(hosts, gpus=0, most=spec.num_processes)
+    if len(found) < spec.least:
+        few = f"{spec.least} slots at once, and there are {len(found) or 'none'}"
+        needs = f"need {few}" if spec.least > 1 else "needs 1 slot, and there is none"
+        raise CannotPlace(f"{_at_least(spec)} {needs}")
+    return found, False, notes
 
 
-def _visible(devices: tuple[Device, ...], *, hide: bool) -> str | None:
-    if devices:
-        return ",".join(d.uuid for d in devices)
-    return "" if hide else None
+def _count(hosts: Hosts) -> int:
+    """How many GPUs the agents have, one that several share counted once."""
+    return len({(host, d.uuid) for host, offers in hosts.items() for o in offers for d in o.devices})
 
 
-def rank_environ(place: Assignment, rendezvous: torch.Rendezvous, base: Mapping[str, str]) -> dict[str, str]:
-    """What a rank's environment has beyond what the gang shares."""
+def _at_least(spec: JobSpec) -> str:
+    ranks = f"{spec.least} rank{'s' * (spec.least > 1)}"
+    return ranks if spec.min_processes is None else f"at least {ranks}"
+
+
+def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
+    """The error for demanded GPUs that are missing; `rooms` is how many ranks could have theirs."""
+    need, each = spec.least, spec.gpus_per_rank
+    if each == 1:
+        wants = f"{need} GPU{'s' * (need > 1)}, one a rank,"
+        found = f"there {'is' if rooms == 1 else 'are'} {rooms}" if rooms else "there is none"
+    else:
+        wants = f"{each} GPUs on one host for each of {_at_least(spec)}"
+        found = f"there are enough for {rooms}" if rooms else "there are not enough for one"
+    local = spec.mode is Mode.LOCAL
+    why = f": {reason}" if reason and not (local and rooms) else ""
+    kind = SpecError if local else CannotPlace
+    return kind(
+        f"--gpu needs {wants} and {found}{why}",
+        hint="use --no-gpu, or a smaller -n" if rooms else "use --no-gpu to train on the CPU",
+    )
+
+
+def _on_the_cpu(spec: JobSpec, rooms: int, count: int, reason: str) -> tuple[str, ...]:
+    """What to say when nobody demanded GPUs and there are not enough."""
+    if not count:
+        return (f"{reason}: the ranks run on the CPU",) if reason else ()
+    have = rooms if spec.gpus_per_rank == 1 and rooms else count
+    each = f" with {spec.gpus_per_rank} each" if spec.gpus_per_rank > 1 else ""
+    why = f"{have} GPU{'s' * (have > 1)} for {_at_least(spec)}{each} is too few: the ranks run on the CPU"
+    use = "it" if have == 1 else "them"
+    return (f"{why} (-n {rooms} would use {use})" if rooms else why,)
+
+
+def _sharing(ranks: Sequence[Assignment]) -> tuple[str, ...]:
+    """What to say where a scheduler granted one device to several agents."""
+    owners: dict[tuple[str, str], list[Assignment]] = {}
+    for rank in ranks:
+        for device in rank.devices:
+            owners.setdefault((rank.host, device.uuid), []).append(rank)
+    shared = [
+        f"ranks {listed([str(r.rank) for r in users])} share GPU {_index(users[0], uuid)} on {host}"
+        for (host, uuid), users in owners.items()
+        if len(users) > 1
+    ]
+    if not shared:
+        return ()
+    return (f"{listed(shared, most=_SHOWN, joint='; ', last='; ')} (NCCL takes one rank a GPU, gloo more)",)
+
+
+def _index(rank: Assignment, uuid: str) -> int:
+    return next(d.index for d in rank.devices if d.uuid == uuid)
+
+
+def rank_environ(
+    place: Assignment, rendezvous: torch.Rendezvous, base: Mapping[str, str], *, interface: str = ""
+) -> dict[str, str]:
+    """What a rank's environment has beyond what the gang shares.
+
+    Args:
+        place: the rank's place.
+        rendezvous: where the gang meets.
+        base: what the user has chosen; nothing of that is chosen again.
+        interface: the network interface by which this host reaches rank 0's; empty to leave it open.
+    """
     env = torch.environ(place, rendezvous)
-    if THREADS not in base:
-        env[THREADS] = str(place.threads)
-    return env
+    chosen = {THREADS: str(place.threads), **torch.network(interface)}
+    return {**env, **{name: value for name, value in chosen.items() if name not in base}}
 
 
 def thread_note(plan: Plan, base: Mapping[str, str]) -> str | None:
-    """What to say about the threads that were chosen for the user, once a run."""
+    """What to say about the threads that were chosen for the user, once a run; `base` as above."""
     if THREADS in base or not plan.ranks:
         return None
     each = sorted({r.threads for r in plan.ranks})
+    shown = "/".join(map(str, each)) if len(each) <= _SHOWN else f"{each[0]} to {each[-1]}"
     return (
-        f"{THREADS}={'/'.join(map(str, each))} for each rank: the host's cores divided among its ranks "
-        f"(set {THREADS} to choose)"
+        f"{THREADS}={shown} for each rank: the run's cores on a host divided among its ranks there "
+        f"(--env {THREADS}=N to choose)"
     )

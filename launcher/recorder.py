@@ -6,6 +6,7 @@ Facts come with the agent's clock; they are written with the engine's, and carry
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ _FROM_AGENTS = {
     ev.CleanupProven.tag,
     ev.Sampled.tag,
     ev.NoteMade.tag,
+    ev.TaskLost.tag,
+    ev.StacksTaken.tag,
 }
 
 
@@ -43,7 +46,6 @@ class Recorder:
 
         Raises:
             wire.WireError: an agent said what agents do not say.
-            OSError: the folder cannot be written.
         """
         for frame in frames:
             if frame.kind is Kind.OUTPUT:
@@ -71,7 +73,7 @@ class Recorder:
     def _other(self, frame: Frame) -> None:
         match frame.kind:
             case Kind.FACT:
-                self._writer.append(self._fact(frame.document()))
+                self._tell(self._fact(frame.document()))
             case Kind.RESULT_BEGIN:
                 self._discard(frame.rank)
                 self._results[frame.rank] = self._writer.open_result(frame.rank)
@@ -86,14 +88,33 @@ class Recorder:
             case _:
                 raise wire.WireError(f"a {frame.kind.name} frame from an agent")
 
+    def _tell(self, fact: ev.Event) -> None:
+        """Write a fact; a note that another agent has made already says nothing new."""
+        notes = self._writer.state.notes
+        if not (isinstance(fact, ev.NoteMade) and any(fact.text == note.text for note in notes)):
+            self._writer.append(fact)
+
     def _fact(self, fields: Mapping[str, Any]) -> ev.Event:
-        if fields.get("event") not in _FROM_AGENTS:
+        if str(fields.get("event")) not in _FROM_AGENTS:
             raise wire.WireError(f"an agent told the fact {fields.get('event')!r}, which is not its to tell")
-        return ev.from_dict({**fields, **self._origin(fields)})
+        return self._made(fields, {})
+
+    def _made(self, fields: Mapping[str, Any], known: Mapping[str, Any]) -> ev.Event:
+        """The fact that an agent's words mean, with what we know better.
+
+        Raises:
+            wire.WireError: they mean none.
+        """
+        try:
+            return ev.from_dict({**fields, **self._origin(fields), **known})
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+            raise wire.WireError(f"an agent told a fact that makes no sense: {error!r:.200}") from error
 
     def _origin(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Who says it, when by both clocks, in which attempt. A `time` of 0 means now."""
         theirs = float(fields.get("time") or self._clock() + self._hello.clock_offset)
+        if not math.isfinite(theirs):
+            raise ValueError(f"the time {theirs}")
         return {
             "time": theirs - self._hello.clock_offset,
             "agent_time": theirs,
@@ -112,8 +133,8 @@ class Recorder:
         result = self._result(rank)
         del self._results[rank]
         result.commit()
-        returned = {**fields, **self._origin(fields), "rank": rank, "size": result.size}
-        self._writer.append(ev.from_dict({**returned, "event": ev.RankReturned.tag}))
+        known = {"rank": rank, "size": result.size, "event": ev.RankReturned.tag}
+        self._writer.append(self._made(fields, known))
 
     def _discard(self, rank: int) -> None:
         with contextlib.suppress(KeyError):

@@ -10,7 +10,9 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from launcher.inherited import Inherited
 from launcher.spec import JobSpec
 
 
@@ -24,6 +26,9 @@ class Request:
         python: the interpreter that ranks run.
         payload: the pickled callable or arguments, where the target says so.
         path: the caller's `sys.path`, where the target is a function of the caller's own world.
+        bundle: the target's sources, for hosts that have none of the caller's files.
+        inherited: the caller's file mask, limits and cores, which local ranks get.
+        session: the caller's own Spark session, where it is to be used.
     """
 
     spec: JobSpec
@@ -31,3 +36,6 @@ class Request:
     python: str = sys.executable
     payload: bytes | None = field(default=None, repr=False)
     path: tuple[str, ...] = ()
+    bundle: bytes | None = field(default=None, repr=False)
+    inherited: Inherited = field(default_factory=Inherited.here)
+    session: Any = field(default=None, repr=False, compare=False)

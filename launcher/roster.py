@@ -1,85 +1,147 @@
-"""The agents of one run: who has joined, who is done, who is gone, and how to speak to them all."""
+"""The agents of one stage: who has joined, who is done, who is gone, and how to speak to them all."""
 
 from __future__ import annotations
 
 import selectors
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from launcher import events as ev
 from launcher.channel.link import Hello, Link, LinkClosed
-from launcher.plan import Plan
 from launcher.recorder import Recorder
 from launcher.runs.writer import RunWriter
-from launcher.worker.wire import Kind
+from launcher.worker.wire import Frame, Kind, WireError
+
+TEND_S = 0.5
+_BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESULT_END})
+_FACTS = tuple(
+    b'{"event":"%s"' % fact.tag.encode()  # as agents write them; to read each twice would cost more
+    for fact in (ev.RankStarted, ev.RankEntered, ev.RankReported, ev.RankRaised, ev.RankExited)
+)
 
 
 class Roster:
-    """Links and their recorders, by agent. What happens to them is written as facts."""
+    """Links and their recorders, by agent. What happens to them is written as facts.
+
+    Attributes:
+        expected: how many agents will come; None while that is not known.
+        ports: the port that each agent holds for rank 0's store.
+        reached: which addresses each agent could reach, and by which of its interfaces.
+        lively: when any rank last showed that it lives, by the monotonic clock; None before the gang began.
+        signs: how many batches of such signs there have been.
+        stacked: the last round of stacks that each agent has told all of.
+    """
 
     def __init__(
         self,
         writer: RunWriter,
-        plan: Plan,
         selector: selectors.BaseSelector,
         clock: Callable[[], float],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
-        self._plan = plan
         self._selector = selector
         self._clock = clock
+        self._monotonic = monotonic
+        self._tended = monotonic()
+        self.expected: int | None = None
+        self.signs = 0
+        self._clear()
+
+    def _clear(self) -> None:
         self._links: dict[int, Link] = {}
         self._recorders: dict[int, Recorder] = {}
+        self._hellos: dict[int, Hello] = {}
         self._idle: set[int] = set()
-        self._dismissed = False
+        self._begun = self._dismissed = False
+        self.ports: dict[int, int] = {}
+        self.lively: float | None = None
+        self.stacked: dict[int, int] = {}
+        self.reached: dict[int, dict[str, str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._links)
 
     @property
+    def joined(self) -> int:
+        """How many agents have come so far."""
+        return len(self._hellos)
+
+    @property
     def complete(self) -> bool:
-        """Whether every agent that is still here has joined."""
-        return self._recorders.keys() >= self._links.keys()
+        """Whether every agent that was expected has joined."""
+        return self.expected is not None and len(self._hellos) >= self.expected
+
+    @property
+    def whole(self) -> bool:
+        """Whether every agent that joined is still here."""
+        return bool(self._links) and len(self._links) == len(self._hellos)
 
     @property
     def finished(self) -> bool:
-        """Whether every agent has proven that its ranks are gone."""
+        """Whether every agent that is here has proven that its ranks are gone."""
         return bool(self._links) and self._idle >= self._links.keys()
 
-    def hello(self, agent: int) -> Hello | None:
-        """What an agent said when it joined."""
-        return self._links[agent].hello if agent in self._links else None
+    @property
+    def hellos(self) -> list[Hello]:
+        """What the agents said when they joined, by number; those that left since included."""
+        return [self._hellos[agent] for agent in sorted(self._hellos)]
+
+    def reset(self) -> None:
+        """Make ready for the agents of another stage; those of the last one have all left."""
+        self._clear()
+        self.expected = None
 
     def enlist(self, links: Iterable[Link]) -> None:
-        """Begin to listen to agents that were started."""
+        """Begin to listen to agents. Who comes when the gang has begun, or in another's place, is let go."""
         for link in links:
-            self._links[link.agent] = link
+            if self._begun or link.agent in self._links:
+                link.close()
+                continue
             self._selector.register(link, selectors.EVENT_READ, link)
+            if link.hello is not None:
+                self._join(link, link.hello)
+            self._links[link.agent] = link
 
-    def hear(self, link: Link) -> bool:
-        """Record what an agent said; whether it joined just now."""
+    def hear(self, link: Link) -> None:
+        """Record what an agent said."""
         try:
             frames = link.receive()
         except LinkClosed as error:
             self.depart(link, str(error))
-            return False
-        joined = link.hello is not None and link.agent not in self._recorders
-        if link.hello is not None and joined:
-            self._join(link.hello)
+            return
+        if link.hello is not None and link.agent not in self._recorders:
+            self._join(link, link.hello)
         if frames:
-            self._recorders[link.agent].take(frames)
-            if any(f.kind is Kind.IDLE for f in frames):
-                self._idle.add(link.agent)
-        return joined
+            self._take(link.agent, frames)
 
     def send(
-        self, kind: Kind, make: Callable[[int], Mapping[str, Any]], payload: bytes | None = None
+        self,
+        kind: Kind,
+        make: Callable[[int], Mapping[str, Any]],
+        payloads: Mapping[Kind, bytes] | None = None,
     ) -> None:
-        """Say something to every agent that has joined."""
+        """Say something to every agent that has joined, after the large pieces that belong to it."""
         for agent in self._recorders.keys() & self._links.keys():
-            if payload is not None:
-                self._links[agent].send_payload(payload)
+            for piece, data in (payloads or {}).items():
+                self._links[agent].send_payload(data, kind=piece)
             self._links[agent].send(kind, make(agent))
+
+    def begin(self) -> None:
+        """A gang starts: nobody is idle, and who has not said hello is not waited for."""
+        self._begun = True
+        self.lively = self._monotonic()
+        self._idle.clear()
+        for agent in self._links.keys() - self._recorders.keys():
+            link = self._links.pop(agent)
+            self._selector.unregister(link)
+            link.close()
+
+    def all_stacked(self, number: int) -> bool:
+        """Whether every agent that has ranks has told all of their stacks in this round."""
+        return all(self.stacked.get(agent) == number for agent in self._links.keys() - self._idle)
 
     def dismiss(self) -> None:
         """Tell all agents to leave, once."""
@@ -94,17 +156,42 @@ class Roster:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_to_write else 0)
             self._selector.modify(link, events, link)
 
+    def tend(self) -> None:
+        """Show agents that we live, and let go of those that do not, every so often."""
+        now = self._monotonic()
+        if now < self._tended + TEND_S:
+            return
+        self._tended = now
+        for link in list(self._links.values()):
+            try:
+                link.tend(now)
+            except LinkClosed as error:
+                self.depart(link, str(error))
+
+    def timeout(self) -> float | None:
+        """Seconds until `tend` has something to do; None: never."""
+        now = self._monotonic()
+        times = [t for link in self._links.values() if (t := link.deadline(now)) is not None]
+        return max(min(times), self._tended + TEND_S - now, 0.0) if times else None
+
     def depart(self, link: Link, reason: str) -> None:
-        """An agent's channel has ended: expected if it had finished."""
+        """An agent's channel has ended: expected if it had finished.
+
+        One that leaves before ranks have places takes its place with it, which no rank can tell.
+        """
         self._selector.unregister(link)
         link.close()
         del self._links[link.agent]
-        if recorder := self._recorders.get(link.agent):
+        if recorder := self._recorders.pop(link.agent, None):
             recorder.close()
-        expected = link.agent in self._idle
+        expected, now, attempt = link.agent in self._idle, self._clock(), self._writer.state.attempt
+        if not (self._writer.state.ranks or self._dismissed):
+            lost = f"its agent went away: {reason}"
+            self._writer.append(ev.TaskLost(time=now, attempt=attempt, task=link.agent, reason=lost))
         self._writer.append(
             ev.AgentDeparted(
-                time=self._clock(),
+                time=now,
+                attempt=attempt,
                 agent=link.agent,
                 host=link.hello.host if link.hello else "",
                 expected=expected,
@@ -114,19 +201,58 @@ class Roster:
 
     def drop_all(self) -> None:
         """Close every channel; the agents then end their ranks by themselves."""
+        self._dismissed = True
         for link in list(self._links.values()):
             self.depart(link, "the run was abandoned")
 
-    def _join(self, hello: Hello) -> None:
+    def _take(self, agent: int, frames: list[Frame]) -> None:
+        if any(_is_sign(frame) for frame in frames):
+            self.lively, self.signs = self._monotonic(), self.signs + 1
+        for frame in frames:
+            if frame.kind is Kind.IDLE:
+                self._idle.add(agent)
+                self.ports[agent] = _port(frame.document().get("port", self.ports[agent]))
+            elif frame.kind is Kind.REACHED:
+                self.reached[agent] = _interfaces(frame.document().get("found"))
+            elif frame.kind is Kind.STACKED:
+                self.stacked[agent] = frame.document().get("round", 0)
+        self._recorders[agent].take([f for f in frames if f.kind not in (Kind.REACHED, Kind.STACKED)])
+
+    def _join(self, link: Link, hello: Hello) -> None:
+        self._hellos[hello.agent] = hello
+        self.ports[hello.agent] = hello.port
         self._recorders[hello.agent] = Recorder(self._writer, hello, self._clock)
         self._writer.append(
             ev.AgentJoined(
                 time=self._clock(),
+                attempt=self._writer.state.attempt,
                 agent=hello.agent,
                 host=hello.host,
                 pid=hello.pid,
                 python=hello.python,
                 clock_offset=round(hello.clock_offset, 6),
-                devices=tuple(d for r in self._plan.on(hello.agent) for d in r.devices),
+                devices=hello.devices,
+                address=hello.address,
+                torch=hello.torch,
             )
         )
+        if early := link.take_early():
+            self._take(hello.agent, early)
+
+
+def _is_sign(frame: Frame) -> bool:
+    """Whether it says that a rank has done something."""
+    return frame.kind in _BYTES or (frame.kind is Kind.FACT and frame.payload.startswith(_FACTS))
+
+
+def _port(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
+        raise WireError(f"an agent named the port {value!r:.40}")
+    return value
+
+
+def _interfaces(value: object) -> dict[str, str]:
+    """Addresses, each with an interface."""
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value.values()):
+        raise WireError(f"an agent reached {value!r:.40}")
+    return value

@@ -7,17 +7,14 @@ function takes a parameter is `launcher.target`'s to say.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from launcher.errors import SpecError
-
-REDACTED = "***"
-_SECRET = re.compile(
-    r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|SESSION|PRIVATE|JWT|_(?:PWD|PAT|DSN)\b", re.IGNORECASE
-)
+from launcher.redaction import redacted, without_token
 
 
 class Mode(StrEnum):
@@ -63,9 +60,45 @@ class Target:
         return f"{self.source}:{self.name}" if self.name else self.source
 
     @property
+    def arguments(self) -> str:
+        """What it is given, in one line for people."""
+        return " ".join([*map(shlex.quote, self.args), *(f"{k}={v}" for k, v in self.kwargs)])
+
+    @property
     def is_file(self) -> bool:
         """Whether `source` is a path rather than a dotted module name."""
         return self.source.endswith(".py") or "/" in self.source
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSpec:
+    """Which Spark, and how its executors reach the run.
+
+    Attributes:
+        master: a master URL such as ``spark://host:7077``; empty for what the environment says.
+        remote: a Connect server such as ``sc://host:15002``; empty for what the environment says.
+        conf: Spark's own settings, on top of spark-defaults.
+        listen: ``host``, ``host:port`` or ``:port`` at which agents are waited for; empty for the driver's
+            own address and any port.
+        spool: a folder on storage that this machine and the executors share, for output where executors
+            cannot reach this machine.
+        lost_after_s: seconds of silence after which an agent's host counts as lost.
+    """
+
+    master: str = ""
+    remote: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    listen: str = ""
+    spool: str = ""
+    lost_after_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not self.lost_after_s > 0:
+            raise SpecError(f"an agent's silence must be allowed some seconds, not {self.lost_after_s}")
+        if self.master and self.remote:
+            raise SpecError("--master and --remote name two different Sparks: give one of them")
+        if self.master.startswith("sc://"):
+            raise SpecError(f"{self.master} is a Connect server, not a master", hint="give it with --remote")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +107,25 @@ class JobSpec:
 
     Attributes:
         target: what every rank runs.
-        num_processes: the world size, at least 1.
+        num_processes: the world size, at least 1; with `min_processes`, the most.
+        min_processes: the least number of ranks that the run goes on with, or None for no fewer.
         mode: local, cluster or connect.
-        gpu: True demands a GPU per rank, False hides them, None takes GPUs if there are enough.
+        gpu: True demands GPUs for every rank, False hides them, None takes GPUs if there are enough.
+        gpus_per_rank: GPUs that each rank has for itself.
+        gpus_per_task: GPUs of one Spark task; its ranks are this divided by `gpus_per_rank`. None: one
+            rank a task.
+        max_restarts: how often the gang may be started again after a failure or a loss.
+        start_timeout_s: seconds that the run may wait for slots and agents.
+        py_files: Python files, folders and zips that ranks can import, beyond what lies beside the target.
+        spark: which Spark, for the cluster modes.
         name: a label for people; defaults to the target's own name.
         workdir: the ranks' working directory; an absolute path.
         env: additions to the ranks' environment, on top of the caller's.
         grace_s: seconds between SIGTERM and SIGKILL.
         timeout_s: wall-clock limit of the run, or None.
         sample_s: seconds between device samples.
+        no_progress_timeout_s: seconds without output, report or step after which the gang counts as hung, or
+            None.
     """
 
     target: Target
@@ -95,16 +138,62 @@ class JobSpec:
     grace_s: float = 10.0
     timeout_s: float | None = None
     sample_s: float = 1.0
+    min_processes: int | None = None
+    gpus_per_rank: int = 1
+    gpus_per_task: int | None = None
+    max_restarts: int = 0
+    start_timeout_s: float = 600.0
+    py_files: tuple[str, ...] = ()
+    spark: SparkSpec = field(default_factory=SparkSpec)
+    no_progress_timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.num_processes < 1:
             raise SpecError(f"the number of processes must be at least 1, not {self.num_processes}")
-        for label, value in (("grace period", self.grace_s), ("time limit", self.timeout_s)):
+        if self.min_processes is not None and not 1 <= self.min_processes <= self.num_processes:
+            raise SpecError(
+                f"the least number of processes must be 1 to {self.num_processes}, not {self.min_processes}"
+            )
+        limits = {
+            "grace period": self.grace_s,
+            "time limit": self.timeout_s,
+            "start limit": self.start_timeout_s,
+            "limit without progress": self.no_progress_timeout_s,
+        }
+        for label, value in limits.items():
             if value is not None and not value >= 0:
                 raise SpecError(f"the {label} must be 0 or more seconds, not {value}")
+        if self.max_restarts < 0:
+            raise SpecError(f"the number of restarts must be 0 or more, not {self.max_restarts}")
+        self._check_gpus()
         if not self.sample_s > 0:
             raise SpecError(f"the sample interval must be more than 0 seconds, not {self.sample_s}")
         _check_environ(self.env)
+
+    def _check_gpus(self) -> None:
+        if self.gpus_per_rank < 1:
+            raise SpecError(f"a rank can have 1 GPU or more, not {self.gpus_per_rank}", hint="use --no-gpu")
+        task = self.gpus_per_task
+        if task is None:
+            return
+        if task < 1 or task % self.gpus_per_rank:
+            raise SpecError(
+                f"the GPUs of a task must be a multiple of a rank's {self.gpus_per_rank}, and not {task}"
+            )
+        if self.num_processes % self.ranks_per_task:
+            raise SpecError(
+                f"{self.num_processes} ranks do not divide among tasks of {self.ranks_per_task} ranks each"
+            )
+
+    @property
+    def ranks_per_task(self) -> int:
+        """How many ranks one Spark task holds."""
+        return (self.gpus_per_task or self.gpus_per_rank) // self.gpus_per_rank
+
+    @property
+    def least(self) -> int:
+        """The least world size that will do."""
+        return self.num_processes if self.min_processes is None else self.min_processes
 
     @property
     def label(self) -> str:
@@ -113,8 +202,20 @@ class JobSpec:
 
     def redacted(self) -> JobSpec:
         """The same spec with the values of environment names that look secret replaced."""
-        env = {k: REDACTED if looks_secret(k) else v for k, v in self.env.items()}
-        return replace(self, env=env)
+        spark = replace(self.spark, conf=redacted(self.spark.conf), remote=without_token(self.spark.remote))
+        return replace(self, env=redacted(self.env), spark=spark)
+
+
+def world_size(text: str) -> tuple[int | None, int]:
+    """What ``4`` and ``2:4`` mean as a number of ranks: the least if one was given, and the most.
+
+    Raises:
+        SpecError: neither form.
+    """
+    match = re.fullmatch(r"\s*(?:(\d{1,9})\s*:\s*)?(-?\d{1,9})\s*", text)
+    if match is None:
+        raise SpecError(f"the number of processes must be a whole number, or MIN:MAX, not {text!r}")
+    return (int(match[1]) if match[1] else None), int(match[2])
 
 
 def _check_environ(env: Mapping[Any, Any]) -> None:
@@ -124,11 +225,6 @@ def _check_environ(env: Mapping[Any, Any]) -> None:
             raise SpecError(f"{key!r} cannot be the name of an environment variable")
         if not isinstance(value, str) or "\0" in value:
             raise SpecError(f"the environment variable {key} must be text without NUL, not {value!r}")
-
-
-def looks_secret(name: str) -> bool:
-    """Whether an environment variable of this name usually holds something not to be written down."""
-    return _SECRET.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +239,24 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one agent can hold: its host, its cores, its devices, and how many ranks (None: any)."""
+    """What one agent can hold.
+
+    Attributes:
+        agent: its number.
+        host: which host it is on; agents that name the same host share it.
+        cores: the cores that are its own.
+        devices: the GPUs that it may use.
+        slots: how many ranks it can hold; None for any number.
+        exclusive: whether `devices` are this agent's alone, because a scheduler granted them to it; else
+            they are all that the host has, and the agents of that host divide them.
+    """
 
     agent: int
     host: str
     cores: int
     devices: tuple[Device, ...] = ()
     slots: int | None = None
+    exclusive: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +269,9 @@ class Assignment:
         node_rank, node_count: place of the host.
         agent: the agent that supervises it.
         devices: the GPUs that are this rank's own; empty on CPU.
-        visible: what CUDA_VISIBLE_DEVICES says, or None to leave it alone. Every GPU of the gang on
-            this host is named, in local-rank order, because scripts select ``cuda:LOCAL_RANK``.
+        visible: what CUDA_VISIBLE_DEVICES says, or None to leave it alone. With one GPU a rank, every GPU
+            of the gang on this host is named, in local-rank order, because scripts select
+            ``cuda:LOCAL_RANK``; a rank with several GPUs sees its own alone.
         threads: the rank's share of the host's cores.
     """
 

@@ -73,6 +73,11 @@ class Rank:
     sampled_at: float | None = None
 
     @property
+    def alive(self) -> bool:
+        """Whether it has a process."""
+        return self.phase in (RankPhase.STARTING, RankPhase.RUNNING)
+
+    @property
     def failed_at(self) -> float | None:
         """When it went wrong: the exception if there was one, else the end of a failed process.
 
@@ -86,10 +91,14 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One agent's host: its clock, its last system sample and its devices by UUID."""
+    """One agent's host: its clock, its last system sample and its devices by UUID.
+
+    `attempt` is the last one that the agent belonged to.
+    """
 
     agent: int
     host: str
+    attempt: int = 0
     pid: int = 0
     clock_offset: float = 0.0
     present: bool = True
@@ -99,18 +108,44 @@ class Host:
     cleanup: ev.CleanupProven | None = None
 
 
+Loss = ev.ExecutorLost | ev.TaskLost
+
+
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run, folded from its facts."""
+    """A run, folded from its facts. What belongs to an attempt is that of the attempt that goes on.
+
+    Attributes:
+        submitted: who asked for it, and with which arguments.
+        origin: which code it runs, and which packages are beside it; None while that is not known.
+        asked: the world size that was asked for; `num_processes` is the one that was placed.
+        attempt: 0 at first, one more with every restart.
+        since: every phase that was entered and when, over all attempts; those of this attempt begin at
+            `attempt_index`.
+        stop: why this attempt was told to end.
+        final_stop: a request that ends the run and not only this attempt: no restart follows it.
+        upset_at: when the gang was told to end, or lost a part: what goes wrong after that follows from it.
+        losses: what Spark took away in this attempt, in the order in which it was told.
+        lost_tasks: the agents whose tasks those were, as far as that is known.
+        near: the limit that was warned of last, unless the danger has passed.
+        stacks: what ranks of this attempt were doing when they were last asked, by rank.
+        recording: why the folder takes no more; None while it does.
+        lost: what the folder has not taken, in all.
+    """
 
     id: str = ""
     name: str = ""
     target: str = ""
     mode: str = ""
     num_processes: int = 0
+    submitted: ev.RunSubmitted | None = None
+    origin: ev.OriginFound | None = None
+    asked: int = 0
     attempt: int = 0
+    restarts: tuple[ev.GangRestarted, ...] = ()
     phase: Phase = Phase.SUBMITTED
     since: tuple[tuple[Phase, float], ...] = ()
+    attempt_index: int = 0
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
@@ -119,7 +154,18 @@ class RunState:
     ranks: tuple[Rank, ...] = ()
     hosts: Mapping[int, Host] = field(default_factory=dict)
     stop: ev.StopRequested | None = None
+    final_stop: ev.StopRequested | None = None
+    upset_at: float | None = None
+    losses: tuple[Loss, ...] = ()
+    lost_tasks: frozenset[int] = frozenset()
+    cancelled: ev.JobCancelled | None = None
+    spark: ev.SparkReady | None = None
+    delivery: ev.DeliveryChosen | None = None
     notes: tuple[ev.NoteMade, ...] = ()
+    near: ev.LimitNear | None = None
+    stacks: tuple[ev.StacksTaken, ...] = ()
+    recording: ev.RecordingStopped | None = None
+    lost: ev.RecordsLost | None = None
     blamed: int | None = None
 
     @property
@@ -127,6 +173,16 @@ class RunState:
         """The rank that failed first in the whole gang, by the engine's clock."""
         failed = [r for r in self.ranks if r.failed_at is not None]
         return min(failed, key=lambda r: (r.failed_at or 0.0, r.rank), default=None)
+
+    @property
+    def leader(self) -> Rank | None:
+        """The first rank that reports: whose step and figures stand for the run's."""
+        return next((r for r in self.ranks if r.reported_at is not None), None)
+
+    @property
+    def attempt_since(self) -> tuple[tuple[Phase, float], ...]:
+        """The phases of this attempt, and when each was entered."""
+        return self.since[self.attempt_index :]
 
     @property
     def all_ended(self) -> bool:

@@ -7,32 +7,32 @@ rules of `launcher.verdict`. Other threads only ask for a stop, and wait for new
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from launcher import events as ev
-from launcher.backends import Backend
+from launcher.attempt import Attempt, submission
+from launcher.backends import Backend, Expect, Mirror, Over
 from launcher.channel.link import Link
-from launcher.codec import to_plain
+from launcher.closing import adopt, conclude, record
 from launcher.control import ControlServer
-from launcher.errors import InternalError, LauncherError, RecordError, RunStopped
-from launcher.frameworks.torch import Rendezvous, base_environ
+from launcher.errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from launcher.mailbox import Mailbox
-from launcher.plan import Plan, rank_environ, thread_note
+from launcher.plan import Plan
 from launcher.request import Request
 from launcher.roster import Roster
 from launcher.runs.writer import RunWriter
+from launcher.spec import Mode
+from launcher.stage import Stage, join_limit
 from launcher.state import RunState
-from launcher.verdict import next_stop, verdict
+from launcher.watch import StacksAsked, Watch
 from launcher.worker.gang import SELECT_LIMIT_S
 from launcher.worker.wire import Kind, WireError
-
-JOIN_LIMIT_S = 60.0
-CLOSE_LIMIT_S = 60.0
 
 
 class Supervisor:
@@ -41,7 +41,7 @@ class Supervisor:
     def __init__(
         self,
         request: Request,
-        plan: Plan,
+        plan: Plan | None,
         folder: Path,
         backend: Backend,
         *,
@@ -50,15 +50,16 @@ class Supervisor:
         self.mailbox = Mailbox()
         self._request = request
         self._spec = request.spec
-        self._plan = plan
         self._backend = backend
         self._clock = clock
-        self._writer = RunWriter(folder, request.spec, payload=request.payload)
+        self._writer = RunWriter(folder, request.spec, payload=request.payload, clock=clock)
         self._selector = selectors.DefaultSelector()
-        self._roster = Roster(self._writer, plan, self._selector, clock)
+        self._roster = Roster(self._writer, self._selector, clock)
+        self._attempt = Attempt(request, plan, writer=self._writer, roster=self._roster, clock=clock)
+        self._stage = Stage(launched=0.0)
+        self._watch = Watch(request.spec, self._writer, self._roster, clock)
+        self._mirrored = False
         self._control: ControlServer | None = None
-        self._base = base_environ(request.environ, self._spec.env, python=request.python)
-        self._opened = 0.0
 
     @property
     def state(self) -> RunState:
@@ -77,35 +78,46 @@ class Supervisor:
             )
         )
 
-    def submit(self) -> None:
+    def dump_stacks(self) -> None:
+        """Ask every rank for its stacks, from any thread; they come as facts.
+
+        Raises:
+            SpecError: no rank is running, or none of them can be asked from here.
+        """
+        if self._mirrored:
+            raise SpecError("the engine beside its ranks can only be asked for a stop")
+        if not any(r.alive for r in self.state.ranks):
+            raise SpecError("no rank is running")
+        self.mailbox.post(StacksAsked(time=self._clock()))
+
+    def submit(
+        self, *, age_s: float = 0.0, past: Sequence[ev.GangRestarted] = (), commands: bool = True
+    ) -> None:
         """Record that the run exists, and listen for commands.
+
+        Args:
+            age_s: for how many seconds it has existed elsewhere.
+            past: the restarts that it has had there.
+            commands: whether other processes on this machine may ask for something.
 
         Raises:
             RecordError: the folder cannot be written.
         """
-        spec = self._spec
-        submitted = ev.RunSubmitted(
-            time=self._clock(),
-            name=spec.label,
-            target=spec.target.label,
-            mode=spec.mode.value,
-            num_processes=spec.num_processes,
-            user=self._request.environ.get("USER", ""),
-            host=os.uname().nodename,
-            pid=os.getpid(),
-        )
         try:
-            self._writer.append(submitted)
+            for fact in (submission(self._request, self._clock() - age_s), *past):
+                self._writer.append(fact)
         except OSError as error:
             raise RecordError(f"cannot write to {self._writer.folder}: {error.strerror}") from error
-        self._control = ControlServer(self._writer.id, self._on_command)
+        self._attempt.number = self.state.attempt
+        if commands:
+            self._control = ControlServer(self._writer.folder, self._on_command)
 
     def run(self) -> None:
         """Carry the run to its verdict. Never raises: what breaks becomes the verdict."""
         broken, code = "", InternalError.exit_code
         try:
             self._open()
-            while self._roster:
+            while not self._ended():
                 self._turn()
         except LauncherError as error:
             broken, code = str(error), error.exit_code
@@ -117,89 +129,164 @@ class Supervisor:
             self._close(broken, code)
 
     def _open(self) -> None:
-        """Place the ranks, start the agents and listen to all who may speak."""
-        self._opened = self._clock()
-        self._writer.append(ev.GangPlaced(time=self._opened, ranks=self._plan.ranks))
-        for text in filter(None, (*self._plan.notes, thread_note(self._plan, self._base))):
-            self._writer.append(ev.NoteMade(time=self._opened, text=text))
+        """Listen to all who may speak, and have the agents started."""
         self._selector.register(self.mailbox, selectors.EVENT_READ, lambda: None)
         if self._control:
             self._selector.register(self._control, selectors.EVENT_READ, self._control.serve)
-        self._roster.enlist(self._backend.launch(self._request, self._plan, self._writer.folder))
+        self._selector.register(self._backend, selectors.EVENT_READ, self._on_news)
+        self._launch()
+
+    def _launch(self) -> None:
+        """Have the backend start agents, for the first attempt or after a loss."""
+        self._stage = Stage(launched=self._clock())
+        self._backend.launch(
+            self._request, self._attempt.plan, self._writer.folder, attempt=self._attempt.number
+        )
+
+    def _ended(self) -> bool:
+        """Whether nothing more will happen. A gang that may start once more does so here.
+
+        Raises:
+            LauncherError: what the agents' stage ended with, where no rank and no person ended the run.
+        """
+        if self._roster or not self._stage.over:
+            return False
+        if self.state.phase.final:
+            return True
+        self._mirrored = False  # the engine beside the agents went with them, and left the verdict to us
+        if not self._stage.given_up and (restart := self._watch.due_restart()):
+            self._writer.append(replace(restart, in_place=False))
+            self._attempt.anew(restart.attempt)
+            self._launch()
+            return False
+        if error := self._stage.failure(self.state):
+            raise error
+        return True
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._timeout()):
-            if not isinstance(key.data, Link):
+            if isinstance(key.data, Link):
+                self._roster.hear(key.data)
+            else:
                 key.data()
-            elif self._roster.hear(key.data) and self._roster.complete:
-                self._start_gang()
+        self._roster.tend()
         self._decide()
         self._roster.flush()
         self._writer.settle()
         self.mailbox.tell()
 
+    def _on_news(self) -> None:
+        """What the backend has to tell: agents, facts, the end of the stage."""
+        for news in self._backend.news():
+            match news:
+                case Link():
+                    self._roster.enlist([news])
+                case Expect():
+                    self._roster.expected, self._stage.expected = news.agents, self._clock()
+                    self._attempt.place()
+                case Mirror():
+                    self._mirrored = not news.over
+                    adopt(news, self._writer)
+                case Over():
+                    self._stage.over, self._stage.error = True, news.error
+                case _:
+                    self._writer.append(replace(news, attempt=self.state.attempt))
+
     def _timeout(self) -> float | None:
-        """Seconds until a limit is reached; None while nothing is limited."""
-        limits = []
-        if self._spec.timeout_s is not None and self.state.stop is None:
-            limits.append((self.state.started or self._opened) + self._spec.timeout_s)
-        if not self._roster.complete:
-            limits.append(self._opened + JOIN_LIMIT_S)
-        return min(SELECT_LIMIT_S, max(0.0, min(limits) - self._clock())) if limits else None
-
-    def _start_gang(self) -> None:
-        """All agents are here: rank 0's agent holds the port, and every agent gets its ranks."""
-        first = self._roster.hello(self._plan.ranks[0].agent)
-        if first is None:
-            return
-        rendezvous = Rendezvous(
-            address=self._backend.rendezvous_host(self._plan), port=first.port, run_id=self._writer.id
-        )
-        self._roster.send(
-            Kind.START, lambda agent: self._order(agent, rendezvous), payload=self._request.payload
-        )
-        if self.state.stop is not None:
-            self._send_stop(self.state.stop.grace_s)
-
-    def _order(self, agent: int, rendezvous: Rendezvous) -> dict[str, Any]:
-        places = self._plan.on(agent)
-        return {
-            "program": {"target": to_plain(self._spec.target), "path": self._request.path},
-            "python": self._request.python,
-            "cwd": self._spec.workdir,
-            "env": self._base,
-            "ranks": {str(p.rank): rank_environ(p, rendezvous, self._base) for p in places},
-            "grace_s": self._spec.grace_s,
-        }
+        """Seconds until a limit is reached or a sign of life is due; None while nothing is limited."""
+        limits = self._stage.limits
+        if self.state.stop is None and not self._mirrored and not self._attempt.started:
+            limits.append(join_limit(self._stage, self._spec)[1])
+        waits = [max(0.0, min(limits) - self._clock())] if limits else []
+        watched = None if self._mirrored else self._watch.wait_s()
+        waits += [w for w in (self._roster.timeout(), watched) if w is not None]
+        return min(SELECT_LIMIT_S, *waits) if waits else None
 
     def _decide(self) -> None:
         """Carry out what the rules call for, and then what people asked for: a failure is not their doing."""
+        if self._mirrored:
+            for request in self.mailbox.take():
+                self._take(request, self._backend.relay)
+            if self.state.phase.final:
+                self._check_stage(self._clock())
+            return
         now = self._clock()
-        timeout_s, grace_s = self._spec.timeout_s, self._spec.grace_s
-        if rule := next_stop(self.state, now=now, timeout_s=timeout_s, grace_s=grace_s):
+        self._watch.warn()
+        if rule := self._watch.due_stop():
             self._stop(rule)
         for request in self.mailbox.take():
-            self._stop(request)
-        if not self._roster.complete and now >= self._opened + JOIN_LIMIT_S:
-            raise InternalError(f"an agent did not join within {JOIN_LIMIT_S:g} s")
-        if self._roster.finished:
+            self._take(request, self._stop)
+        if self.state.stop is None and not self._attempt.started:
+            self._start(now)
+        if self._attempt.started and self._roster.finished and not self._restarted_in_place():
             self._roster.dismiss()
+        self._watch.go_on()
+        self._check_stage(now)
+
+    def _take(self, left: ev.Event, carry_out: Callable[[ev.StopRequested], None]) -> None:
+        """Something that another thread left: a request, or a fact of its own."""
+        if isinstance(left, ev.StopRequested):
+            carry_out(left)
+        elif isinstance(left, StacksAsked):
+            self._watch.take_stacks()
+        else:
+            self._writer.append(left)
+
+    def _restarted_in_place(self) -> bool:
+        """Start the gang again with the agents that it has, if all of them are here and it may."""
+        restart = self._watch.due_restart()
+        if restart is None or not restart.in_place or not self._roster.whole or self._stage_is_broken:
+            return False
+        self._writer.append(restart)
+        self._attempt.again(restart.attempt)
+        return True
+
+    @property
+    def _stage_is_broken(self) -> bool:
+        """Whether the agents have lost what holds their slots; beside a local agent, nothing does."""
+        return self._stage.over and self._spec.mode is not Mode.LOCAL
+
+    def _start(self, now: float) -> None:
+        """Bring the gang nearer to its start. The agents' arrival is limited, whatever keeps them.
+
+        Raises:
+            CannotPlace, InternalError: they did not come in time.
+        """
+        if self._stage_is_broken:
+            return self._roster.dismiss()
+        self._attempt.advance()
+        limit_s, until = join_limit(self._stage, self._spec)
+        if not self._attempt.started and now >= until:
+            raise self._attempt.too_late(limit_s)
+        return None
+
+    def _check_stage(self, now: float) -> None:
+        """Agents that have gone where they should, and a stage that has not."""
+        ending = self._attempt.started or self.state.stop or self.state.phase.final
+        if self._stage.tend(now, deserted=bool(ending) and not self._roster):
+            self._backend.abort()
 
     def _stop(self, request: ev.StopRequested) -> None:
-        if self.state.stop is None:
+        """Tell the agents. A person's stop is written down beside a failure's: no restart may follow it."""
+        if self.state.stop is None or (request.by == "person" and self.state.final_stop is None):
             self._writer.append(request)
-        self._send_stop(request.grace_s)
-
-    def _send_stop(self, grace_s: float) -> None:
-        self._roster.send(Kind.STOP, lambda _: {"grace_s": grace_s})
+        end = partial(self._roster.send, Kind.STOP, lambda _: {"grace_s": request.grace_s})
+        if not self._attempt.started:
+            self._roster.dismiss()
+            self._backend.abort()
+        elif request.by == "limit":  # what the ranks hang on is known only while they live
+            self._watch.take_stacks(then=end)
+        else:
+            self._watch.let_go()
+            end()
 
     def _on_command(self, command: dict[str, Any]) -> None:
         """A command from another process of the same user."""
-        self.stop(
-            reason=str(command.get("reason", "on request")),
-            exit_code=int(command.get("exit_code", RunStopped.exit_code)),
-            force=bool(command.get("force", False)),
-        )
+        if command.get("stacks"):
+            return self.dump_stacks()
+        code, force = int(command.get("exit_code", RunStopped.exit_code)), bool(command.get("force", False))
+        self.stop(reason=str(command.get("reason", "on request")), exit_code=code, force=force)
+        return None
 
     def _close(self, broken: str, code: int) -> None:
         """Release everything, wait for the agents' processes, and pronounce; whoever waits is woken."""
@@ -208,17 +295,5 @@ class Supervisor:
             ends.callback(self._selector.close)
             if self._control:
                 ends.callback(self._control.close)
-            ends.callback(self._record, self._writer.close)
-            self._record(self._roster.drop_all)
-            self._backend.close(CLOSE_LIMIT_S)
-            if complaint := self._backend.complaint():
-                note = ev.NoteMade(time=self._clock(), text=complaint, level="error")
-                self._record(lambda: self._writer.append(note))
-            self._record(self._writer.settle)
-            ended = verdict(self.state, now=self._clock(), broken=broken, exit_code=code)
-            self._record(lambda: self._writer.append(ended))
-
-    def _record(self, write: Callable[[], object]) -> None:
-        """Write if the disk lets us: at the end there is nobody left to tell that it did not."""
-        with contextlib.suppress(OSError):
-            write()
+            ends.callback(record, self._writer.close)
+            conclude(self._writer, self._roster, self._backend, clock=self._clock, broken=broken, code=code)

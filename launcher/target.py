@@ -6,10 +6,12 @@ that is assigned or imported, a module that is compiled or zipped.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import keyword
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +62,79 @@ def resolve_call(text: str, *, count: int, names: Iterable[str], workdir: Path) 
         replace(signature, parameters=tuple(untyped)), params=dict.fromkeys(names, _ANY), args=[_ANY] * count
     )
     return Target(TargetKind.FUNCTION, place, name)
+
+
+def signature_for(text: str, workdir: Path) -> Signature | None:
+    """What the function that a target names takes; None for a script.
+
+    Raises:
+        SpecError: there is no such thing to run.
+    """
+    source, name = _split(text, workdir)
+    if name:
+        return _place(source, name, workdir)[1]
+    read_module(_file(source, workdir))
+    return None
+
+
+def misfitting(signature: Signature, params: Mapping[str, str], places: int) -> str | None:
+    """The name of a parameter that was given what it does not take, or that is missing; None if none is.
+
+    Args:
+        places: how many arguments are given by position.
+    """
+    known = {p.name: p for p in signature.parameters}
+    for name, text in params.items():
+        try:
+            if name in known:
+                literal(known[name], text)
+        except SpecError:
+            return name
+    filled = {p.name for p in signature.parameters[:places]} | params.keys()
+    missing = (p.name for p in signature.parameters if p.required and not p.unnamed)
+    return next((name for name in missing if name not in filled), None)
+
+
+def typed(parameter: Parameter, value: str) -> str:
+    """What a person would type to have a parameter get this literal: the opposite of `literal`."""
+    try:
+        plain = ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
+    for text in (plain, value):
+        with contextlib.suppress(SpecError):
+            if isinstance(text, str) and literal(parameter, text) == value:
+                return text
+    return value
+
+
+def typed_arguments(target: Target, workdir: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """A recorded target's positional and named arguments as a person would type them.
+
+    Where the function cannot be read any more they are left as they are.
+    """
+    named, places = _takers(target, workdir)
+    args = tuple(typed(p, v) if (p := places(i)) else v for i, v in enumerate(target.args))
+    return args, {k: typed(p, v) if (p := named(k)) else v for k, v in target.kwargs}
+
+
+def _takers(
+    target: Target, workdir: Path
+) -> tuple[Callable[[str], Parameter | None], Callable[[int], Parameter | None]]:
+    """Which parameter a name, and a place, is for."""
+    try:
+        signature = signature_for(target.label, workdir) if target.kind is TargetKind.FUNCTION else None
+    except SpecError:
+        signature = None
+    found = signature.parameters if signature else ()
+    by_kind = {kind: [p for p in found if p.kind is kind] for kind in ParameterKind}
+    takers, rest = by_kind[ParameterKind.POSITIONAL], by_kind[ParameterKind.VAR_POSITIONAL]
+    named = {p.name: p for p in takers + by_kind[ParameterKind.KEYWORD] if not p.unnamed}
+    others = next(iter(by_kind[ParameterKind.VAR_KEYWORD]), None)
+    return (
+        lambda name: named.get(name, others),
+        lambda index: takers[index] if index < len(takers) else next(iter(rest), None),
+    )
 
 
 def _place(source: str, name: str, workdir: Path) -> tuple[str, Signature]:

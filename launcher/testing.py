@@ -6,6 +6,7 @@ as it does in a cluster; what it says and when is a plain function. Nothing here
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import socket
 import threading
@@ -15,7 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from launcher.backends import Expect, News, Over
+from launcher.backends.newsbox import Newsbox
 from launcher.channel.link import Link
+from launcher.errors import LauncherError
+from launcher.events import StopRequested
 from launcher.plan import Plan
 from launcher.request import Request
 from launcher.spec import Offer
@@ -23,6 +28,8 @@ from launcher.worker import handshake, wire
 from launcher.worker.rankline import DATA
 from launcher.worker.summary import describe
 from launcher.worker.wire import Frame, Kind
+
+Script = Callable[["Voice"], None]
 
 
 @dataclass(slots=True)
@@ -74,6 +81,7 @@ class Voice:
             "pid": 1000 + self.agent,
             "python": "3.11.0",
             "port": 40000 + self.agent,
+            "address": self.host,
         }
         self.send(Kind.HELLO, {**hello, **changes})
 
@@ -138,46 +146,39 @@ class Voice:
         self.sock.close()
 
 
-Script = Callable[[Voice], None]
+class _Scripted:
+    """What back ends of scripted agents share."""
 
-
-class ScriptedBackend:
-    """A `Backend` whose agents are threads that follow scripts, one for each offer."""
-
-    def __init__(
-        self, offers: Sequence[Offer], scripts: Sequence[Script], *, skews: Sequence[float] = ()
-    ) -> None:
-        self._offers = tuple(offers)
-        self._scripts = tuple(scripts)
-        self._skews = tuple(skews) or (0.0,) * len(self._offers)
+    def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
+        self.box: Newsbox[News] = Newsbox()
         self.voices: list[Voice] = []
         self.errors: list[BaseException] = []
+        self.relayed: list[StopRequested] = []
+        self.aborts = 0
 
-    def offers(self, request: Request) -> tuple[Sequence[Offer], str]:
-        """What the test said there is."""
-        del request
-        return self._offers, ""
+    def fileno(self) -> int:
+        """Readable while there is news."""
+        return self.box.fileno()
 
-    def launch(self, request: Request, plan: Plan, folder: Path) -> Sequence[Link]:
-        """Start the scripts."""
-        del request, plan, folder
-        links = []
-        for offer, script, skew in zip(self._offers, self._scripts, self._skews, strict=True):
-            near, far = socket.socketpair()
-            voice = Voice(offer.agent, far, handshake.new_token(), offer.host, skew)
-            self.voices.append(voice)
-            links.append(Link(near, offer.agent, voice.token))
-            self._threads.append(threading.Thread(target=self._follow, args=(script, voice)))
-            self._threads[-1].start()
-        return links
+    def news(self) -> list[News]:
+        """The scripts' links; more can be put into `box`."""
+        return self.box.take()
 
-    def rendezvous_host(self, plan: Plan) -> str:
-        """Rank 0's host, by name."""
-        return plan.ranks[0].host
+    def relay(self, request: StopRequested) -> None:
+        """Remember what would go to another engine."""
+        self.relayed.append(request)
+
+    def abort(self) -> None:
+        """Hang up on every script."""
+        self.aborts += 1
+        for voice in self.voices:
+            with contextlib.suppress(OSError):  # it has left by itself
+                voice.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self, timeout_s: float) -> bool:
         """Wait for the scripts to end; whether all did."""
+        self.box.close()
         for thread in self._threads:
             thread.join(timeout_s)
         return not any(thread.is_alive() for thread in self._threads)
@@ -186,6 +187,14 @@ class ScriptedBackend:
         """Scripts do not complain."""
         return ""
 
+    def _begin(self, agent: int, host: str, script: Script, skew: float = 0.0) -> None:
+        near, far = socket.socketpair()
+        voice = Voice(agent, far, handshake.new_token(), host, skew)
+        self.voices.append(voice)
+        self.box.put(Link(near, agent, voice.token))
+        self._threads.append(threading.Thread(target=self._follow, args=(script, voice)))
+        self._threads[-1].start()
+
     def _follow(self, script: Script, voice: Voice) -> None:
         try:
             script(voice)
@@ -193,3 +202,99 @@ class ScriptedBackend:
             self.errors.append(error)
         finally:
             voice.sock.close()
+
+
+class ScriptedBackend(_Scripted):
+    """A `Backend` whose agents are threads that follow scripts, one for each offer, as in local mode."""
+
+    def __init__(
+        self, offers: Sequence[Offer], scripts: Sequence[Script], *, skews: Sequence[float] = ()
+    ) -> None:
+        super().__init__()
+        self._offers = tuple(offers)
+        self._scripts = tuple(scripts)
+        self._skews = tuple(skews) or (0.0,) * len(self._offers)
+
+    def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
+        """What the test said there is."""
+        del request
+        return self._offers, ""
+
+    def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
+        """Start the scripts."""
+        del request, plan, folder, attempt
+        self.box.put(Expect(len(self._offers)))
+        for offer, script, skew in zip(self._offers, self._scripts, self._skews, strict=True):
+            self._begin(offer.agent, offer.host, script, skew)
+        self.box.put(Over())
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedStage:
+    """What one launch of a `ScriptedCluster` brings.
+
+    Attributes:
+        scripts: one for each agent, by number; each on a host of its own, ``host0`` and so on.
+        expect: how many agents the engine is told of; None for as many as there are scripts.
+        facts: what is told when all scripts have ended, before the end of the stage.
+        error: what the stage ends with.
+        stuck: whether it does not end when its agents have, but only when it is told to.
+    """
+
+    scripts: Sequence[Script]
+    expect: int | None = None
+    facts: Sequence[News] = ()
+    error: LauncherError | None = None
+    stuck: bool = False
+
+
+class ScriptedCluster(_Scripted):
+    """A `Backend` of scripted agents as in the cluster modes: who comes, and with what, only they can tell.
+
+    A stage ends when its scripts have; each launch is the next of the stages.
+    """
+
+    def __init__(self, *stages: ScriptedStage) -> None:
+        super().__init__()
+        self._stages = list(stages)
+        self._told = threading.Event()
+        self.launches = 0
+
+    def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
+        """Nobody knows."""
+        del request
+        return None, ""
+
+    def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
+        """Start the scripts of the next stage."""
+        del request, plan, folder, attempt
+        stage = self._stages[self.launches]
+        self._told.clear()
+        self.launches += 1
+        self.box.put(Expect(len(stage.scripts) if stage.expect is None else stage.expect))
+        for agent, script in enumerate(stage.scripts):
+            self._begin(agent, f"host{agent}", script)
+        mine = self._threads[len(self._threads) - len(stage.scripts) :]
+        self._threads.append(threading.Thread(target=self._end, args=(stage, mine)))
+        self._threads[-1].start()
+
+    def abort(self) -> None:
+        """Hang up on every script, and let the stage end."""
+        super().abort()
+        self.end()
+
+    def end(self) -> None:
+        """Let a stage end that is stuck, or has no scripts."""
+        self._told.set()
+
+    def close(self, timeout_s: float) -> bool:
+        """Wait for scripts and stages to end; whether all did."""
+        self.abort()
+        return super().close(timeout_s)
+
+    def _end(self, stage: ScriptedStage, threads: Sequence[threading.Thread]) -> None:
+        for thread in threads:
+            thread.join()
+        if stage.stuck or not threads:
+            self._told.wait()
+        self.box.put(*stage.facts, Over(stage.error))

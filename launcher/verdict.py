@@ -1,53 +1,136 @@
 """What to do next, and how it ended: pure decisions over a run's state.
 
-`next_stop` says when a gang must be stopped and why; `verdict` says, once nothing is alive, which state
-and exit code the run has and in which words. The supervisor only carries them out.
+`next_stop` says when a gang must be stopped and why; `next_restart`, once it has stopped, whether it is
+started again; `verdict`, once nothing is alive, which state and exit code the run has and in which words.
+The supervisor only carries them out.
 """
 
 from __future__ import annotations
 
-from launcher.errors import AgentLost, InternalError, RunStopped, TimeLimit
-from launcher.events import RunEnded, StopRequested
+from launcher.errors import AgentLost, InternalError, NoProgress, RunStopped, TimeLimit
+from launcher.events import GangRestarted, RunEnded, StopRequested
+from launcher.sentences import after_restarts, brief, describe_failure, describe_loss
 from launcher.state import Phase, Rank, RankPhase, RunState
-
-SENTENCE = 300
 
 
 def next_stop(
-    state: RunState, *, now: float, timeout_s: float | None, grace_s: float
+    state: RunState,
+    *,
+    now: float,
+    timeout_s: float | None,
+    grace_s: float,
+    quiet_s: float | None = None,
+    no_progress_timeout_s: float | None = None,
 ) -> StopRequested | None:
-    """The stop that the facts call for, if none was asked for yet."""
+    """The stop that the facts call for, if none was asked for yet.
+
+    Args:
+        state: all facts so far.
+        now: the engine's clock.
+        timeout_s: the run's time limit, over all its attempts.
+        grace_s: what the ranks get to end by themselves.
+        quiet_s: seconds since any rank's last sign of life; None while none is expected.
+        no_progress_timeout_s: how long that may be.
+    """
     if state.stop is not None or state.phase.final:
         return None
     asked = _cause_to_stop(state, now, timeout_s)
+    if asked is None and quiet_s is not None and _is_hung(state, quiet_s, no_progress_timeout_s):
+        asked = "limit", f"no progress for {no_progress_timeout_s:g} s", NoProgress.exit_code
     if asked is None:
         return None
-    by, reason = asked
-    exit_code = TimeLimit.exit_code if by == "limit" else None
+    by, reason, code = asked
     return StopRequested(
-        time=now, attempt=state.attempt, by=by, reason=reason, exit_code=exit_code, grace_s=grace_s
+        time=now, attempt=state.attempt, by=by, reason=reason, exit_code=code, grace_s=grace_s
     )
 
 
-def _cause_to_stop(state: RunState, now: float, timeout_s: float | None) -> tuple[str, str] | None:
-    """Who asks for a stop and why: a failure before a loss, and both before the clock."""
+def _cause_to_stop(
+    state: RunState, now: float, timeout_s: float | None
+) -> tuple[str, str, int | None] | None:
+    """Who asks for a stop, why, and with which code: a failure before a loss, and both before the clock."""
     if (failing := _failing(state)) is not None:
-        return "rank", f"rank {failing.rank} failed"
-    if (lost := _lost(state)) and not state.all_ended:
-        return "loss", _describe_loss(lost)
-    if timeout_s is not None and state.started is not None and now - state.started >= timeout_s:
-        return "limit", f"the time limit of {timeout_s:g} s"
+        return "rank", f"rank {failing.rank} failed", None
+    if not state.all_ended and state.cancelled is not None:
+        return "spark", _cancelled(state), RunStopped.exit_code
+    if not state.all_ended and (state.losses or _lost(state)):
+        return "loss", describe_loss(state), None
+    if _is_over(state, now, timeout_s):
+        return "limit", f"the time limit of {timeout_s:g} s", TimeLimit.exit_code
     return None
+
+
+def _is_hung(state: RunState, quiet_s: float, limit_s: float | None) -> bool:
+    """Whether the whole gang has been silent for too long; a gang that is through says no more."""
+    return limit_s is not None and not state.all_ended and quiet_s >= limit_s
 
 
 def _failing(state: RunState) -> Rank | None:
     """A rank that has failed, or has raised and is about to: its process may take seconds to die."""
-    raised = [r for r in state.ranks if r.raised is not None and not r.phase.ended]
+    raised = [r for r in state.ranks if r.failing and not r.phase.ended]
     return state.first_failure or min(raised, key=lambda r: r.raised.time if r.raised else 0.0, default=None)
 
 
-def _lost(state: RunState) -> list[Rank]:
-    return [r for r in state.ranks if r.phase is RankPhase.LOST]
+def _lost(state: RunState) -> bool:
+    return any(r.phase is RankPhase.LOST for r in state.ranks)
+
+
+def _is_over(state: RunState, now: float, timeout_s: float | None) -> bool:
+    """Whether the run, all its attempts together, has had its time."""
+    return timeout_s is not None and state.started is not None and now - state.started >= timeout_s
+
+
+def _cancelled(state: RunState) -> str:
+    reason = brief(state.cancelled.reason) if state.cancelled else ""
+    return "cancelled in Spark" + (f": {reason}" if reason else "")
+
+
+def next_restart(
+    state: RunState, *, now: float, max_restarts: int, timeout_s: float | None = None
+) -> GangRestarted | None:
+    """The start of another attempt, for a gang that has stopped and may have one.
+
+    A failed gang whose agents are all here is started again in place. After a loss it needs new agents,
+    and so a new stage; that is known for sure once the old one is over, because what looks like a loss at
+    first may be a job that somebody cancelled.
+
+    Args:
+        state: all facts so far; its ranks have ended, or their agents have gone.
+        now: the engine's clock.
+        max_restarts: how many attempts may follow the first.
+        timeout_s: the run's time limit, over all its attempts.
+    """
+    ends = state.phase.final or state.final_stop is not None or state.cancelled is not None
+    if ends or state.attempt >= max_restarts or _is_over(state, now, timeout_s):
+        return None
+    first = state.first_failure
+    if first is not None and not _is_victim(state):
+        reason, in_place = describe_failure(first), not state.losses and _all_here(state)
+    elif _went_away(state):
+        reason, in_place = describe_loss(state), False
+    else:
+        return None
+    return GangRestarted(time=now, attempt=state.attempt + 1, reason=reason, in_place=in_place)
+
+
+def _all_here(state: RunState) -> bool:
+    agents = {r.agent for r in state.ranks}
+    return all(agent in state.hosts and state.hosts[agent].present for agent in agents)
+
+
+def _is_victim(state: RunState) -> bool:
+    """Whether what failed did so because the gang was stopped for a loss."""
+    return state.stop is not None and state.stop.by == "loss"
+
+
+def _is_cut_short(state: RunState) -> bool:
+    """Whether a rank ended before it was done, or never began."""
+    return not state.all_ended or any(r.phase is not RankPhase.SUCCEEDED for r in state.ranks)
+
+
+def _went_away(state: RunState) -> bool:
+    """Whether what was under the ranks went away; a gang told to end for that has not succeeded."""
+    return _is_victim(state) or _lost(state) or (bool(state.losses) and _is_cut_short(state))
 
 
 def verdict(
@@ -61,34 +144,28 @@ def verdict(
         broken: what broke under the run, if that is why it ended.
         exit_code: the code for that.
     """
+    phase, code, why, rank = _end(state, broken, exit_code)
+    told = why if phase is Phase.STOPPED else why + after_restarts(state)
+    return RunEnded(time=now, attempt=state.attempt, state=phase.value, exit_code=code, why=told, rank=rank)
+
+
+def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str, int | None]:
+    """State, exit code, reason, and the rank to blame if there is one."""
     if broken:
-        return _ended(state, now, Phase.FAILED, exit_code, broken)
-    stop = state.stop
-    if stop is not None and stop.by in ("person", "limit"):
-        phase = Phase.STOPPED if stop.by == "person" else Phase.FAILED
-        return _ended(state, now, phase, stop.exit_code or RunStopped.exit_code, f"stopped: {stop.reason}")
-    first, lost = state.first_failure, _lost(state)
-    victim = stop is not None and stop.by == "loss"
-    if first is not None and not victim:
-        return _ended(state, now, Phase.FAILED, exit_code_of(first), describe_failure(first), first)
-    if lost or not state.all_ended:
-        return _ended(state, now, Phase.LOST, AgentLost.exit_code, _describe_loss(lost))
+        return (Phase.LOST if exit_code == AgentLost.exit_code else Phase.FAILED), exit_code, broken, None
+    stop, first = state.stop, state.first_failure
+    if stop is not None and stop.by in ("person", "limit", "spark"):
+        phase = Phase.FAILED if stop.by == "limit" else Phase.STOPPED
+        return phase, stop.exit_code or RunStopped.exit_code, f"stopped: {stop.reason}", None
+    if first is not None and not _is_victim(state):
+        return Phase.FAILED, exit_code_of(first), describe_failure(first), first.rank
+    if state.cancelled is not None and (stop is not None or _is_cut_short(state)):
+        return Phase.STOPPED, RunStopped.exit_code, f"stopped: {_cancelled(state)}", None
+    if _went_away(state) or not state.all_ended:
+        return Phase.LOST, AgentLost.exit_code, describe_loss(state), None
     if stop is not None:
-        return _ended(state, now, Phase.FAILED, 1, f"stopped: {stop.reason}")
-    return _ended(state, now, Phase.SUCCEEDED, 0, "every rank exited with 0")
-
-
-def _ended(
-    state: RunState, now: float, phase: Phase, code: int, why: str, rank: Rank | None = None
-) -> RunEnded:
-    return RunEnded(
-        time=now,
-        attempt=state.attempt,
-        state=phase.value,
-        exit_code=code,
-        why=why,
-        rank=rank.rank if rank else None,
-    )
+        return Phase.FAILED, 1, f"stopped: {stop.reason}", None
+    return Phase.SUCCEEDED, 0, "every rank exited with 0", None
 
 
 def exit_code_of(rank: Rank) -> int:
@@ -99,33 +176,3 @@ def exit_code_of(rank: Rank) -> int:
     if rank.raised is not None and rank.signal == "SIGKILL":
         return 1
     return rank.exit_code or 1
-
-
-def describe_failure(rank: Rank) -> str:
-    """One sentence: which rank, where, how; the OOM killer only where the kernel counted it."""
-    where = f"rank {rank.rank} on {rank.host}"
-    if rank.raised is not None:
-        message = rank.raised.message.strip().splitlines()
-        text = f": {_shortened(message[0])}" if message else ""
-        return f"{where} raised {rank.raised.kind}{text}"
-    if rank.signal:
-        oom = rank.signal == "SIGKILL" and bool(rank.oom_kills)
-        hint = (
-            "; the kernel's OOM killer struck while it ran: it probably used too much memory" if oom else ""
-        )
-        return f"{where} was killed by {rank.signal}{hint}"
-    after = ", after it had returned its value" if rank.returned else ""
-    return f"{where} exited with code {rank.exit_code}{after}"
-
-
-def _shortened(line: str) -> str:
-    """The line as far as a verdict has room for it; all of it is in the traceback."""
-    return line if len(line) <= SENTENCE else line[: SENTENCE - 1] + "…"
-
-
-def _describe_loss(lost: list[Rank]) -> str:
-    if not lost:
-        return "the ranks could not be started: the agent went away"
-    hosts = ", ".join(sorted({r.host for r in lost}))
-    count = len(lost)
-    return f"the agent on {hosts} went away with {count} rank{'s' * (count > 1)} running"

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests import survivors
+from tests import engines, survivors
 
-pytest_plugins = ["tests.launcher.nvml_fixture"]
+pytest_plugins = ["tests.launcher.nvml_fixture", "tests.spark_fixtures"]
 
 TARGETS = Path(__file__).parent / "targets"
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C work in what tests start: a shell that runs us in the background has it ignored."""
+    """Let signals work in what tests start: a shell that runs us in the background has some ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty RANKDECK_HOME for each test."""
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty RANKDECK_HOME for each test, whose engines end with it."""
     folder = tmp_path / "home"
     monkeypatch.setenv("RANKDECK_HOME", str(folder))
     for name in (
@@ -37,7 +39,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "LINES",
     ):
         monkeypatch.delenv(name, raising=False)
-    return folder
+    yield folder
+    engines.end_all()
 
 
 @pytest.fixture
@@ -46,7 +49,8 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     value = survivors.new_mark()
     monkeypatch.setenv(survivors.MARK, value)
     yield value
-    assert survivors.gone(value, within=20) == {}
+    engines.end_all()
+    assert survivors.gone(value, within=20, engines=True) == {}
 
 
 @pytest.fixture

@@ -8,14 +8,18 @@ import uuid
 from pathlib import Path
 
 MARK = "RANKDECK_TEST_MARK"
+ENGINE = "rankdeck engine for "
 
 
 def new_mark() -> str:
     return uuid.uuid4().hex
 
 
-def alive(mark: str) -> dict[int, str]:
-    """pid and command line of every live process that was started with the mark, this one excluded."""
+def alive(mark: str, *, engines: bool = False) -> dict[int, str]:
+    """pid and command line of every live process that was started with the mark, this one excluded.
+
+    Engines stay for a while by design, and are left out unless they are asked for.
+    """
     needle = f"{MARK}={mark}".encode()
     found = {}
     for entry in Path("/proc").iterdir():
@@ -23,7 +27,9 @@ def alive(mark: str) -> dict[int, str]:
             continue
         try:
             if needle in (entry / "environ").read_bytes() and _state(entry) not in "ZX":
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if engines or ENGINE not in command:
+                    found[int(entry.name)] = command
         except OSError:
             continue
     return found
@@ -33,9 +39,9 @@ def _state(entry: Path) -> str:
     return (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
 
 
-def gone(mark: str, within: float) -> dict[int, str]:
+def gone(mark: str, within: float, *, engines: bool = False) -> dict[int, str]:
     """What is still alive once nothing is, or after `within` seconds: empty is good."""
     deadline = time.monotonic() + within
-    while (left := alive(mark)) and time.monotonic() < deadline:
+    while (left := alive(mark, engines=engines)) and time.monotonic() < deadline:
         time.sleep(0.01)  # there is no event for another tree's death; the condition is what counts
     return left

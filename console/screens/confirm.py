@@ -18,13 +18,15 @@ class ConfirmScreen(ModalScreen[bool]):
     """Asks; only `y` says yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Yes"),
-        Binding("n,escape,q", "answer(False)", "No"),
+        Binding("y", "answer(True)", "Yes", id="confirm.yes"),
+        Binding("n,escape,q", "answer(False)", "No", id="confirm.no"),
     ]
 
-    def __init__(self, question: str, lines: Sequence[str], *, verb: str) -> None:
+    def __init__(
+        self, question: str, lines: Sequence[str], *, verb: str, otherwise: str = "leave it running"
+    ) -> None:
         super().__init__()
-        self._question, self._lines, self._verb = question, lines, verb
+        self._question, self._lines, self._verb, self._otherwise = question, lines, verb, otherwise
 
     def compose(self) -> ComposeResult:
         """The question, what it is about, and the two answers."""
@@ -32,7 +34,7 @@ class ConfirmScreen(ModalScreen[bool]):
             yield Static(self._question, classes="title", markup=False)
             for line in self._lines:
                 yield Static(line, markup=False)
-            yield Static(f"y  {self._verb}      n  leave it running", classes="answers", markup=False)
+            yield Static(f"y  {self._verb}      n  {self._otherwise}", classes="answers", markup=False)
 
     def action_answer(self, answer: bool) -> None:
         """Close with the answer."""

@@ -10,20 +10,26 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
-from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from console.commands import Commands
-from console.screens.picker import PickerScreen
+from console.screens.form_acts import FormActs
+from console.screens.place import Site
 from console.screens.run import RunScreen
-from console.sources.drafts import Draft, command_text, draft_of
+from console.sources.again import request_again
+from console.sources.completion import misgiven
+from console.sources.detected import Detected, look
+from console.sources.drafts import Draft, Misfit, command_text, draft_of, require_editable
+from console.sources.extras import unwritten
 from console.sources.history import recent_runs
-from console.sources.targets import functions_of
+from console.sources.targets import functions_of, options_of
 from console.widgets.command_line import CommandLine
+from console.widgets.key_line import KeyLine
 from console.widgets.launch_form import LaunchForm
 from console.widgets.recent_runs import RecentRuns
 from launcher.errors import LauncherError
+from launcher.options import Option
 from launcher.request import Request
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
@@ -37,17 +43,15 @@ _LOOK_S = 2.0
 _WIDE = 110
 
 
-class LaunchScreen(Screen[None]):
+class LaunchScreen(FormActs):
     """Fill in, check while typing, launch."""
 
-    AUTO_FOCUS = "#target"
+    AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "launch", "Launch", priority=True, id="launch.start"),
-        Binding("ctrl+f", "find", "Find", id="launch.find", priority=True),
         Binding("ctrl+o", "recent", "Recent runs", id="launch.recent", priority=True),
         Binding("e", "edit", "Edit and run again", show=False, id="launch.edit"),
-        Binding("y", "copy", "Copy command", show=False, id="launch.copy"),
-        Binding("slash", "find", "Find", show=False, key_display="/", id="launch.search"),
+        Binding("r", "again", "Run again", show=False, id="launch.again"),
         Binding("1", "form", "New run", show=False, id="launch.pane_1"),
         Binding("2", "recent", "Recent runs", show=False, id="launch.pane_2"),
         Binding("down", "app.focus_next", "Next field", show=False, id="launch.down"),
@@ -60,11 +64,25 @@ class LaunchScreen(Screen[None]):
     class Checked(Message):
         """What reading the target said about a draft."""
 
-        def __init__(self, draft: Draft, functions: tuple[Signature, ...], problem: str | None) -> None:
+        def __init__(
+            self,
+            draft: Draft,
+            functions: tuple[Signature, ...],
+            options: tuple[Option, ...],
+            misfit: Misfit | None,
+        ) -> None:
             super().__init__()
             self.draft = draft
             self.functions = functions
-            self.problem = problem
+            self.options = options
+            self.misfit = misfit
+
+    class Found(Message):
+        """What this machine has."""
+
+        def __init__(self, detected: Detected) -> None:
+            super().__init__()
+            self.detected = detected
 
     class Listed(Message):
         """The runs there are."""
@@ -80,9 +98,11 @@ class LaunchScreen(Screen[None]):
             super().__init__()
             self.run = run
 
-    def __init__(self, root: Path, workdir: Path, commands: Commands) -> None:
+    def __init__(self, root: Path, workdir: Path, commands: Commands, draft: Draft | None = None) -> None:
         super().__init__()
         self._root, self._workdir, self._commands = root, workdir, commands
+        self.site = Site(root, workdir, commands)
+        self._first = draft
         self._launching = False
         self._looking: Timer
 
@@ -93,13 +113,17 @@ class LaunchScreen(Screen[None]):
             yield LaunchForm(self._workdir, id="form")
             yield RecentRuns(id="recent")
         yield CommandLine(id="command")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(id="keys-here")
 
     def on_mount(self) -> None:
         """Look what there is."""
         self.query_one(CommandLine).entitle("The same on a command line")
+        self.action_form()
         self._changed()
+        if self._first is not None:
+            self.fill(self._first)
         self._list()
+        self.detect()
         self._looking = self.set_interval(_LOOK_S, self._list)
 
     def on_resize(self) -> None:
@@ -115,11 +139,6 @@ class LaunchScreen(Screen[None]):
         self._list()
         self._looking.resume()
 
-    @property
-    def draft(self) -> Draft:
-        """What is filled in."""
-        return self.query_one(LaunchForm).draft
-
     @on(LaunchForm.Edited)
     def _changed(self) -> None:
         draft = self.draft
@@ -129,35 +148,40 @@ class LaunchScreen(Screen[None]):
     @work(thread=True, exclusive=True, exit_on_error=False, group="check")
     def _check(self, draft: Draft) -> None:
         worker = get_current_worker()
-        functions = functions_of(draft.target, draft.workdir)
-        problem = None
+        checked = self._read(draft)
+        if not worker.is_cancelled:
+            self.post_message(checked)
+
+    def _read(self, draft: Draft) -> Checked:
+        """What the draft's source says; blocks."""
+        misfit = None
         try:
             draft.resolved()
-        except LauncherError as error:
-            problem = str(error)
-        if not worker.is_cancelled:
-            self.post_message(self.Checked(draft, functions, problem))
+        except Misfit as error:
+            misfit = error
+        functions = functions_of(draft.target, draft.base)
+        return self.Checked(draft, functions, options_of(draft.target, draft.base), misfit)
 
     @on(Checked)
     async def _show_checked(self, message: Checked) -> None:
         if message.draft.target != self.draft.target:
             return
-        await self.query_one(LaunchForm).offer(message.functions, message.draft)
+        form = self.query_one(LaunchForm)
+        await form.offer(message.functions, message.options, message.draft)
         if message.draft == self.draft:
-            self.query_one(CommandLine).judge(message.problem)
+            self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
 
-    @on(LaunchForm.FindWanted)
-    def action_find(self) -> None:
-        """Pick a script or function."""
-        self.app.push_screen(PickerScreen(self._workdir), self._picked)
+    def detect(self) -> None:
+        """Look again what this machine has."""
+        self._look()
 
-    def _picked(self, target: str | None) -> None:
-        if target:
-            self.query_one(LaunchForm).pick(target)
+    @work(thread=True, exclusive=True, exit_on_error=False, group="detect")
+    def _look(self) -> None:
+        self.post_message(self.Found(look(os.environ)))
 
-    def action_form(self) -> None:
-        """Go to the form."""
-        self.query_one("#target").focus()
+    @on(Found)
+    def _know(self, message: Found) -> None:
+        self.query_one(LaunchForm).know(message.detected)
 
     def action_recent(self) -> None:
         """Go to past runs."""
@@ -167,22 +191,20 @@ class LaunchScreen(Screen[None]):
         """Stop typing, so that letters are keys again."""
         self.set_focus(None)
 
-    def action_copy(self) -> None:
-        """Copy the command."""
-        self.app.copy_to_clipboard(command_text(self.draft))
-
     def action_edit(self) -> None:
         """Fill the form from the run under the cursor."""
         run = self.query_one(RecentRuns).chosen
         if run is None:
             return
         try:
-            draft = draft_of(read_spec(self._root / run.id))
+            spec = read_spec(self._root / run.id)
+            require_editable(spec)
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        self.query_one(LaunchForm).fill(draft)
-        self.action_form()
+        self.fill(draft_of(spec, self._workdir))
+        if missing := unwritten(spec):
+            self.notify(f"not in its record, for they look secret: {', '.join(missing)}", markup=False)
 
     @on(RecentRuns.Chosen, "#recent")
     def _open(self, message: RecentRuns.Chosen) -> None:
@@ -208,16 +230,37 @@ class LaunchScreen(Screen[None]):
     def _launch(self, draft: Draft) -> None:
         try:
             run = self._commands.start(Request(draft.resolved()))
+        except Misfit as misfit:
+            self.app.call_from_thread(self._launch_ended, str(misfit), misfit)
         except LauncherError as error:
-            self.post_message(self.Checked(draft, functions_of(draft.target, draft.workdir), str(error)))
             self.app.call_from_thread(self._launch_ended, str(error))
         else:
             self.post_message(self.Launched(self._root / run))
             self.app.call_from_thread(self._launch_ended, None)
 
-    def _launch_ended(self, problem: str | None) -> None:
+    def action_again(self) -> None:
+        """Start the run under the cursor once more, as it was."""
+        run = self.query_one(RecentRuns).chosen
+        if run is not None and not self._launching:
+            self._launching = True
+            self.query_one(CommandLine).wait("starting …")
+            self._run_again(self._root / run.id)
+
+    @work(thread=True, exit_on_error=False, group="launch")
+    def _run_again(self, folder: Path) -> None:
+        try:
+            run = self._commands.start(request_again(folder))
+        except LauncherError as error:
+            self.app.call_from_thread(self._launch_ended, str(error))
+        else:
+            self.post_message(self.Launched(self._root / run))
+            self.app.call_from_thread(self._launch_ended, None)
+
+    def _launch_ended(self, problem: str | None, misfit: Misfit | None = None) -> None:
         self._launching = False
         self.query_one(CommandLine).judge(problem)
+        if misfit is not None:
+            self.refuse(misfit)
         if problem:
             self.notify(problem, severity="error", markup=False)
 

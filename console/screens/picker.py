@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,11 +15,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
-from console.sources.targets import Candidate, candidates, narrow
+from console.sources.targets import Candidate, candidates, narrow, recent_candidates, with_recent
 from console.widgets import figures as fig
 from console.widgets.cursor_sheet import CursorSheet
 from console.widgets.field import Field
 from console.widgets.sheet import Row, clip
+from launcher.runs.status import Status
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -58,7 +60,9 @@ class Candidates(CursorSheet):
         row = (
             (f" {source}", f"muted{ground}" if colon else ground),
             (f"{colon}{name}", f"bold{ground}"),
-            (f"  {found.takes}", f"muted{ground}"),
+            (" · recent" if found.recent else "", f"muted{ground}"),
+            (f"  {'' if found.takes == 'recent' else found.takes}", f"muted{ground}"),
+            (f"  {found.doc}" if found.doc else "", f"muted{ground}"),
         )
         return clip(row, width)
 
@@ -68,24 +72,29 @@ class PickerScreen(ModalScreen[str]):
 
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close"),
-        Binding("down,ctrl+n", "move(1)", "Next", show=False),
-        Binding("up,ctrl+p", "move(-1)", "Previous", show=False, priority=True),
-        Binding("pagedown", "move(8)", "Page down", show=False),
-        Binding("pageup", "move(-8)", "Page up", show=False),
+        Binding("escape", "dismiss", "Close", id="picker.close"),
+        Binding("down,ctrl+n", "move(1)", "Next", show=False, id="picker.next"),
+        Binding("up,ctrl+p", "move(-1)", "Previous", show=False, priority=True, id="picker.previous"),
+        Binding("pagedown", "move(8)", "Page down", show=False, id="picker.page_down"),
+        Binding("pageup", "move(-8)", "Page up", show=False, id="picker.page_up"),
     ]
 
     class Found(Message):
         """More candidates; `done` with the last."""
 
-        def __init__(self, batch: list[Candidate], *, done: bool = False) -> None:
+        def __init__(
+            self, batch: list[Candidate], *, recent: Sequence[Candidate] = (), done: bool = False
+        ) -> None:
             super().__init__()
             self.batch = batch
+            self.recent = recent
             self.done = done
 
-    def __init__(self, workdir: Path, query: str = "") -> None:
+    def __init__(self, workdir: Path, runs: Sequence[Status] = (), query: str = "") -> None:
         super().__init__()
         self._workdir, self._query = workdir, query
+        self._runs = runs
+        self._recent: list[Candidate] = []
         self._all: list[Candidate] = []
 
     def compose(self) -> ComposeResult:
@@ -103,6 +112,7 @@ class PickerScreen(ModalScreen[str]):
     @work(thread=True, exit_on_error=False, group="read")
     def _read(self) -> None:
         worker = get_current_worker()
+        self.post_message(self.Found([], recent=recent_candidates(self._runs, self._workdir)))
         for batch in candidates(self._workdir):
             if worker.is_cancelled:
                 return
@@ -112,13 +122,15 @@ class PickerScreen(ModalScreen[str]):
     @on(Found)
     def _take(self, message: Found) -> None:
         self._all += message.batch
+        self._recent += message.recent
         self._narrow()
         state = "" if message.done else " · reading …"
         self.query_one("#tally", Static).update(f"{fig.count(len(self._all))} found{state} · enter picks")
 
     @on(Field.Changed)
     def _narrow(self) -> None:
-        self.query_one(Candidates).show(narrow(self._all, self.query_one(Field).value))
+        found = with_recent(self._all, self._recent)
+        self.query_one(Candidates).show(narrow(found, self.query_one(Field).value))
 
     @on(Field.Submitted)
     def _submitted(self) -> None:

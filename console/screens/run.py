@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Footer
 
 from console.commands import Commands
-from console.messages import FeedFailed, RankChosen, RankHighlighted, RunChanged, RunView
+from console.messages import FeedFailed, RankChosen, RunChanged, RunView
 from console.screens.confirm import ConfirmScreen
+from console.screens.place import Place
+from console.screens.stacks import StacksScreen
 from console.sources.drafts import command_text, draft_of
 from console.sources.feed import RunFeed
+from console.widgets.charts import Charts
 from console.widgets.deck import Deck
 from console.widgets.failure import failure_text
-from console.widgets.headline import Headline, PhaseStrip, RunHeader, gang
+from console.widgets.headline import AlertLine, Headline, PhaseStrip
+from console.widgets.identity import RunHeader, gang
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from console.widgets.rank_detail import RankDetail
@@ -30,13 +33,13 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class RunScreen(Screen[None]):
+class RunScreen(Place):
     """Phases, ranks, one rank in full, output and results of a run."""
 
     AUTO_FOCUS = "#lines"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "app.detach", "Detach", id="run.detach"),
-        Binding("escape", "back", "Back", id="run.back"),
+        Binding("escape", "back", "Back", show=False, id="run.back"),
         Binding("x", "stop", "Stop", id="run.stop"),
         Binding("X", "kill", "Kill", show=False, id="run.kill"),
         Binding("r", "toggle_rank", "Rank's log", id="run.rank"),
@@ -51,13 +54,16 @@ class RunScreen(Screen[None]):
             show=False,
             id="run.prev",
         ),
+        Binding("T", "stacks", "Stacks", show=False, id="run.stacks"),
         Binding("z", "zoom", "Zoom", id="run.zoom"),
         Binding("1", "pane('ranks')", "Ranks", show=False, id="run.pane_1"),
         Binding("2", "pane('detail')", "Rank in full", show=False, id="run.pane_2"),
         Binding("3", "pane('logs')", "Logs", show=False, id="run.pane_3"),
         Binding("4", "pane('result')", "Result", show=False, id="run.pane_4"),
+        Binding("5", "pane('charts')", "Charts and alerts", show=False, id="run.pane_5"),
         Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
         Binding("y", "copy", "Copy", id="run.copy"),
+        Binding("u", "copy_page", "Copy Spark's page", show=False, id="run.page"),
         Binding("slash", "search", "Search", key_display="/", show=False, id="run.search"),
     ]
 
@@ -67,7 +73,7 @@ class RunScreen(Screen[None]):
         self._commands = commands
         self.view: RunView | None = None
         self._was_live = False
-        self._failure_shown = False
+        self._failure_shown = -1
         self._feed = RunFeed(
             run,
             publish=self._publish,
@@ -79,12 +85,14 @@ class RunScreen(Screen[None]):
         yield RunHeader(id="header")
         yield PhaseStrip(id="phases")
         yield Headline(id="headline")
+        yield AlertLine(id="alerts")
         yield Deck(id="deck")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begin to watch."""
         self.query_one(LogPane).attach(self._feed.book)
+        self.query_one(RankGrid).moved = self._show_detail
         self._feed.start()
 
     def on_unmount(self) -> None:
@@ -114,15 +122,20 @@ class RunScreen(Screen[None]):
         self.query_one(RunHeader).show(view)
         self.query_one(PhaseStrip).show(view)
         self.query_one(Headline).show(view)
+        self.query_one(AlertLine).show(view)
         self.query_one(RankGrid).show(view)
+        self.query_one(Charts).show(view)
         self.query_one(RankDetail).show(view, self.query_one(RankGrid).cursor)
         self.query_one(ResultPane).show(view)
-        self.query_one(LogPane).show(view.logs, len(view.ranks))
-        if view.state.first_failure is not None and not self._failure_shown:
-            self._failure_shown = True
+        self.query_one(LogPane).show(view.logs, view.size)
+        if view.state.first_failure is not None and self._failure_shown < view.state.attempt:
+            self._failure_shown = view.state.attempt
             self.query_one(RankGrid).move_to(view.state.first_failure.rank)
+        for screen in self.app.screen_stack:
+            if isinstance(screen, StacksScreen):
+                screen.show(view)
         deck = self.query_one(Deck)
-        deck.expect(len(view.ranks))
+        deck.expect(view.size if view.state.attempt else len(view.ranks))
         if self._was_live and not view.live and view.results and view.state.first_failure is None:
             deck.offer("result")
         self._was_live = view.live
@@ -137,11 +150,10 @@ class RunScreen(Screen[None]):
         """Search at once, not at the next look."""
         self._feed.nudge()
 
-    @on(RankHighlighted)
-    def show_detail(self, message: RankHighlighted) -> None:
-        """The detail pane goes with the cursor."""
+    def _show_detail(self, rank: int) -> None:
+        """The detail pane goes with the cursor, in the same frame."""
         if self.view is not None:
-            self.query_one(RankDetail).show(self.view, message.rank)
+            self.query_one(RankDetail).show(self.view, rank)
 
     @on(RankChosen)
     def show_rank(self, message: RankChosen) -> None:
@@ -195,6 +207,29 @@ class RunScreen(Screen[None]):
             return
         try:
             self.app.copy_to_clipboard(command_text(draft_of(read_spec(self.run))))
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    def action_copy_page(self) -> None:
+        """Copy the address of the application's own pages, or its id if it has none."""
+        spark = self.view.state.spark if self.view is not None else None
+        if spark is None:
+            self.notify("there is no Spark application", markup=False)
+            return
+        self.app.copy_to_clipboard(spark.ui or spark.application)
+        self.notify(f"copied {spark.ui or spark.application}", markup=False)
+
+    def action_stacks(self) -> None:
+        """Show what every rank is doing: now if the run goes on, else when it was asked last."""
+        if self.view is not None:
+            self.app.push_screen(StacksScreen(self.view))
+            if self.view.live:
+                self._take_stacks()
+
+    @work(thread=True, exit_on_error=False, group="stacks")
+    def _take_stacks(self) -> None:
+        try:
+            self._commands.take_stacks(self.run)
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
 

@@ -4,22 +4,54 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from launcher.errors import SpecError
-from launcher.spec import JobSpec, Mode, Target, TargetKind
+from console.sources.extras import WORKDIR, Extra, extras_of, fitting, split, words_of
+from launcher.errors import LauncherError, SpecError
+from launcher.redaction import REDACTED
+from launcher.spec import JobSpec, Mode, SparkSpec, Target, TargetKind, world_size
 
-MODES: tuple[Mode, ...] = (Mode.LOCAL,)
+MODES: tuple[Mode, ...] = tuple(Mode)
 """The modes that the launch screen offers."""
+
+
+class Misfit(SpecError):
+    """Something that was filled in cannot be right.
+
+    `field` says where: the name of a field of `Draft`, of an `Extra`, or ``param:`` and a parameter's name.
+    """
+
+    def __init__(self, error: LauncherError, field: str) -> None:
+        super().__init__(error.message, hint=error.hint)
+        self.field = field
+
+
+@contextmanager
+def concerning(field: str) -> Iterator[None]:
+    """What goes wrong in here concerns a field.
+
+    Raises:
+        Misfit: something did.
+    """
+    try:
+        yield
+    except Misfit:
+        raise
+    except LauncherError as error:
+        raise Misfit(error, field) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A launch as filled in, not checked yet: everything is text as a person typed it.
 
-    `args` is one line, split as a shell would; `gpu` is ``auto``, ``yes`` or ``no``.
+    `args` is one line, split as a shell would; `gpu` is ``auto``, ``yes`` or ``no``; `processes` is a
+    number or ``MIN:MAX``; `spark` is a master or a Connect server, empty for what the environment says;
+    `extras` are the other options by the names of `console.sources.extras`, those left out have defaults.
     """
 
     target: str = ""
@@ -28,6 +60,8 @@ class Draft:
     processes: str = "1"
     mode: Mode = Mode.LOCAL
     gpu: str = "auto"
+    spark: str = ""
+    extras: Mapping[str, str] = field(default_factory=dict)
     workdir: Path = field(default_factory=Path.cwd)
 
     @property
@@ -48,36 +82,72 @@ class Draft:
         """The spec that this means.
 
         Raises:
-            SpecError: something is missing or does not fit.
+            Misfit: something is missing or does not fit.
         """
+        target = self._target()
+        with concerning("processes"):
+            least, most = world_size(self.processes)
+            spec = JobSpec(target, most, min_processes=least)
+        gpu = {"yes": True, "no": False}.get(self.gpu)
+        spec = replace(spec, mode=self.mode, gpu=gpu, workdir=str(self.ranks_workdir))
+        with concerning("spark"):
+            spec = replace(spec, spark=self._spark())
+        for extra, text in fitting(self.extras, self.mode):
+            with concerning(extra.name):
+                spec = _with(spec, extra, extra.read(extra, text, self.workdir))
+        return spec
+
+    @property
+    def ranks_workdir(self) -> Path:
+        """The ranks' working directory: the one that is filled in, else the one in which that is done."""
+        text = self.extras.get(WORKDIR, "")
+        return (
+            (self.workdir / os.path.expanduser(text)).absolute() if text.strip() else self.workdir.absolute()
+        )
+
+    @property
+    def base(self) -> Path:
+        """Where the target is looked for: a file from here, a module from where ranks will import it."""
+        source = self.target.strip().rpartition(":")[0]
+        is_module = source and not source.endswith(".py") and "/" not in source
+        return self.ranks_workdir if is_module else self.workdir.absolute()
+
+    def _target(self) -> Target:
         from launcher.target import resolve
 
-        if not self.target.strip():
-            raise SpecError("choose a file or a function to run")
-        target = resolve(
-            self.target.strip(), params=dict(self.params), args=self._words(), workdir=self.workdir
-        )
-        return JobSpec(
-            target=target,
-            num_processes=self._count(),
-            mode=self.mode,
-            gpu={"yes": True, "no": False}.get(self.gpu),
-            workdir=str(self.workdir.absolute()),
-        )
-
-    def _words(self) -> list[str]:
+        name = self.target.strip()
+        with concerning("target"):
+            if not name:
+                raise SpecError("choose a file or a function to run")
+        with concerning("args"):
+            words = split(self.args)
         try:
-            return shlex.split(self.args)
-        except ValueError as error:
-            raise SpecError(f"the arguments cannot be split: {error}") from error
+            return resolve(name, params=dict(self.params), args=words, workdir=self.base)
+        except SpecError as error:
+            raise Misfit(error, self._culprit(words)) from error
 
-    def _count(self) -> int:
+    def _culprit(self, words: list[str]) -> str:
+        """Which field keeps the target from being run."""
+        from launcher.target import misfitting, signature_for
+
         try:
-            return int(self.processes)
-        except ValueError:
-            raise SpecError(
-                f"the number of processes must be a whole number, not {self.processes!r}"
-            ) from None
+            signature = signature_for(self.target.strip(), self.base)
+        except SpecError:
+            return "target"
+        name = misfitting(signature, self.params, len(words)) if signature else None
+        return f"param:{name}" if name else "args" if words else "target"
+
+    def _spark(self) -> SparkSpec:
+        url = self.spark.strip()
+        if self.mode is Mode.LOCAL:
+            return SparkSpec()
+        return SparkSpec(master=url) if self.mode is Mode.CLUSTER else SparkSpec(remote=url)
+
+
+def _with(spec: JobSpec, extra: Extra, value: Any) -> JobSpec:
+    if extra.of_spark:
+        return replace(spec, spark=replace(spec.spark, **{extra.name: value}))
+    return replace(spec, **{extra.name: value})
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -86,18 +156,46 @@ def split_target(target: str) -> tuple[str, str]:
     return (source, name) if source else (name, "")
 
 
-def draft_of(spec: JobSpec) -> Draft:
-    """The draft that would launch a recorded run again; paths below its folder become relative."""
-    target = spec.target
+def draft_of(spec: JobSpec, here: Path | None = None) -> Draft:
+    """The draft that would launch a recorded run again, from another folder if `here` says so.
+
+    Paths below that folder become relative to it. The source is read, if it is still there, for how the
+    arguments are typed.
+    """
+    from launcher.target import typed_arguments
+
+    elsewhere = here is not None and str(here) != spec.workdir
+    folder = here if here is not None else Path(spec.workdir or ".")
+    args, params = typed_arguments(spec.target, Path(spec.workdir or "."))
+    extras = extras_of(spec)
     return Draft(
-        target=_near(target, spec.workdir),
-        params=dict(target.kwargs),
-        args=shlex.join(target.args),
-        processes=str(spec.num_processes),
+        target=_near(spec.target, str(folder)),
+        params=params,
+        args=shlex.join(args),
+        processes=_counted(spec),
+        spark=spec.spark.master or _without_redacted(spec.spark.remote),
+        extras={WORKDIR: spec.workdir, **extras} if elsewhere and spec.workdir else extras,
         mode=spec.mode,
         gpu="auto" if spec.gpu is None else "yes" if spec.gpu else "no",
-        workdir=Path(spec.workdir or "."),
+        workdir=folder,
     )
+
+
+def require_editable(spec: JobSpec) -> None:
+    """Refuse a run that no form can say.
+
+    Raises:
+        SpecError: what it ran is a pickle.
+    """
+    if spec.target.kind is TargetKind.CALLABLE or spec.target.pickled:
+        raise SpecError(
+            f"{spec.target.label} was started from Python, with a pickle", hint="rankdeck rerun runs it again"
+        )
+
+
+def _counted(spec: JobSpec) -> str:
+    least = "" if spec.min_processes is None else f"{spec.min_processes}:"
+    return f"{least}{spec.num_processes}"
 
 
 def _near(target: Target, workdir: str) -> str:
@@ -107,16 +205,29 @@ def _near(target: Target, workdir: str) -> str:
     return f"{source}:{target.name}" if target.kind is TargetKind.FUNCTION else source
 
 
+def _without_redacted(remote: str) -> str:
+    """A Connect server without the parameters whose values were not written down."""
+    return ";".join(part for part in remote.split(";") if not part.endswith(f"={REDACTED}"))
+
+
 def command_words(draft: Draft) -> list[str]:
     """The command that launches the same without the console."""
-    words = ["rankdeck", "run", draft.target.strip() or "TARGET", "-n", draft.processes.strip() or "1"]
+    words = ["rankdeck", "run", _positional(draft.target), "-n", draft.processes.strip() or "1"]
     if draft.mode is not Mode.LOCAL:
         words += ["--mode", str(draft.mode)]
+        if url := draft.spark.strip():
+            words += ["--master" if draft.mode is Mode.CLUSTER else "--remote", url]
     if draft.gpu != "auto":
         words.append("--gpu" if draft.gpu == "yes" else "--no-gpu")
     for name, value in draft.params.items():
         words += ["--param", f"{name}={value}"]
-    return words
+    return words + words_of(draft.extras, draft.mode)
+
+
+def _positional(target: str) -> str:
+    """A target that no command line takes for an option."""
+    target = target.strip() or "TARGET"
+    return f"./{target}" if target.startswith("-") else target
 
 
 def command_text(draft: Draft) -> str:

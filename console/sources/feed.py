@@ -9,16 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from console.sources.alerts import Alarms, Alert, Looked
 from console.sources.logs import LogBook
 from console.sources.past import Past
-from console.sources.view import RunView, rank_views
-from launcher.errors import LauncherError
-from launcher.runs.reader import StateTail, read_summary
+from console.sources.view import RankView, RankViews, RunView
+from launcher.errors import LauncherError, RecordError
+from launcher.runs.reader import StateTail, read_spec, read_summary
 from launcher.runs.status import Status, read_status
 from launcher.state import Phase, RankPhase, RunState
 
 _LOST_CHECK_S = 2.0
 _IDLE_S = 1.0
+_REST = 12.0
+_BEHIND_REST = 0.5
+_SHORTEST_S = 0.01
 
 
 def usual_interval() -> float:
@@ -42,11 +46,14 @@ class RunFeed:
         self._run, self._publish, self._failed, self._clock = run, publish, failed, clock
         self._interval = usual_interval() if interval is None else interval
         self._tail = StateTail(run)
-        self._past = Past()
+        self._past, self._views, self._alarms = Past(), RankViews(), Alarms()
+        self._alerts: tuple[Alert, ...] = ()
+        self._alerts_at = 0
         self._last: RunView | None = None
         self._lost_check = 0.0
         self._state = self._tail.state
         self._results: tuple[dict[str, object], ...] = ()
+        self._max_restarts: int | None = None
         self._wake, self._closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rankdeck-feed", daemon=True)
 
@@ -83,30 +90,57 @@ class RunFeed:
 
     def _watch(self) -> None:
         while not self._closed.is_set():
+            began = time.thread_time()
             try:
                 more = self.look()
             except (OSError, ValueError, TypeError, LauncherError) as error:
                 self._failed(f"{self._run.name} cannot be read: {error}")
                 more = False
-            if not more:
-                ended = self._last is not None and not self._last.live
-                self._wake.wait(_IDLE_S if ended else self._interval)
-                self._wake.clear()
+            self._wake.wait(self._pause(time.thread_time() - began, more=more))
+            self._wake.clear()
+
+    def _pause(self, spent: float, *, more: bool) -> float:
+        """Seconds to the next look, after one that took `spent` of the processor.
+
+        A large gang is looked at less often, so that who types need not wait for what is counted here.
+        """
+        if more:
+            return min(max(spent * _BEHIND_REST, _SHORTEST_S), self._interval)
+        ended = self._last is not None and not self._last.live
+        return _IDLE_S if ended else max(self._interval, spent * _REST)
 
     def _view(self) -> RunView:
         state = self._state
         now = state.ended if state.phase.final and state.ended else self._clock()
-        ranks = rank_views(
-            state, now=now, written=self.book.written, past=self._past.strip, step_s=self._past.step_s
+        ranks = self._views.of(
+            state, now=now, written=self.book.written, past=self._past.readings, step_s=self._past.step_s
         )
         return RunView(
             state=state,
             now=float(int(now)) if not state.phase.final else now,
             ranks=ranks,
-            progress=self._past.progress(state),
+            progress=self._past.progress(state, now),
             results=self._results,
             logs=self.book.view(),
+            max_restarts=self._restarts_allowed(),
+            alerts=self._alerts_of(ranks, now),
         )
+
+    def _alerts_of(self, ranks: tuple[RankView, ...], now: float) -> tuple[Alert, ...]:
+        """What is alarming, found out once a second."""
+        if int(now) != self._alerts_at:
+            self._alerts_at = int(now)
+            self._alerts = self._alarms.look(now, [_looked(v) for v in ranks if v.rank.alive])
+        return self._alerts
+
+    def _restarts_allowed(self) -> int:
+        """As the run was asked for; a folder without a readable request says nothing of it."""
+        if self._max_restarts is None:
+            try:
+                self._max_restarts = read_spec(self._run).max_restarts
+            except RecordError:
+                self._max_restarts = 0
+        return self._max_restarts
 
     def _differs(self, view: RunView) -> bool:
         return view != self._last
@@ -120,6 +154,11 @@ class RunFeed:
         status = read_status(self._run)
         if status is not None and status.state is Phase.LOST:
             self._state = _lost(self._state, status)
+
+
+def _looked(view: RankView) -> Looked:
+    silent = min((age for age in (view.step_age, view.log_age) if age is not None), default=None)
+    return Looked(view.rank.rank, view.reading, silent)
 
 
 def _lost(state: RunState, status: Status) -> RunState:

@@ -2,89 +2,131 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from console.sources.view import HISTORY, Progress
+from console.sources.condition import median_step
+from console.sources.readings import Reading
+from console.sources.view import HISTORY, Curve, Progress, lag_of, sampled_reading
 from launcher import events as ev
 from launcher.state import RunState
 
 _PACES = 32
-_LOSSES = 512
+_POINTS = 512
+_CURVES = 12
+STEP_TIME = "s/step"
+_NO_FIGURES = ("total_steps", "checkpoint")
 
 
 class Past:
     """Short histories of one run. Fed by the thread that reads it; what it returns is frozen."""
 
     def __init__(self) -> None:
-        self._strips: dict[int, deque[float | None]] = {}
-        self._frozen: dict[int, tuple[float | None, ...]] = {}
+        self._readings: dict[int, deque[Reading]] = {}
+        self._frozen: dict[int, tuple[Reading, ...]] = {}
         self._steps: dict[int, tuple[int, float]] = {}
         self._paces: deque[float] = deque(maxlen=_PACES)
-        self._losses: list[float] = []
+        self._curves: dict[str, list[float]] = {}
+        self._drawn: dict[str, Curve] = {}
+        self._checkpoint: tuple[float, float] | None = None
 
     def take(self, facts: Iterable[ev.Event], state: RunState) -> None:
         """Remember what `facts`, already folded into `state`, say."""
-        leader = _leader(state)
+        leader, middle = _leader(state), median_step(state.ranks)
         for fact in facts:
-            if isinstance(fact, ev.RankReported):
+            if isinstance(fact, ev.GangRestarted):
+                self.forget()
+            elif fact.attempt < state.attempt:
+                continue
+            elif isinstance(fact, ev.RankReported):
                 self._reported(fact, leader)
             elif isinstance(fact, ev.Sampled):
-                self._sampled(fact, state)
+                self._sampled(fact, state, middle)
 
-    def strip(self, rank: int) -> tuple[float | None, ...]:
-        """A rank's last utilisations, oldest first."""
-        return self._frozen.get(rank, ())
+    def forget(self) -> None:
+        """Another attempt begins: its ranks may be elsewhere, and its steps go on from a checkpoint."""
+        for history in (self._readings, self._frozen, self._steps, self._paces, self._curves, self._drawn):
+            history.clear()
+
+    def readings(self, rank: int) -> tuple[Reading, ...]:
+        """A rank's last figures, oldest first."""
+        frozen = self._frozen.get(rank)
+        if frozen is None:
+            frozen = self._frozen[rank] = tuple(self._readings.get(rank, ()))
+        return frozen
 
     @property
     def step_s(self) -> float | None:
         """The middle of the last seconds a step."""
         return median(self._paces) if self._paces else None
 
-    def progress(self, state: RunState) -> Progress:
+    def progress(self, state: RunState, now: float) -> Progress:
         """The run's progress."""
         leader = _leader(state)
         if leader is None:
             return Progress()
         rank = state.ranks[leader]
         total = rank.metrics.get("total_steps")
-        metrics = {k: v for k, v in rank.metrics.items() if k != "total_steps"}
+        saved = self._checkpoint
         return Progress(
             step=rank.step,
-            total=int(total) if total else None,
+            total=_whole(total) or None,
             step_s=self.step_s,
-            metrics=metrics,
-            losses=tuple(self._losses),
+            metrics={k: v for k, v in rank.metrics.items() if k not in _NO_FIGURES},
+            curves=self._all_curves(),
+            checkpoint=_whole(saved[0]) if saved else None,
+            checkpoint_age=max(int(now - saved[1]), 0) if saved else None,
         )
 
+    def _all_curves(self) -> dict[str, Curve]:
+        for name, points in self._curves.items():
+            if name not in self._drawn:
+                self._drawn[name] = tuple(points)
+        return dict(self._drawn)
+
     def _reported(self, fact: ev.RankReported, leader: int | None) -> None:
-        if fact.rank == leader and "loss" in fact.metrics:
-            self._losses.append(fact.metrics["loss"])
-            if len(self._losses) > _LOSSES:
-                self._losses = self._losses[::2]
+        if fact.rank == leader:
+            self._figures(fact)
         if fact.step is None:
             return
         step, time = self._steps.get(fact.rank, (fact.step, fact.time))
         if fact.step > step and fact.time > time and fact.rank == leader:
-            self._paces.append((fact.time - time) / (fact.step - step))
+            pace = (fact.time - time) / (fact.step - step)
+            self._paces.append(pace)
+            self._plot(STEP_TIME, pace)
         self._steps[fact.rank] = fact.step, fact.time
 
-    def _sampled(self, fact: ev.Sampled, state: RunState) -> None:
+    def _figures(self, fact: ev.RankReported) -> None:
+        for name, value in fact.metrics.items():
+            if name not in _NO_FIGURES and math.isfinite(value):
+                self._plot(name, value)
+        saved = fact.metrics.get("checkpoint")
+        if saved is not None and (self._checkpoint is None or self._checkpoint[0] != saved):
+            self._checkpoint = saved, fact.time
+
+    def _plot(self, name: str, value: float) -> None:
+        """Another point; every second one goes when there are many, so that the whole course stays."""
+        if name not in self._curves and len(self._curves) >= _CURVES:
+            return
+        points = self._curves.setdefault(name, [])
+        points.append(value)
+        self._drawn.pop(name, None)
+        if len(points) > _POINTS:
+            self._curves[name] = points[::2]
+
+    def _sampled(self, fact: ev.Sampled, state: RunState, middle: float | None) -> None:
         for sample in fact.ranks:
-            if sample.rank >= len(state.ranks):
-                continue
-            rank = state.ranks[sample.rank]
-            strip = self._strips.setdefault(sample.rank, deque(maxlen=HISTORY))
-            strip.append(_then(fact, sample, bool(rank.devices), {d.uuid for d in rank.devices}))
-            self._frozen[sample.rank] = tuple(strip)
+            if sample.rank < len(state.ranks):
+                rank = state.ranks[sample.rank]
+                past = self._readings.setdefault(sample.rank, deque(maxlen=HISTORY))
+                past.append(sampled_reading(fact, sample.cpu, rank, lag_of(rank, middle)))
+                self._frozen.pop(sample.rank, None)
 
 
-def _then(fact: ev.Sampled, sample: ev.RankSample, on_device: bool, uuids: set[str]) -> float | None:
-    if not on_device:
-        return sample.cpu
-    known = [d.util for d in fact.devices if d.uuid in uuids and d.util is not None]
-    return sum(known) / len(known) if known else None
+def _whole(value: float | None) -> int | None:
+    return int(value) if value is not None and math.isfinite(value) else None
 
 
 def _leader(state: RunState) -> int | None:

@@ -73,13 +73,19 @@ class Script:
             time=self._at(0), name="llama-ft", target="train.py:main", mode="cluster",
             num_processes=self.ranks, user="ada", host="driver", pid=4242,
         )  # fmt: skip
+        yield ev.SparkReady(
+            time=self._at(0.25), application="app-20260101100000-0042", master="spark://head:7077",
+            version="4.0.1", name="rankdeck", ui="http://head:4040",
+        )  # fmt: skip
         for i, have in enumerate((0, self.ranks // 2, self.ranks * 3 // 4)):
             yield ev.SlotsAwaited(time=self._at(0.3 + 0.7 * i), have=have, need=self.ranks, limit_s=600.0)
+        yield ev.StageSubmitted(time=self._at(2.2), tasks=self.ranks)
         for agent in sorted({self.host(r) for r in range(self.ranks)}):
             yield ev.AgentJoined(
                 time=self._at(2.3 + 0.1 * agent), agent=agent, host=_host(agent), pid=900 + agent,
                 python="3.12.4", clock_offset=0.002, devices=tuple(self._device(r) for r in self._on(agent)),
             )  # fmt: skip
+        yield ev.DeliveryChosen(time=self._at(2.5), way="live")
         yield ev.GangPlaced(time=self._at(PLACED), ranks=tuple(self._place(r) for r in range(self.ranks)))
         for rank in range(self.ranks):
             yield ev.RankStarted(time=self._at(PLACED + 0.2 + rank * 0.02), rank=rank, pid=21000 + 13 * rank)

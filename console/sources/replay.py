@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,9 @@ from launcher.state import RankPhase
 
 Piece = tuple[chunks.Chunk, bytes]
 Moment = ev.Event | Piece
+
+_NEVER = 1 << 63
+_APART_NS = 1000  # a time in seconds, as facts have it, tells no finer
 
 
 class Replay:
@@ -75,12 +78,17 @@ class Replay:
         if self._writer.state.phase.final:
             return
         now, name = time.time(), "SIGKILL" if force else "SIGTERM"
-        self._writer.append(ev.StopRequested(time=now, by=by, reason="stopped on request", exit_code=143))
+        attempt = self._writer.state.attempt
+        self._writer.append(
+            ev.StopRequested(time=now, attempt=attempt, by=by, reason="stopped on request", exit_code=143)
+        )
         for rank in self._writer.state.ranks:
             if rank.phase not in (RankPhase.SUCCEEDED, RankPhase.FAILED):
                 code = 137 if force else 143
                 self._writer.append(
-                    ev.RankExited(time=now + 0.2, rank=rank.rank, exit_code=code, signal=name)
+                    ev.RankExited(
+                        time=now + 0.2, attempt=attempt, rank=rank.rank, exit_code=code, signal=name
+                    )
                 )
         self._writer.append(
             ev.RunEnded(time=now + 0.3, state="stopped", exit_code=143, why="stopped on request")
@@ -95,8 +103,10 @@ def replay(recorded: Path, root: Path, *, speed: float = 1.0, ahead_s: float = 0
 
 
 def moments(recorded: Path) -> Iterator[Moment]:
-    """Every fact and every piece of output of a run, by time."""
-    mixed: list[Moment] = [*FactTail(recorded, samples=True).poll(), *_pieces(recorded)]
+    """Every fact and every piece of output of a run, by time; output stays within its attempt."""
+    facts = FactTail(recorded, samples=True).poll()
+    begins = {f.attempt: int(f.time * 1e9) for f in facts if isinstance(f, ev.GangRestarted)}
+    mixed: list[Moment] = [*facts, *_pieces(recorded, begins)]
     return iter(sorted(mixed, key=time_of))
 
 
@@ -105,7 +115,15 @@ def time_of(moment: Moment) -> float:
     return moment.time if isinstance(moment, ev.Event) else moment[0].time_ns / 1e9
 
 
-def _pieces(recorded: Path, attempt: int = 0) -> Iterator[Piece]:
+def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Piece]:
+    """The output of every attempt; two hosts' clocks may put a piece beyond its attempt's bounds."""
+    for attempt in paths.attempts(recorded):
+        first, end = begins.get(attempt, 0), begins.get(attempt + 1, _NEVER) - _APART_NS
+        for chunk, data in _pieces_of(recorded, attempt):
+            yield replace(chunk, time_ns=min(max(chunk.time_ns, first), end)), data
+
+
+def _pieces_of(recorded: Path, attempt: int) -> Iterator[Piece]:
     try:
         records = (paths.log_folder(recorded, attempt) / paths.CHUNKS).read_bytes()[len(chunks.MAGIC) :]
     except FileNotFoundError:

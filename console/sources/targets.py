@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from console.sources.drafts import split_target
 from launcher.discovery import find_sources
 from launcher.errors import SpecError
+from launcher.options import Option, options_in
+from launcher.runs.status import Status
 from launcher.signature import Parameter, ParameterKind, Signature
 from launcher.source import functions_in
 
@@ -24,6 +27,7 @@ class Candidate:
     target: str
     takes: str = ""
     doc: str = ""
+    recent: bool = False
 
 
 def candidates(workdir: Path) -> Iterator[list[Candidate]]:
@@ -39,12 +43,56 @@ def candidates(workdir: Path) -> Iterator[list[Candidate]]:
 
 def _of_file(path: Path, workdir: Path) -> list[Candidate]:
     name = os.path.relpath(path, workdir)
+    if not name.isprintable():
+        return []  # nobody can type it
     try:
-        functions = functions_in(path)
+        functions = _functions(path)
     except SpecError as error:
         return [Candidate(name, "script", error.message)]
     found = [Candidate(f"{name}:{f.name}", takes(f), f.doc) for f in functions]
     return [Candidate(name, "script"), *found]
+
+
+def _functions(path: Path) -> tuple[Signature, ...]:
+    """The functions of a file, which is read again only when it has changed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return functions_in(path)
+    return _functions_then(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=4096)
+def _functions_then(path: Path, _changed: int, _size: int) -> tuple[Signature, ...]:
+    return functions_in(path)
+
+
+def recent_candidates(runs: Iterable[Status], workdir: Path, limit: int = 8) -> list[Candidate]:
+    """What was run lately, as it would be typed from here; what lies elsewhere and is gone is left out."""
+    found = dict.fromkeys(_near(run.target, workdir) for run in runs if run.target)
+    kept = (target for target in found if _is_there(target, workdir))
+    return [Candidate(target, "recent", recent=True) for target, _ in zip(kept, range(limit), strict=False)]
+
+
+def _near(target: str, workdir: Path) -> str:
+    source, name = split_target(target)
+    if os.path.isabs(source) and Path(source).is_relative_to(workdir):
+        source = os.path.relpath(source, workdir)
+    return f"{source}:{name}" if name else source
+
+
+def _is_there(target: str, workdir: Path) -> bool:
+    source, name = split_target(target)
+    is_module = name and not source.endswith(".py") and "/" not in source
+    return bool(is_module) or (workdir / source).is_file()
+
+
+def with_recent(found: Sequence[Candidate], recent: Sequence[Candidate]) -> list[Candidate]:
+    """What was run lately before the others, and each only once; with what is known of it now."""
+    known = {c.target: c for c in found}
+    first = [replace(known.get(c.target, c), recent=True) for c in recent]
+    names = {c.target for c in first}
+    return [*first, *(c for c in found if c.target not in names)]
 
 
 def takes(signature: Signature) -> str:
@@ -66,7 +114,7 @@ def narrow(found: Sequence[Candidate], query: str, *, limit: int = 200) -> list[
         return list(found[:limit])
     pattern = re.compile("(?=(" + ".*?".join(letters) + "))")
     ranked = [(score, c) for c in found if (score := _score(pattern, c.target.lower())) is not None]
-    ranked.sort(key=lambda pair: pair[0])
+    ranked.sort(key=lambda pair: (pair[0][0], not pair[1].recent, *pair[0][1:]))
     return [c for _, c in ranked[:limit]]
 
 
@@ -75,17 +123,43 @@ def _score(pattern: re.Pattern[str], name: str) -> tuple[int, int, str] | None:
     return (min(spans), len(name), name) if spans else None
 
 
+def options_of(target: str, workdir: Path) -> tuple[Option, ...]:
+    """The options that a script's source spells out; none for a function."""
+    source, name = split_target(target)
+    path = _source_file(source, workdir)
+    if path is None or name:
+        return ()
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return _options_then(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=64)
+def _options_then(path: Path, _changed: int, _size: int) -> tuple[Option, ...]:
+    return options_in(path)
+
+
 def functions_of(target: str, workdir: Path) -> tuple[Signature, ...]:
     """The public functions of the file or module that a target names; none if it cannot be read."""
-    source, _ = split_target(target)
-    if not source:
+    path = _source_file(split_target(target)[0], workdir)
+    if path is None:
         return ()
+    try:
+        return _functions(path)
+    except SpecError:
+        return ()
+
+
+def _source_file(source: str, workdir: Path) -> Path | None:
+    """The file that a target's first part names, where it lies below a folder."""
+    if not source or "\0" in source:
+        return None
     path = workdir / os.path.expanduser(source)
     if not source.endswith(".py") and "/" not in source:
         path = (workdir / source.replace(".", "/")).with_suffix(".py")
-    if not path.is_file():
-        return ()
     try:
-        return functions_in(path)
-    except SpecError:
-        return ()
+        return path if path.is_file() else None
+    except OSError:  # a name that is too long
+        return None

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, TypeVar
 
+from console.sources.alerts import Alert
 from console.sources.condition import Condition, condition_of, median_step
-from launcher.events import DeviceSample
+from console.sources.readings import Metric, Reading
+from launcher.events import DeviceSample, Sampled
 from launcher.state import Rank, RunState
 
 HISTORY = 120
 
 N = TypeVar("N", int, float)
+Curve = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,22 @@ class RankView:
     step_age: int | None = None
     log_age: int | None = None
     sample_age: int | None = None
-    history: tuple[float | None, ...] = ()
+    lag: float | None = None
+    past: tuple[Reading, ...] = ()
+
+    @property
+    def reading(self) -> Reading:
+        """What it does now, on the scales of its history."""
+        return reading_of(self)
+
+    def figure(self, metric: Metric) -> float | None:
+        """One of them."""
+        plain = _PLAIN.get(metric)
+        return reading_of(self)[metric.value] if plain is None else plain(self)
+
+    def history(self, metric: Metric, most: int) -> list[float | None]:
+        """Up to `most` of its last figures, oldest first."""
+        return [reading[metric.value] for reading in self.past[-most:]] if most > 0 else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,9 @@ class Progress:
     total: int | None = None
     step_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    losses: tuple[float, ...] = ()
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    checkpoint: int | None = None
+    checkpoint_age: int | None = None
 
     @property
     def left_s(self) -> float | None:
@@ -55,21 +76,32 @@ class Progress:
             return None
         return max(self.total - self.step, 0) * self.step_s
 
+    @property
+    def losses(self) -> Curve:
+        """The course of the loss."""
+        return self.curves.get("loss", ())
+
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """How much output there is, and where a search stands. Lines themselves are read when shown."""
+    """How much output there is, and where a search and a filter stand. Lines are read when shown.
+
+    `behind` says that more lines are known to wait than `lines` counts.
+    """
 
     lines: int = 0
     version: int = 0
     live: int = 0
     matches: int = 0
     searched: float | None = None
+    kept: int = 0
+    sifted: float | None = None
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run at one moment."""
+    """A run at one moment. `max_restarts` is how many attempts may follow the first."""
 
     state: RunState
     now: float
@@ -77,6 +109,13 @@ class RunView:
     progress: Progress = Progress()
     results: tuple[Mapping[str, Any], ...] = ()
     logs: LogView = LogView()
+    max_restarts: int = 0
+    alerts: tuple[Alert, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are, or were asked for while none has a place."""
+        return len(self.ranks) or self.state.num_processes
 
     @property
     def has_devices(self) -> bool:
@@ -89,37 +128,64 @@ class RunView:
         return not self.state.phase.final
 
 
-Past = Callable[[int], tuple[float | None, ...]]
+Past = Callable[[int], tuple[Reading, ...]]
+Ages = tuple[int | None, int | None, int | None]
 
 
-def rank_views(
-    state: RunState, *, now: float, written: Mapping[int, float], past: Past, step_s: float | None
-) -> tuple[RankView, ...]:
-    """Every rank of `state` at `now`; `written` says when each last wrote a line."""
-    middle = median_step(state.ranks)
-    return tuple(
-        _rank_view(
-            rank,
-            _devices(state, rank),
-            condition_of(rank, now=now, median_step=middle, step_s=step_s),
-            ages=(
-                _age(now, rank.reported_at, rank),
-                _age(now, written.get(rank.rank), rank),
-                _age(now, rank.sampled_at, rank),
-            ),
-            history=past(rank.rank),
+class RankViews:
+    """Makes the views of all ranks again and again, and takes over those that are as they were.
+
+    A gang of a thousand is looked at several times a second, and most of it has said nothing since.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[object, ...], RankView]] = {}
+
+    def of(
+        self, state: RunState, *, now: float, written: Mapping[int, float], past: Past, step_s: float | None
+    ) -> tuple[RankView, ...]:
+        """Every rank of `state` at `now`; `written` says when each last wrote a line."""
+        middle = median_step(state.ranks)
+        return tuple(
+            self._view(
+                rank,
+                _devices(state, rank),
+                condition_of(rank, now=now, median_step=middle, step_s=step_s),
+                (
+                    _age(now, rank.reported_at, rank),
+                    _age(now, written.get(rank.rank), rank),
+                    _age(now, rank.sampled_at, rank),
+                ),
+                lag_of(rank, middle),
+                past(rank.rank),
+            )
+            for rank in state.ranks
         )
-        for rank in state.ranks
-    )
+
+    def _view(
+        self,
+        rank: Rank,
+        devices: tuple[DeviceSample, ...],
+        condition: Condition,
+        ages: Ages,
+        lag: float | None,
+        past: tuple[Reading, ...],
+    ) -> RankView:
+        made_of = (rank, past, devices, condition, ages, lag)
+        known = self._known.get(rank.rank)
+        if known is None or known[0] != made_of:
+            known = made_of, _rank_view(rank, devices, condition, ages, lag, past)
+            self._known[rank.rank] = known
+        return known[1]
 
 
 def _rank_view(
     rank: Rank,
     devices: Sequence[DeviceSample],
     condition: Condition,
-    *,
-    ages: tuple[int | None, int | None, int | None],
-    history: tuple[float | None, ...],
+    ages: Ages,
+    lag: float | None,
+    past: tuple[Reading, ...],
 ) -> RankView:
     sample = rank.sample
     step_age, log_age, sample_age = ages
@@ -137,15 +203,52 @@ def _rank_view(
         step_age=step_age,
         log_age=log_age,
         sample_age=sample_age,
-        history=history,
+        lag=lag,
+        past=past,
     )
 
 
-def _devices(state: RunState, rank: Rank) -> list[DeviceSample]:
+def reading_of(view: RankView) -> Reading:
+    """A rank's figures as they are charted."""
+    memory = view.memory / view.memory_total * 100 if view.memory is not None and view.memory_total else None
+    power = view.power / view.power_limit * 100 if view.power is not None and view.power_limit else None
+    return (view.util, memory, power, view.temperature, view.lag, view.cpu)
+
+
+_PLAIN: Mapping[Metric, Callable[[RankView], float | None]] = {
+    Metric.USE: attrgetter("util"),
+    Metric.HEAT: attrgetter("temperature"),
+    Metric.LAG: attrgetter("lag"),
+    Metric.CPU: attrgetter("cpu"),
+}
+
+
+def sampled_reading(fact: Sampled, cpu: float | None, rank: Rank, lag: float | None) -> Reading:
+    """What a sample says of one rank."""
+    uuids = {d.uuid for d in rank.devices}
+    devices = [d for d in fact.devices if d.uuid in uuids]
+    used, total = _sum_known([d.memory_used for d in devices]), _sum_known([d.memory_total for d in devices])
+    drawn, limit = _sum_known([d.power_w for d in devices]), _sum_known([d.power_limit_w for d in devices])
+    return (
+        mean_known([d.util for d in devices]),
+        used / total * 100 if used is not None and total else None,
+        drawn / limit * 100 if drawn is not None and limit else None,
+        max((d.temperature_c for d in devices if d.temperature_c is not None), default=None),
+        lag,
+        cpu,
+    )
+
+
+def lag_of(rank: Rank, middle: float | None) -> float | None:
+    """How many steps a rank is behind the middle of the gang; None while it has reported none."""
+    return None if middle is None or rank.step is None else max(middle - rank.step, 0.0)
+
+
+def _devices(state: RunState, rank: Rank) -> tuple[DeviceSample, ...]:
     host = state.hosts.get(rank.agent)
-    if host is None:
-        return []
-    return [host.devices[d.uuid] for d in rank.devices if d.uuid in host.devices]
+    if host is None or not rank.devices:
+        return ()
+    return tuple(host.devices[d.uuid] for d in rank.devices if d.uuid in host.devices)
 
 
 def _device_label(rank: Rank) -> str:

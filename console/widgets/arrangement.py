@@ -26,7 +26,7 @@ class Arrangement:
     @property
     def has_upper(self) -> bool:
         """Whether a pane about ranks is shown."""
-        return "ranks" in self.panes or "detail" in self.panes
+        return not {"ranks", "detail", "charts"}.isdisjoint(self.panes)
 
     @property
     def has_lower(self) -> bool:
@@ -40,10 +40,11 @@ def arrange(
     """The panes for `room` lines of a terminal; `upper` and `lower` say which of two is wanted."""
     if zoomed is not None:
         return Arrangement((zoomed,))
-    above = ("ranks", "detail") if terminal.width >= WIDE else (upper,)
+    beside = "charts" if upper == "charts" else "detail"
+    above = ("ranks", beside) if terminal.width >= WIDE else (upper,)
     below = ("logs", "result") if terminal.height >= TALL else (lower,)
     wanted = (ranks + 1 if ranks <= TABLE_RANKS else max(ranks // 32, 8)) + 2
-    if "detail" in above:
+    if len(above) > 1:
         wanted = max(wanted, _DETAIL_ROWS + 2)
     upper_height = max(min(wanted, room - _LEAST_LOG, room * 3 // 5), 4)
     result_height = min(max(room // 5, 5), 12) if len(below) > 1 else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -60,12 +61,13 @@ class Choice(Widget, can_focus=True):
             self.refresh()
         self.value = value
 
-    def render(self) -> str:
+    def render(self) -> Content:
         """The value, and which of how many it is."""
+        shown = "".join(c if c.isprintable() else " " for c in self.value)
         if len(self._values) < 2:
-            return self.value
+            return Content(shown)
         at = self._values.index(self.value) + 1 if self.value in self._values else 0
-        return f"‹ {self.value} ›" + (f"  {at}/{len(self._values)}" if len(self._values) > 3 else "")
+        return Content(f"‹ {shown} ›" + (f"  {at}/{len(self._values)}" if len(self._values) > 3 else ""))
 
     def action_turn(self, by: int) -> None:
         """Choose the next value, or the one before."""
@@ -78,3 +80,12 @@ class Choice(Widget, can_focus=True):
     def on_click(self, _: events.Click) -> None:
         """Choose the next value."""
         self.action_turn(1)
+
+
+class Toggle(Choice):
+    """Something that is on or off."""
+
+    def render(self) -> Content:
+        """A box, and the value."""
+        box = {"True": "[x]", "False": "[ ]"}.get(self.value, "[?]")
+        return Content(f"{box} {self.value}")

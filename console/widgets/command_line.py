@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from console.widgets.hints import keys_of
 from console.widgets.sheet import Row, Sheet, clip
 
 _MOST_LINES = 3
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
 
 
 class CommandLine(Sheet):
@@ -20,6 +23,7 @@ class CommandLine(Sheet):
         super().__init__(id=id, classes="pane")
         self.command = ""
         self.problem: str | None = None
+        self.doubt = ""
         self.busy = ""
 
     def show(self, command: str) -> None:
@@ -27,9 +31,9 @@ class CommandLine(Sheet):
         self.command = command
         self.refresh_rows()
 
-    def judge(self, problem: str | None) -> None:
-        """Say what is wrong, or with None that nothing is."""
-        self.problem, self.busy = problem, ""
+    def judge(self, problem: str | None, doubt: str = "") -> None:
+        """Say what is wrong, or with None that nothing is; `doubt` is what only the script can tell."""
+        self.problem, self.doubt, self.busy = problem, doubt, ""
         self.refresh_rows()
 
     def wait(self, for_what: str) -> None:
@@ -39,7 +43,10 @@ class CommandLine(Sheet):
 
     def rows(self, width: int) -> Sequence[Row]:
         """The command on as many lines as it needs, and the verdict."""
-        lines = wrapped(self.command, max(width - 3, 8))[:_MOST_LINES]
+        lines = wrapped(self.command, max(width - 3, 8))
+        if len(lines) > _MOST_LINES:
+            last = clip(((lines[_MOST_LINES - 1], ""),), max(width - 20, 8))[0][0].removesuffix(" \\")
+            lines = [*lines[: _MOST_LINES - 1], f"{last} … {keys_of(self, 'launch.copy', 'y')} copies it all"]
         height = len(lines) + 3
         if self.styles.height is None or self.styles.height.value != height:
             self.styles.height = height
@@ -53,13 +60,19 @@ class CommandLine(Sheet):
             return ((f" ◐ {self.busy}", "rank-waiting"),)
         if self.problem:
             return ((f" ✗ {self.problem}", "rank-behind"),)
-        return ((" ✓ ready", "rank-done"), (" · ctrl+r launches", "muted"))
+        start, check = keys_of(self, "launch.start", "ctrl+r"), keys_of(self, "launch.preflight", "p")
+        if self.doubt:
+            return ((f" ? {self.doubt}", "rank-behind"), (f" · {start} launches all the same", "muted"))
+        return ((" ✓ ready", "rank-done"), (f" · {start} launches · {check} checks", "muted"))
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """`text` broken at spaces, with a backslash where it goes on, so that it can be pasted as it stands."""
+    """`text` broken between words, with a backslash where it goes on, so that it can be pasted as it stands.
+
+    What is in quotes is not broken: a backslash would be part of it there.
+    """
     lines, line = [], ""
-    for word in text.split(" "):
+    for word in _WORD.findall(text):
         if line and len(line) + 1 + len(word) > width - 2:
             lines.append(line + " \\")
             line = word

@@ -1,4 +1,4 @@
-"""The four panes of a run, and which of them are on the screen."""
+"""The panes of a run, and which of them are on the screen."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from textual.containers import Container, Horizontal, Vertical
 
 from console.widgets.arrangement import Arrangement, arrange
+from console.widgets.charts import Charts
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from console.widgets.rank_detail import RankDetail
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-PANES = ("ranks", "detail", "logs", "result")
+PANES = ("ranks", "detail", "logs", "result", "charts")
 
 
 class Deck(Vertical):
@@ -27,7 +28,7 @@ class Deck(Vertical):
     Deck { height: 1fr; }
     Deck > * { height: 1fr; width: 1fr; }
     Deck #ranks { width: 3fr; height: 1fr; }
-    Deck #detail { width: 2fr; height: 1fr; }
+    Deck #detail, Deck #charts { width: 2fr; height: 1fr; }
     Deck #logs, Deck #result { height: 1fr; }
     """
 
@@ -38,10 +39,11 @@ class Deck(Vertical):
         self._ranks = 0
 
     def compose(self) -> ComposeResult:
-        """Two rows of two."""
+        """About ranks above, what they said below."""
         with Horizontal(id="upper"):
             yield RankGrid(id="ranks", classes="pane")
             yield RankDetail(id="detail", classes="pane")
+            yield Charts(id="charts", classes="pane")
         with Container(id="lower"):
             yield LogPane(id="logs", classes="pane")
             yield ResultPane(id="result", classes="pane")
@@ -62,7 +64,7 @@ class Deck(Vertical):
 
     def show(self, name: str) -> None:
         """Put a pane on the screen."""
-        if name in ("ranks", "detail"):
+        if name in ("ranks", "detail", "charts"):
             self.upper = name
         else:
             self.lower = name

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.strip import Strip
 from textual.widgets import Input
 
 
 class Field(Input):
-    """An input of one line without a frame."""
+    """An input of one line without a frame.
+
+    It may be filled from a record of another machine, so no control character in it reaches the terminal.
+    """
 
     def __init__(self, value: str | None = None, **options: Any) -> None:
         super().__init__(value, compact=True, **options)
         self.cursor_blink = False
+
+    def render_line(self, y: int) -> Strip:
+        """The line as Textual makes it, but for what a terminal would obey; as wide as before."""
+        strip = super().render_line(y)
+        if all(segment.text.isprintable() for segment in strip):
+            return strip
+        return Strip([Segment(_harmless(s.text), s.style) for s in strip], strip.cell_length)
+
+
+def _harmless(text: str) -> str:
+    return "".join(c if c.isprintable() else " " * cell_len(c) for c in text)

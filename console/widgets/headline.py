@@ -1,27 +1,18 @@
-"""The lines at the top of the run screen: what it is, which phase, how far; or why it ended badly."""
+"""The lines below the identity of a run: which phase, how far; or why it ended badly."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from console.messages import RunView
+from console.narrating import near_line
 from console.widgets import figures as fig
+from console.widgets.charts import alarm_line
 from console.widgets.failure import failure_rows
-from console.widgets.sheet import Row, Sheet, Span, clip, spread, width_of
+from console.widgets.identity import PHASE_GLYPHS, ViewSheet
+from console.widgets.sheet import Row, Span, clip, width_of
 from launcher.state import Phase, RankPhase
 
-PHASE_GLYPHS = {
-    Phase.SUBMITTED: ("○", "rank-waiting"),
-    Phase.WAITING: ("○", "rank-behind"),
-    Phase.STARTING: ("◐", "rank-waiting"),
-    Phase.RUNNING: ("●", "rank-ok"),
-    Phase.STOPPING: ("◑", "rank-behind"),
-    Phase.SUCCEEDED: ("✓", "rank-done"),
-    Phase.FAILED: ("✗", "rank-failed"),
-    Phase.STOPPED: ("■", "rank-stopped"),
-    Phase.LOST: ("-", "rank-lost"),
-}
 _STRIP = (
     (Phase.SUBMITTED, "submit"),
     (Phase.WAITING, "slots"),
@@ -29,27 +20,6 @@ _STRIP = (
     (Phase.RUNNING, "train"),
     (Phase.STOPPING, "stop"),
 )
-
-
-class ViewSheet(Sheet):
-    """A sheet over the run's view."""
-
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
-        self.view: RunView | None = None
-
-    def show(self, view: RunView) -> None:
-        """Show another moment of the run."""
-        self.view = view
-        self.refresh_rows()
-
-
-class RunHeader(ViewSheet):
-    """Which run this is, and in which state."""
-
-    def rows(self, width: int) -> Sequence[Row]:
-        """One line."""
-        return [header_row(self.view, width)] if self.view else [((" …", "muted"),)]
 
 
 class PhaseStrip(ViewSheet):
@@ -75,69 +45,57 @@ class Headline(ViewSheet):
         """One line, or the failure block."""
         if self.view is None:
             return [()]
-        found = headline_rows(self.view, width)
-        if self.styles.height is None or self.styles.height.value != len(found):
-            self.styles.height = len(found)
-        return found
+        return self.fit(headline_rows(self.view, width))
 
 
-def header_row(view: RunView, width: int) -> Row:
-    """State, name, size and elapsed time; the id at the right."""
-    state = view.state
-    glyph, style = PHASE_GLYPHS[state.phase]
-    elapsed = None if state.started is None else (state.ended or view.now) - state.started
-    left: Row = (
-        (f" {glyph} {state.phase}", f"{style} bold"),
-        (f"  {state.name or state.id}", "bold"),
-        (f"  {gang(view)}", ""),
-        (f"  {fig.clock(elapsed)}", "bold"),
-    )
-    return spread(left, ((f"{state.id} ", "muted"),), width)
+class AlertLine(ViewSheet):
+    """What is alarming now; no line at all while nothing is."""
 
+    def show(self, view: RunView) -> None:
+        """Show another moment of the run."""
+        self.display = view.live and bool(alarm_line(view))
+        super().show(view)
 
-def gang(view: RunView) -> str:
-    """How many ranks, on how many hosts, with which devices."""
-    size = len(view.ranks) or view.state.num_processes
-    parts = [f"{size} rank{'s' * (size != 1)}"]
-    if view.ranks:
-        hosts = len({v.rank.host for v in view.ranks})
-        parts.append(f"{hosts} host{'s' * (hosts != 1)}")
-        devices = [d for v in view.ranks for d in v.rank.devices]
-        names = Counter(d.name or "GPU" for d in devices)
-        parts.append(" + ".join(f"{n}×{name}" for name, n in names.items()) if devices else "CPU")
-    return " · ".join(parts)
+    def rows(self, width: int) -> Sequence[Row]:
+        """One line."""
+        return [clip(alarm_line(self.view), width)] if self.view is not None else [()]
 
 
 def phase_spans(view: RunView) -> Iterator[Span]:
-    """Every phase: done with its duration, the current one marked, later ones faint."""
-    began = dict(view.state.since)
-    order = [p for p, _ in view.state.since]
-    for number, (phase, label) in enumerate(_STRIP):
-        if phase is Phase.STOPPING and phase not in began:
-            continue
-        yield (" " if number == 0 else " › ", "muted")
-        yield from _phase(view, phase, label, began, order)
+    """Every phase of the attempt: done with its duration, the current one marked, later ones faint."""
+    spent = _spent(view)
+    shown = [(p, label) for p, label in _STRIP if p in spent or p is not Phase.STOPPING]
+    if view.state.attempt:
+        shown = [(p, label) for p, label in shown if p in spent or p is not Phase.SUBMITTED]
+        yield (f" attempt {view.state.attempt}", "rank-behind")
+    for number, (phase, label) in enumerate(shown):
+        yield (" › " if number or view.state.attempt else " ", "muted")
+        yield from _phase(view, phase, label, spent)
     yield (" › ", "muted")
     glyph, style = PHASE_GLYPHS[view.state.phase]
     yield (f"end {glyph}", f"{style} bold") if not view.live else ("end", "muted")
 
 
-def _phase(
-    view: RunView, phase: Phase, label: str, began: dict[Phase, float], order: list[Phase]
-) -> Iterator[Span]:
-    if phase not in began:
-        passed = bool(order) and (not view.live or any(_position(p) > _position(phase) for p in order))
+def _spent(view: RunView) -> dict[Phase, float]:
+    """Seconds in each phase of the attempt; one that was entered again counts together."""
+    entered = view.state.attempt_since
+    ends = [time for _, time in entered[1:]] + [view.state.ended or view.now]
+    spent: dict[Phase, float] = {}
+    for (phase, began), end in zip(entered, ends, strict=False):  # a new folder tells of no phase yet
+        spent[phase] = spent.get(phase, 0.0) + max(end - began, 0.0)
+    return spent
+
+
+def _phase(view: RunView, phase: Phase, label: str, spent: dict[Phase, float]) -> Iterator[Span]:
+    if phase not in spent:
+        passed = bool(spent) and (not view.live or any(_position(p) > _position(phase) for p in spent))
         yield (f"{label} {fig.UNKNOWN}" if passed else label, "muted")
-        return
-    at = order.index(phase)
-    until = view.state.since[at + 1][1] if at + 1 < len(order) else view.state.ended or view.now
-    took = max(until - began[phase], 0.0)
-    if view.state.phase is phase:
+    elif view.state.phase is phase:
         glyph, style = PHASE_GLYPHS[phase]
-        yield (f"{label} {glyph} {fig.age(int(took))}{_share(view)}", f"{style} bold")
+        yield (f"{label} {glyph} {fig.age(int(spent[phase]))}{_share(view)}", f"{style} bold")
     else:
         yield (f"{label} ", "")
-        yield (f"✓ {fig.duration(took)}", "muted")
+        yield (f"✓ {fig.duration(spent[phase])}", "muted")
 
 
 def _position(phase: Phase) -> int:
@@ -151,7 +109,7 @@ def _share(view: RunView) -> str:
         return f" {waiting.have}/{waiting.need}"
     if view.state.phase is Phase.STARTING:
         up = sum(v.rank.phase is not RankPhase.PLACED for v in view.ranks)
-        return f" {up}/{len(view.ranks)}"
+        return f" {up}/{len(view.ranks)}" if view.ranks else ""
     return ""
 
 
@@ -164,6 +122,8 @@ def headline_rows(view: RunView, width: int) -> list[Row]:
         return failure_rows(view, width)
     if not view.live:
         return [verdict_row(view, width)]
+    if state.near is not None:
+        return [clip(((f" {near_line(state.near, view.now)}", "rank-behind bold"),), width)]
     if view.progress.step is None and not view.progress.metrics:
         return [clip(((f" {_hint(view)}", "muted"),), width)]
     return [progress_row(view, width)]
@@ -171,7 +131,8 @@ def headline_rows(view: RunView, width: int) -> list[Row]:
 
 def _hint(view: RunView) -> str:
     if view.state.phase is not Phase.RUNNING:
-        return f"{view.state.phase} …"
+        again = f" again: {view.state.restarts[-1].reason}" if view.state.restarts else " …"
+        return f"{view.state.phase}{again}"
     return "no step reported yet · launcher.report(step=…, loss=…) shows progress here"
 
 
@@ -179,9 +140,9 @@ def waiting_row(view: RunView, width: int) -> Row:
     """What the gang waits for and how long that may take."""
     waiting = view.state.waiting
     assert waiting is not None
-    waited = fig.age(int(view.now - (view.state.started or view.now)))
-    limit = f" of {fig.age(int(waiting.limit_s))}" if waiting.limit_s is not None else ""
-    text = f" waiting for slots {waiting.have}/{waiting.need}, {waited}{limit}"
+    began = next((t for p, t in view.state.attempt_since if p is Phase.WAITING), view.now)
+    limit = f" of {waiting.limit_s:.0f} s" if waiting.limit_s is not None else ""
+    text = f" slots {waiting.have}/{waiting.need}, waiting {max(view.now - began, 0):.0f} s{limit}"
     reason = f" · {waiting.reason}" if waiting.reason else ""
     return clip(((text, "rank-behind bold"), (reason, "muted")), width)
 
@@ -211,6 +172,9 @@ def progress_row(view: RunView, width: int) -> Row:
     tail += [(f"  {name} {fig.metric(value)}", "") for name, value in progress.metrics.items()]
     if progress.left_s is not None:
         tail.append((f"  left {fig.age(int(progress.left_s))}", "muted"))
+    if progress.checkpoint is not None:
+        saved = f"  checkpoint {fig.count(progress.checkpoint)}, {fig.age(progress.checkpoint_age)} ago"
+        tail.append((saved, "muted"))
     room = width - width_of((*spans, *tail))
     if share is not None and room >= 14:
         filled, rest = fig.bar(share, min(room - 8 if room < 34 else room - 26, 40))

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.widgets import Static
 
-from console.messages import MODES, Draft
+from console.messages import MODES, Detected, Draft, Option, describe, mode_line, room_line
 from console.widgets.choice import Choice
 from console.widgets.field import Field
+from console.widgets.form_row import FormRow
+from console.widgets.more_form import Fold, MoreForm
 from console.widgets.param_form import ParamForm, takes_positional
+from console.widgets.suggesting import ArgumentSuggester
 from launcher.signature import Signature
 from launcher.spec import Mode
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 SCRIPT = "the whole script"
+_PARAM = "param:"
 
 
 class LaunchForm(VerticalScroll, can_focus=False):
@@ -29,11 +32,10 @@ class LaunchForm(VerticalScroll, can_focus=False):
 
     DEFAULT_CSS = """
     LaunchForm { scrollbar-size-vertical: 1; }
-    LaunchForm .row { height: 1; width: 1fr; }
-    LaunchForm .label { width: 13; color: $muted; }
-    LaunchForm .second { width: 8; margin-left: 2; }
-    LaunchForm .parameter { color: $foreground; }
-    LaunchForm .note { width: 18; color: $muted; padding-left: 1; }
+    LaunchForm #gpus { width: 16; height: 1; }
+    LaunchForm #gpu { width: 16; }
+    LaunchForm #mode { width: 20; }
+    LaunchForm #hint { padding-left: 13; height: 1; color: $muted; }
     """
 
     class Edited(Message):
@@ -46,29 +48,33 @@ class LaunchForm(VerticalScroll, can_focus=False):
         super().__init__(id=id, classes="pane")
         self._workdir = workdir
         self._filling: Mapping[str, str] = {}
+        self._filled: dict[str, Mapping[str, str]] = {}
+        self._shown = ""
+        self._arguments = ArgumentSuggester(workdir)
+        self._detected: Detected | None = None
         self.border_title = "1 New run"
 
     def compose(self) -> ComposeResult:
         """Label and field, a line each."""
-        with Horizontal(classes="row"):
-            yield Static("Target", classes="label")
-            yield Field(placeholder="train.py, train.py:main; ctrl+f finds", id="target")
-        with Horizontal(classes="row"):
-            yield Static("Run", classes="label")
-            yield Choice((SCRIPT,), id="entry")
-        yield ParamForm(id="params")
-        with Horizontal(classes="row", id="args-row"):
-            yield Static("Arguments", classes="label")
-            yield Field(placeholder="--lr 0.1 --epochs 3", id="args")
-        with Horizontal(classes="row"):
-            yield Static("Processes", classes="label")
-            yield Field(value="1", id="processes", type="integer", max_length=5)
-            yield Static("GPUs", classes="label second")
-            yield Choice(("auto", "yes", "no"), id="gpu")
-        if len(MODES) > 1:
-            with Horizontal(classes="row"):
-                yield Static("Mode", classes="label")
-                yield Choice([str(m) for m in MODES], id="mode")
+        yield FormRow(
+            "Target", Field(placeholder="train.py, train.py:main; ctrl+f finds", id="target"), name="target"
+        )
+        yield FormRow("Run", Choice((SCRIPT,), id="entry"))
+        yield ParamForm(self._workdir, id="params")
+        args = Field(placeholder="--lr 0.1 --epochs 3", id="args", suggester=self._arguments)
+        yield FormRow("Arguments", args, id="args-row", name="args")
+        yield FormRow("", id="hint-row", remark="")
+        processes = Field(value="1", id="processes", restrict=r"[0-9:]*", max_length=11)
+        yield FormRow("Processes", processes, id="processes-row", name="processes", remark="")
+        yield FormRow("GPUs", Choice(("auto", "yes", "no"), id="gpu"), name="gpu", remark=_GPU["auto"])
+        yield FormRow("Mode", Choice([str(m) for m in MODES], id="mode"), name="mode", remark="")
+        yield FormRow("Spark", Field(id="spark"), id="spark-row", name="spark")
+        yield MoreForm(self._workdir, id="more")
+
+    def on_mount(self) -> None:
+        """Show what the mode needs."""
+        self.query_one("#hint-row").display = False
+        self._fit_mode()
 
     @property
     def draft(self) -> Draft:
@@ -78,19 +84,26 @@ class LaunchForm(VerticalScroll, can_focus=False):
             target=target,
             args=self._input("args").value if self.query_one("#args-row").display else "",
             processes=self._input("processes").value,
-            mode=Mode(self.query_one("#mode", Choice).value) if len(MODES) > 1 else MODES[0],
+            mode=self._mode,
+            spark=self._input("spark").value if self._mode is not Mode.LOCAL else "",
             gpu=self.query_one("#gpu", Choice).value,
+            extras=self._more.values,
             workdir=self._workdir,
-            params=self.query_one(ParamForm).values,
+            params=self._params.values,
         )
         return draft if draft.function else draft.without_params()
 
     def fill(self, draft: Draft) -> None:
         """Fill in a draft; parameters follow when the function's signature is known."""
         self._filling = draft.params
+        self._filled.pop(draft.target, None)
         self._input("processes").value = draft.processes
         self._input("args").value = draft.args
         self.query_one("#gpu", Choice).value = draft.gpu
+        self.query_one("#mode", Choice).value = str(draft.mode)
+        self._input("spark").value = draft.spark
+        self._more.fill(draft.extras)
+        self._fit_mode()
         self._input("target").value = draft.target
         self.post_message(self.Edited())
 
@@ -101,7 +114,16 @@ class LaunchForm(VerticalScroll, can_focus=False):
         field.cursor_position = len(target)
         self._input("processes").focus()
 
-    async def offer(self, functions: Sequence[Signature], draft: Draft) -> None:
+    def toggle_more(self) -> None:
+        """Unfold the other options, or fold them."""
+        self._more.toggle()
+
+    def know(self, detected: Detected) -> None:
+        """Remark what there is."""
+        self._detected = detected
+        self._remark()
+
+    async def offer(self, functions: Sequence[Signature], options: Sequence[Option], draft: Draft) -> None:
         """Offer the functions found in the target's file, and fields for the one that is chosen."""
         values = [SCRIPT] if draft.source.endswith(".py") or not functions else []
         entry = self.query_one("#entry", Choice)
@@ -110,16 +132,86 @@ class LaunchForm(VerticalScroll, can_focus=False):
         self.query_one("#args-row").display = (
             not draft.function or signature is None or takes_positional(signature)
         )
+        self._arguments.options = options
+        self._hint()
+        await self._show_params(signature, draft)
+
+    async def _show_params(self, signature: Signature | None, draft: Draft) -> None:
+        """Another function's fields; what was in those of the one before comes back with it."""
         filling, self._filling = self._filling, {}
-        form = self.query_one(ParamForm)
-        if form.signature != signature or filling:
-            await form.show(signature, filling)
-            self.post_message(self.Edited())
+        form, changed = self._params, draft.target != self._shown
+        if form.signature == signature and not filling and not (changed and signature is None):
+            self._shown = draft.target
+            return
+        self._filled[self._shown] = form.values
+        self._shown = draft.target
+        known = bool(draft.function) and (signature is not None or bool(filling))
+        given = filling or self._filled.get(draft.target, {})
+        await form.show(signature, given, is_function=known)
+        self.post_message(self.Edited())
+
+    def judge(self, field: str, problem: str | None) -> None:
+        """Say at a field what is wrong with it; `field` as `console.sources.drafts.Misfit` has it."""
+        for row in self.query("LaunchForm > FormRow").results(FormRow):
+            row.judge(problem if row.name == field else None)
+        self._params.judge(field.removeprefix(_PARAM) if field.startswith(_PARAM) else None, problem)
+        self._more.judge(field, problem)
+
+    @property
+    def trouble(self) -> str:
+        """Why the mode cannot work here, as far as is known; empty if it can."""
+        if self._detected is None:
+            return ""
+        works, how = mode_line(self._detected, self.draft)
+        return "" if works else how
+
+    def go_to(self, field: str) -> None:
+        """Put the cursor into the field that something concerns."""
+        name = field.removeprefix(_PARAM)
+        self._more.reveal(name)
+        for row in self.query(FormRow).results(FormRow):
+            if row.name == name and row.display:
+                for widget in list(row.query("Input, Choice"))[:1]:
+                    widget.focus()
 
     @on(Field.Changed)
     @on(Choice.Changed)
     def _edited(self) -> None:
+        self._remark()
+        self._more.summarise()
         self.post_message(self.Edited())
+
+    @on(Fold.Toggled)
+    def _toggled(self) -> None:
+        self.toggle_more()
+
+    @on(Field.Changed, "#args")
+    def _hint(self) -> None:
+        options = self._arguments.options
+        row = self.query_one("#hint-row", FormRow)
+        row.display = bool(options) and bool(self.query_one("#args-row").display)
+        row.remark(describe(options, self._input("args").value))
+
+    def _remark(self) -> None:
+        draft = self.draft
+        self.query_one("#processes-row", FormRow).remark(room_line(self._detected, draft))
+        works, how = (True, "") if self._detected is None else mode_line(self._detected, draft)
+        self._row("mode").remark(how if works else f"✗ {how}")
+        self._row("gpu").remark(_GPU.get(draft.gpu, ""))
+
+    @property
+    def _mode(self) -> Mode:
+        return Mode(self.query_one("#mode", Choice).value)
+
+    @on(Choice.Changed, "#mode")
+    def _fit_mode(self) -> None:
+        """A cluster and a Connect server have addresses, this machine has none."""
+        mode = self._mode
+        self.query_one("#spark-row").display = mode is not Mode.LOCAL
+        named = "spark://host:7077" if mode is Mode.CLUSTER else "sc://host:15002"
+        self._input("spark").placeholder = f"{named}; empty: what the environment says"
+        self._more.suit(mode)
+        self._remark()
 
     @on(Choice.Changed, "#entry")
     def _entry_chosen(self, message: Choice.Changed) -> None:
@@ -133,5 +225,23 @@ class LaunchForm(VerticalScroll, can_focus=False):
         else:
             self.screen.focus_next()
 
+    @property
+    def _params(self) -> ParamForm:
+        return self.query_one(ParamForm)
+
+    @property
+    def _more(self) -> MoreForm:
+        return self.query_one(MoreForm)
+
+    def _row(self, name: str) -> FormRow:
+        return next(row for row in self.query(FormRow).results(FormRow) if row.name == name)
+
     def _input(self, name: str) -> Field:
         return self.query_one(f"#{name}", Field)
+
+
+_GPU = {
+    "auto": "used if there are enough",
+    "yes": "one a rank, or it does not start",
+    "no": "hidden from the ranks",
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -15,16 +16,29 @@ from rich.text import Text
 from textual.color import Color
 from textual.strip import Strip
 
-from console.messages import LogLine
+from console.messages import Level, LogLine, level_of
 from launcher.runs import paths
 
 if TYPE_CHECKING:
     from rich.color import Color as RichColor
 
 _TINTS = 8
-_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Traceback|[A-Z]\w+(?:Error|Exception)\b)")
-_WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w+Warning:")
+_TONES = {Level.ERROR: "log-error", Level.WARNING: "log-warn"}
 _CONSOLE = Console(color_system="truecolor", force_terminal=True, width=80)
+
+
+class Times(enum.Enum):
+    """How to say when a line came: not, by the clock, or in seconds since the first line."""
+
+    NONE = ""
+    CLOCK = "clock"
+    SINCE = "since start"
+
+    @property
+    def after(self) -> Times:
+        """The next one, or the first after the last."""
+        each = list(Times)
+        return each[(each.index(self) + 1) % len(each)]
 
 
 @dataclass(slots=True)
@@ -34,20 +48,24 @@ class LinePaint:
     Attributes:
         variables: the theme's.
         digits: how many a rank's number takes; 0 leaves it out.
-        times: whether to say when a line came.
+        times: how to say when a line came, if at all.
+        origin: when the first line came, in seconds since the epoch.
         left: how many cells of the text are scrolled away.
         pattern: what a search looks for.
     """
 
     variables: Mapping[str, str]
     digits: int = 1
-    times: bool = False
+    times: Times = Times.NONE
+    origin: float = 0.0
     left: int = 0
     pattern: re.Pattern[str] | None = None
     _styles: dict[str, Style] = field(default_factory=dict)
 
     def strip(self, line: LogLine) -> Strip:
-        """The whole line."""
+        """The whole line; a mark from the first cell on, where output never stands."""
+        if line.mark:
+            return Strip([Segment(line.text, self._style("accent") + Style(bold=True))])
         body = Text.from_ansi(line.text, no_wrap=True, end="")
         if self.pattern is not None:
             body.highlight_regex(self.pattern, Style(bgcolor=self.color("log-match"), bold=True))
@@ -59,9 +77,8 @@ class LinePaint:
         return Color.parse(self.variables[variable]).rich_color
 
     def _head(self, line: LogLine) -> Iterator[Segment]:
-        if self.times:
-            stamp = time.strftime("%H:%M:%S", time.localtime(line.time))
-            yield Segment(f"{stamp}.{int(line.time * 1000) % 1000:03d} ", self._style("muted"))
+        if self.times is not Times.NONE:
+            yield Segment(self._time(line.time), self._style("muted"))
         if self.digits:
             yield Segment(f"{line.rank:>{self.digits}} ", self._style(f"tint-{line.rank % _TINTS}"))
         if line.stream == paths.STDERR:
@@ -70,9 +87,14 @@ class LinePaint:
             yield Segment(" ")
 
     def _tone(self, text: str) -> Style:
-        if _ERROR.search(text):
-            return self._style("log-error")
-        return self._style("log-warn") if _WARNING.search(text) else Style.null()
+        tone = _TONES.get(level_of(text))
+        return self._style(tone) if tone else Style.null()
+
+    def _time(self, moment: float) -> str:
+        if self.times is Times.SINCE:
+            return f"{moment - self.origin:+11.3f} "
+        stamp = time.strftime("%H:%M:%S", time.localtime(moment))
+        return f"{stamp}.{int(moment * 1000) % 1000:03d} "
 
     def _style(self, variable: str) -> Style:
         if variable not in self._styles:

@@ -1,27 +1,38 @@
-"""The log pane: the lines, a search field when one is wanted, and a title that says what is shown."""
+"""The log pane: the lines, a field when something is asked, and a title that says what is shown."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.message import Message
 
+from console.messages import Level, Search, whither
 from console.messages import LogView as LogState
-from console.messages import Search
 from console.widgets import figures as fig
 from console.widgets.field import Field
-from console.widgets.log_view import Lines, LogView
-from console.widgets.titled import Titled
+from console.widgets.hints import keys_of
+from console.widgets.log_lines import Book, Kept
+from console.widgets.log_output import LogOutput
+from console.widgets.log_paint import Times
+from console.widgets.log_view import LogView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+_HINTS = {
+    "search": "regular expression",
+    "filter": "show only lines that match · ! in front: that do not",
+    "place": "line 1200, time 12:04:38, or 50%",
+    "file": "file to save to",
+}
+_LEVELS = {Level.ALL: "", Level.WARNING: " · warnings and errors", Level.ERROR: " · errors"}
 
-class LogPane(Titled, Vertical):
-    """Output of all ranks or of one, with search and follow."""
+
+class LogPane(LogOutput):
+    """Output of all ranks or of one, with a filter, search and follow."""
 
     DEFAULT_CSS = """
     LogPane > Field { display: none; }
@@ -31,49 +42,61 @@ class LogPane(Titled, Vertical):
         Binding("slash", "open_search", "Search", key_display="/", id="log.search"),
         Binding("n", "next_match", "Next match", show=False, id="log.next"),
         Binding("N", "previous_match", "Previous match", show=False, id="log.previous"),
+        Binding("ampersand", "ask('filter')", "Filter", key_display="&", id="log.filter"),
+        Binding("v", "level", "Level: warnings, errors", show=False, id="log.level"),
+        Binding("colon", "ask('place')", "Go to line or time", key_display=":", show=False, id="log.place"),
         Binding("f", "toggle_follow", "Follow", id="log.follow"),
-        Binding("escape", "end_search", "End search", show=False, id="log.end_search"),
+        Binding("escape", "end_search", "End search or filter", show=False, id="log.end_search"),
     ]
 
     class Searched(Message):
-        """A search has begun: whoever feeds the lines should look for it now."""
+        """A search or a filter has begun: whoever feeds the lines should look for it now."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self.state = LogState()
+        self._book: Book | None = None
+        self._kept: Kept | None = None
+        self._level = Level.ALL
         self._search: Search | None = None
-        self._text = ""
+        self._texts = dict.fromkeys(_HINTS, "")
+        self._asked = "search"
+        self._warned = ""
         self._jump = 0
         self._complaint = ""
 
     def compose(self) -> ComposeResult:
-        """The lines above the search field."""
+        """The lines above the field."""
         yield LogView(id="lines")
-        yield Field(placeholder="regular expression", id="search")
+        yield Field(id="search")
 
     @property
     def lines(self) -> LogView:
         """The lines."""
         return self.query_one(LogView)
 
-    def attach(self, source: Lines) -> None:
+    def attach(self, source: Book) -> None:
         """Show the lines of a source."""
-        self.lines.lines = source
+        self._book = self.lines.lines = source
 
     def show(self, state: LogState, ranks: int) -> None:
         """Take in what has arrived."""
         self.state, self._complaint = state, ""
         self.lines.among(ranks)
         self.lines.update()
-        if self._jump and self._search is not None and (self._search.found or self._searched_all):
-            self._leap()
+        if self._jump and self._search is not None and (self._search.found or state.searched == 1.0):
+            self._leap(self._jump)
         self.retitle()
 
     def select(self, rank: int | None) -> None:
         """Show the lines of one rank, or of all."""
-        self.lines.select(rank)
-        if self._text:
-            self._begin(self._text)
+        if self._kept is not None:
+            self.lines.rank = rank
+            self._sift()
+        else:
+            self.lines.select(rank)
+            if text := self._texts["search"]:
+                self._begin(text)
         self.retitle()
 
     @on(LogView.Moved)
@@ -81,12 +104,16 @@ class LogPane(Titled, Vertical):
         """Say what is shown, and how."""
         view = self.lines
         who = "all ranks" if view.rank is None else f"rank {view.rank}"
-        total = view.lines.count(view.rank) if view.lines else 0
-        lines = f"{fig.count(total)} line{'s' * (total != 1)}"
+        total = view.lines.total(view.rank) if view.lines else 0
+        lines = f"{fig.count(total)} line{'s' * (total != 1)}{' so far' * self.state.behind}"
         new = f" · {fig.count(view.unseen)} new" if view.unseen else ""
+        paused = f"paused{new} · {keys_of(self, 'log.end', 'G')} follows"
+        ways = [*["wrap"] * view.wrap, *[view.times.value] * (view.times is not Times.NONE)]
+        if self.copied is not None:
+            ways.append(f"writing {fig.percent(self.copied * 100)}")
         self.entitle(
-            f"3 Logs · {who} · {lines}{self._search_title()}",
-            self._complaint or ("follow" if view.follow else f"paused{new} · G follows"),
+            f"3 Logs · {who} · {lines}{self._filter_title()}{self._search_title()}",
+            self._complaint or " · ".join(["follow" if view.follow else paused, *ways]),
         )
 
     def complain(self, why: str) -> None:
@@ -95,19 +122,31 @@ class LogPane(Titled, Vertical):
         self.retitle()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Escape ends a search only if there is one; otherwise it is the screen's."""
-        return self._search is not None or action != "end_search"
+        """Escape ends what there is to end; otherwise it is the screen's."""
+        busy = self._search is not None or self._kept is not None or self.copied is not None
+        return busy or action != "end_search"
 
     def action_open_search(self) -> None:
         """Ask what to look for."""
+        self.action_ask("search")
+
+    def action_ask(self, what: str) -> None:
+        """Ask for one thing: what to look for, what to show, where to go, or where to save."""
+        self._asked, self._warned = what, ""
         self.add_class("-searching")
         field = self.query_one(Field)
-        field.value = self._text
+        field.placeholder, field.value = _HINTS[what], self._texts[what]
         field.focus()
 
     def action_end_search(self) -> None:
-        """Forget the search."""
-        self._begin("")
+        """Give up what is being written, or else the search, or else the filter."""
+        if self.copied is not None:
+            self.stop_copying()
+        elif self._search is not None:
+            self._begin("")
+        else:
+            self._level = Level.ALL
+            self.filter_by("")
 
     def action_next_match(self) -> None:
         """Go to the next match."""
@@ -121,50 +160,140 @@ class LogPane(Titled, Vertical):
         """Follow, or stop following."""
         self.lines.action_toggle_follow()
 
+    def action_level(self) -> None:
+        """Show all lines, or only warnings and errors, or only errors."""
+        self._level = self._level.after
+        self._sift()
+
+    def action_save(self) -> None:
+        """Ask where to save the lines that pass the filter."""
+        if self._book is not None:
+            rank = self.lines.rank
+            which = "all" if rank is None else f"rank{rank}"
+            self._texts["file"] = f"{self._book.name}-{which}{'-filtered' * (self._kept is not None)}.log"
+            self.action_ask("file")
+
+    def action_page(self) -> None:
+        """Open a rank's output as it is in the pager, or the merged or filtered lines."""
+        view = self.lines
+        if self._book is None or view.lines is None:
+            return
+        raw = self._book.raw_file(view.rank) if view.rank is not None and self._kept is None else None
+        if raw is not None:
+            self.open_pager(raw)
+        else:
+            self.page_rows(view.lines, view.rank, times=view.times is not Times.NONE)
+
     @on(Field.Submitted, "#search")
     def _submitted(self, event: Field.Submitted) -> None:
         event.stop()
-        self._begin(event.value)
+        answer = {"search": self._begin, "filter": self.filter_by, "place": self._go, "file": self._write}
+        answer[self._asked](event.value)
 
     def on_key(self, event: events.Key) -> None:
-        """Leave the search field with escape."""
+        """Leave the field with escape, and a search with it."""
         if event.key == "escape" and self.query_one(Field).has_focus:
             event.stop()
-            self._begin("")
+            if self._asked == "search":
+                self._begin("")
+            self._leave_field()
 
-    def _begin(self, text: str) -> None:
+    def _leave_field(self) -> None:
         self.remove_class("-searching")
         self.lines.focus()
+
+    def _warn(self, words: object) -> None:
+        self.notify(str(words), severity="warning", markup=False)
+
+    def filter_by(self, text: str) -> None:
+        """Show only what matches, or after an exclamation mark what does not; an empty text shows all."""
+        self._leave_field()
+        before, self._texts["filter"] = self._texts["filter"], text
+        if not self._sift():
+            self._texts["filter"] = before
+
+    def _sift(self) -> bool:
+        """Show what passes the filter; whether there is such a filter."""
+        view = self.lines
+        if self._book is None:
+            return False
+        try:
+            kept = self._book.filtered(self._texts["filter"], self._level, view.rank)
+        except ValueError as error:
+            self._warn(error)
+            return False
+        place = self._place_in_all() if kept is None else None
+        self._kept = kept
+        view.show(kept or self._book, place)
+        if text := self._texts["search"]:
+            self._begin(text, jump=0)
+        self.retitle()
+        self.post_message(self.Searched())
+        return True
+
+    def _place_in_all(self) -> int | None:
+        """The row, among all, that a filter shows now; None at the end."""
+        view, rows = self.lines, self._kept.passed.found if self._kept is not None else ()
+        at = view.current if view.current is not None else view.top
+        return rows[at] if not view.follow and at < len(rows) else None
+
+    def _filter_title(self) -> str:
+        if self._kept is None:
+            return ""
+        text, share = self._texts["filter"], self.state.sifted or 0.0
+        done = "" if share >= 1.0 else f" ({fig.percent(share * 100)} filtered)"
+        what = f" · &{fig.shorten(text, 20)}" if text else ""
+        return f"{_LEVELS[self._level]}{what} · {fig.count(len(self._kept.passed.found))} kept{done}"
+
+    def _begin(self, text: str, jump: int = -1) -> None:
+        self._leave_field()
         if self.lines.lines is None:
             return
         try:
             self._search = self.lines.lines.search(text, self.lines.rank)
         except ValueError as error:
-            self.notify(str(error), severity="warning", markup=False)
+            self._warn(error)
             return
-        self._text, self._jump = text, -1 if text else 0
-        self.lines.highlight(self._search)
+        self._texts["search"], self._jump = text, jump if text else 0
+        self.lines.highlight(self._search or (self._kept.passed if self._kept is not None else None))
         self.post_message(self.Searched())
 
     def _step(self, direction: int) -> None:
         if self._search is None:
             self.action_open_search()
-        elif not self.lines.step(direction):
-            self.notify(f"nothing matches {self._text!r}", severity="warning", markup=False)
+        else:
+            self._leap(direction)
 
-    def _leap(self) -> None:
-        direction, self._jump = self._jump, 0
+    def _leap(self, direction: int) -> None:
+        self._jump = 0
         if not self.lines.step(direction):
-            self.notify(f"nothing matches {self._text!r}", severity="warning", markup=False)
-
-    @property
-    def _searched_all(self) -> bool:
-        return self.state.searched is not None and self.state.searched >= 1.0
+            self._warn(f"nothing matches {self._texts['search']!r}")
 
     def _search_title(self) -> str:
         if self._search is None:
             return ""
         found = len(self._search.found)
         at = self._search.ordinal(self.lines.current) if self.lines.current is not None else None
-        share = "" if self._searched_all else f" ({fig.percent((self.state.searched or 0) * 100)} searched)"
-        return f" · /{fig.shorten(self._text, 20)} {at or fig.UNKNOWN}/{found}{share}"
+        searched = self.state.searched or 0.0
+        share = "" if searched >= 1.0 else f" ({fig.percent(searched * 100)} searched)"
+        return f" · /{fig.shorten(self._texts['search'], 20)} {at or fig.UNKNOWN}/{found}{share}"
+
+    def _go(self, text: str) -> None:
+        self._leave_field()
+        try:
+            self.lines.seek(whither(text))
+        except ValueError as error:
+            self._warn(error)
+
+    def _write(self, text: str) -> None:
+        path = Path(text).expanduser()
+        if not text or self.lines.lines is None:
+            self._leave_field()
+        elif path.exists() and self._warned != text:
+            self._warned = text
+            self._warn(f"{path} exists: enter again replaces it, escape leaves it")
+        else:
+            self._leave_field()
+            view, lines = self.lines, self.lines.lines
+            times = view.times is not Times.NONE
+            self.save_rows(lines, view.rank, path, times=times, replace=self._warned == text)

@@ -5,63 +5,38 @@ Following shows the end; any other place is the reader's, and nothing that arriv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
-from textual.message import Message
-from textual.scroll_view import ScrollView
+from textual.geometry import Region
 from textual.strip import Strip
 
-from console.messages import LogLine, Search
-from console.widgets.log_paint import LinePaint
-
-if TYPE_CHECKING:
-    from textual import events
+from console.messages import LogLine, Search, Whither
+from console.widgets import log_wrap
+from console.widgets.log_lines import Lines
+from console.widgets.log_paint import LinePaint, Times
+from console.widgets.log_scroll import LogScroll
 
 _SIDESTEP = 16
 _MOST_LIVE = 8
 
 
-class Lines(Protocol):
-    """Where lines come from. Counts only grow; a line never changes once it is counted."""
-
-    def count(self, rank: int | None = None) -> int:
-        """How many whole lines there are."""
-
-    def line(self, position: int, rank: int | None = None) -> LogLine:
-        """One of them."""
-
-    def live(self, rank: int | None = None) -> list[LogLine]:
-        """The unfinished lines."""
-
-    def search(self, text: str, rank: int | None = None) -> Search | None:
-        """Start a search; an empty text ends it."""
-
-
-class LogView(ScrollView, can_focus=True):
+class LogView(LogScroll, can_focus=True):
     """The lines of all ranks or of one, with unfinished lines as live rows below."""
 
     DEFAULT_CSS = """
     LogView { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "scroll_down", "Down", show=False, id="log.down"),
-        Binding("k,up", "scroll_up", "Up", show=False, id="log.up"),
-        Binding("ctrl+d,pagedown,space", "page_down", "Page down", show=False, id="log.page_down"),
-        Binding("ctrl+u,pageup,b", "page_up", "Page up", show=False, id="log.page_up"),
         Binding("l,right", "sidestep(1)", "Right", show=False, id="log.right"),
         Binding("h,left", "sidestep(-1)", "Left", show=False, id="log.left"),
-        Binding("g,home", "top", "Top", show=False, id="log.top"),
         Binding("G,end", "follow", "End, and follow", show=False, id="log.end"),
-        Binding("t", "times", "Times", show=False, id="log.times"),
+        Binding("t", "times", "Times: clock, since start", show=False, id="log.times"),
+        Binding("w", "wrap", "Wrap long lines", show=False, id="log.wrap"),
     ]
-
-    class Moved(Message):
-        """Following, the number of unseen lines, or the place in a search changed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -69,18 +44,17 @@ class LogView(ScrollView, can_focus=True):
         self.rank: int | None = None
         self._ranks = 1
         self._left = 0
-        self.follow = True
         self.unseen = 0
-        self.times = False
+        self.times = Times.NONE
         self.found: Search | None = None
         self.current: int | None = None
         self._paint = LinePaint({})
-        self._total = 0
         self._live: list[LogLine] = []
         self._cache: LRUCache[int, Strip] = LRUCache(2048)
 
     def on_mount(self) -> None:
         """Draw again when the theme changes."""
+        self.times = Times(getattr(self.app, "log_times", Times.NONE.value))
         self.app.theme_changed_signal.subscribe(self, lambda _: self.redraw())
         self.redraw()
 
@@ -90,11 +64,6 @@ class LogView(ScrollView, can_focus=True):
             self._ranks = ranks
             self.redraw()
 
-    def on_resize(self, _: events.Resize) -> None:
-        """Stay at the end if that is where the reader is."""
-        if self.follow:
-            self._to_end()
-
     def update(self) -> None:
         """Take in what has arrived, without moving a reader who is elsewhere."""
         if self.lines is None:
@@ -103,7 +72,7 @@ class LogView(ScrollView, can_focus=True):
         if not self.follow:
             self._count_unseen(total - self._total)
             return
-        live = self.lines.live(self.rank)[-_MOST_LIVE:]
+        live = self._shown_live(self.lines.live(self.rank))
         if total == self._total and len(live) == len(self._live):
             self._repaint_live(live)
             return
@@ -112,12 +81,25 @@ class LogView(ScrollView, can_focus=True):
         if grown:
             self.post_message(self.Moved())
 
+    def _shown_live(self, lines: list[LogLine]) -> list[LogLine]:
+        """Some unfinished lines, and what is shown before them as long as it is not counted."""
+        height = self.scrollable_content_region.height
+        ahead, unfinished = [x for x in lines if not x.open], [x for x in lines if x.open]
+        return [*ahead[max(len(ahead) - height, 0) :], *unfinished[-_MOST_LIVE:]]
+
     def select(self, rank: int | None) -> None:
         """Show the lines of one rank, or of all, from the end."""
-        self.rank, self.current, self._total, self._live = rank, None, 0, []
+        self.rank = rank
+        self.show(self.lines)
+
+    def show(self, lines: Lines | None, position: int | None = None) -> None:
+        """Show other lines, from the end or from one of them."""
+        self.lines, self.current, self._total, self._live = lines, None, 0, []
         self.follow = True
         self.redraw()
         self.update()
+        if position is not None:
+            self.go_to(position)
         self.post_message(self.Moved())
 
     def highlight(self, search: Search | None) -> None:
@@ -132,13 +114,24 @@ class LogView(ScrollView, can_focus=True):
         self.follow = False
         if self.lines is not None and position >= self._total:
             self._total = self.lines.count(self.rank)
-        self._set_height(self._total)
+        self._fit()
         self._drop(old, position)
-        height = self.scrollable_content_region.height
-        if not self.scroll_offset.y <= position < self.scroll_offset.y + height:
-            self.scroll_to(y=max(position - height // 2, 0), animate=False, immediate=True, force=True)
+        if all(line != position for line, _ in self._places()):
+            height = self.scrollable_content_region.height
+            self._move_to(log_wrap.moved((position, 0), -(height // 2), self._total, self._rows))
         self.follow = False
         self._count_unseen(0, always=True)
+
+    def seek(self, where: Whither) -> None:
+        """Show the line that somebody wants to see, or the nearest one."""
+        lines, rank = self.lines, self.rank
+        if lines is None or not (count := lines.count(rank)):
+            return
+        if where.clock is None:
+            row = lines.at_ordinal(where.ordinal(lines.total(rank)), rank)
+        else:
+            row = lines.at_time(where.moment(lines.line(min(self.top, count - 1), rank).time), rank)
+        self.go_to(min(row, count - 1))
 
     def step(self, direction: int) -> bool:
         """Go to the next match, or the one before; whether there is any."""
@@ -152,29 +145,23 @@ class LogView(ScrollView, can_focus=True):
 
     def visible_text(self) -> str:
         """The lines on the screen, as text."""
-        last = min(self.scroll_offset.y + self.scrollable_content_region.height, self._total)
-        return "\n".join(self._plain(i) for i in range(self.scroll_offset.y, last))
+        shown = {line: None for line, _ in self._places() if line < self._total}
+        return "\n".join(self._plain(line) for line in shown)
 
     def redraw(self) -> None:
         """Forget what was drawn."""
         self._cache.clear()
+        self._page = None
+        timed = self.times is Times.SINCE and self.lines is not None and self.lines.count(self.rank) > 0
         self._paint = LinePaint(
             self.app.theme_variables,
             digits=0 if self.rank is not None else len(str(max(self._ranks - 1, 0))),
             times=self.times,
-            left=self._left,
+            origin=self.lines.line(0, self.rank).time if timed and self.lines is not None else 0.0,
+            left=0 if self.wrap else self._left,
             pattern=self.found.pattern if self.found is not None else None,
         )
         self.refresh()
-
-    def watch_scroll_y(self, old: float, new: float) -> None:
-        """Follow at the end, and nowhere else."""
-        super().watch_scroll_y(old, new)
-        following = round(new) >= self.max_scroll_y
-        if following != self.follow:
-            self.follow = following
-            self.update()
-            self.post_message(self.Moved())
 
     def action_follow(self) -> None:
         """Go to the end and stay there."""
@@ -193,49 +180,35 @@ class LogView(ScrollView, can_focus=True):
         self.follow = False
         self.post_message(self.Moved())
 
-    def action_top(self) -> None:
-        """Go to the first line."""
-        self.follow = False
-        self.scroll_to(y=0, animate=False, immediate=True)
-        self.post_message(self.Moved())
-
     def action_sidestep(self, direction: int) -> None:
         """Look further right, or back left."""
         self._left = max(self._left + direction * _SIDESTEP, 0)
         self.redraw()
 
     def action_times(self) -> None:
-        """Show when each line came, or not."""
-        self.times = not self.times
+        """Show when each line came: by the clock, since the first line, or not."""
+        self.times = self.times.after
         self.redraw()
+        self.post_message(self.Moved())
 
-    def action_scroll_down(self) -> None:
-        """One line on."""
-        self.scroll_to(y=self.scroll_offset.y + 1, animate=False, immediate=True)
-
-    def action_scroll_up(self) -> None:
-        """One line back."""
-        self.scroll_to(y=self.scroll_offset.y - 1, animate=False, immediate=True)
-
-    def action_page_down(self) -> None:
-        """One page on."""
-        page = max(self.scrollable_content_region.height - 1, 1)
-        self.scroll_to(y=self.scroll_offset.y + page, animate=False, immediate=True)
-
-    def action_page_up(self) -> None:
-        """One page back."""
-        page = max(self.scrollable_content_region.height - 1, 1)
-        self.scroll_to(y=self.scroll_offset.y - page, animate=False, immediate=True)
+    def action_wrap(self) -> None:
+        """Show long lines over several rows, or cut off."""
+        self.wrap, self._row = not self.wrap, 0
+        self.redraw()
+        self._fit()
+        if self.follow:
+            self._to_end()
+        self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
         """One line of the pane."""
-        width, position = self.scrollable_content_region.width, self.scroll_offset.y + y
-        if position < self._total:
-            strip = self._strip_at(position)
-        elif position - self._total < len(self._live) and self.follow:
-            strip = self._paint.strip(self._live[position - self._total])
-        else:
+        width, places = self.scrollable_content_region.width, self._places()
+        if y >= len(places) or (places[y][0] >= self._total and not self.follow):
             return Strip.blank(width, self.rich_style)
+        position, row = places[y]
+        strip = self._strip_at(position)
+        if row:
+            strip = strip.crop(row * width)
         ground = self.rich_style
         if position == self.current:
             mark = Style(bgcolor=self._paint.color("cursor-row"))
@@ -243,6 +216,8 @@ class LogView(ScrollView, can_focus=True):
         return strip.apply_style(ground).crop_extend(0, width, ground)
 
     def _strip_at(self, position: int) -> Strip:
+        if position >= self._total:
+            return self._paint.strip(self._live[position - self._total])
         strip = self._cache.get(position)
         if strip is None:
             assert self.lines is not None
@@ -254,17 +229,21 @@ class LogView(ScrollView, can_focus=True):
         return Text.from_ansi(self.lines.line(position, self.rank).text).plain
 
     def _to_end(self) -> None:
-        self._set_height(self._total + len(self._live))
-        self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
+        super()._to_end()
         self.unseen = 0
-        self.refresh()
 
-    def _set_height(self, rows: int) -> None:
-        if self.virtual_size.height != rows:
-            self.virtual_size = Size(self.scrollable_content_region.width, rows)
+    def _live_rows(self) -> int:
+        return len(self._live)
+
+    def cells(self, position: int) -> int:
+        """How wide a line is."""
+        return self._strip_at(position).cell_length
 
     def _repaint_live(self, live: list[LogLine]) -> None:
         old, self._live = self._live, live
+        if self.wrap:
+            self._to_end()
+            return
         for number, (before, after) in enumerate(zip(old, live, strict=True)):
             if before.text != after.text:
                 y = self._total + number - self.scroll_offset.y
@@ -277,7 +256,9 @@ class LogView(ScrollView, can_focus=True):
 
     def _drop(self, *positions: int | None) -> None:
         for position in positions:
-            if position is not None:
+            if position is not None and self.wrap:
+                self.refresh()
+            elif position is not None:
                 self.refresh(Region(0, position - self.scroll_offset.y, self.size.width, 1))
 
     def _edge(self, direction: int) -> int:

@@ -3,50 +3,66 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.containers import Horizontal, Vertical
-from textual.widgets import Static
+from textual import on
+from textual.containers import Vertical
 
+from console.messages import names_path, split_pairs
 from console.widgets import figures as fig
-from console.widgets.choice import Choice
+from console.widgets.choice import Choice, Toggle
 from console.widgets.field import Field
-from launcher.signature import Parameter, ParameterKind, Signature
+from console.widgets.form_row import FormRow
+from console.widgets.suggesting import PathSuggester
+from launcher.errors import SpecError
+from launcher.signature import Parameter, ParameterKind, Signature, literal
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
 _NAMED = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD)
+_SWITCHES = ("bool", "bool | None", "None | bool", "Optional[bool]", "typing.Optional[bool]")
+OTHERS = "others"
 
 
 class ParamForm(Vertical):
-    """The parameters that can be given by name. What is left empty keeps its default."""
+    """The parameters that can be given by name. What is left empty keeps its default.
+
+    A last line takes ``NAME=VALUE`` for what the signature does not name: behind ``**``, or where no
+    signature could be read.
+    """
 
     DEFAULT_CSS = """
     ParamForm { height: auto; }
+    ParamForm .label { color: $foreground; }
+    ParamForm .remark { width: 18; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.signature: Signature | None = None
+        self._workdir = workdir
         self._given: Mapping[str, str] = {}
+        self._open = False
 
     def compose(self) -> ComposeResult:
         """One line a parameter."""
         for parameter in named(self.signature):
-            with Horizontal(classes="row"):
-                label = fig.shorten(parameter.name, 12)
-                yield Static(f" {label}", classes="label parameter", markup=False)
-                yield self._field(parameter)
-                yield Static(_note(parameter), classes="note", markup=False)
+            label = f" {fig.shorten(parameter.name, 11)}"
+            yield FormRow(label, self._field(parameter), remark=_note(parameter), name=parameter.name)
+        if self._open:
+            text = shlex.join(f"{name}={value}" for name, value in self._others().items())
+            field = Field(value=text, placeholder="name=value other='a b'", id=OTHERS)
+            yield FormRow(" others", field, name=OTHERS)
 
-    async def show(self, signature: Signature | None, given: Mapping[str, str]) -> None:
+    async def show(self, signature: Signature | None, given: Mapping[str, str], *, is_function: bool) -> None:
         """Make fields for another function, filled with what is given."""
-        if signature == self.signature and not given:
-            return
         self.signature, self._given = signature, given
+        self._open = is_function and (takes_others(signature) or bool(self._others()))
         await self.recompose()
 
     @property
@@ -57,7 +73,46 @@ class ParamForm(Vertical):
             value = self._value_of(parameter.name)
             if value and value != spoken_default(parameter):
                 found[parameter.name] = value
-        return found
+        try:
+            return {**self._typed_others(), **found}
+        except SpecError:
+            return found
+
+    def judge(self, name: str | None, problem: str | None) -> None:
+        """Say what is wrong with one of them; what each alone can tell is said as it is typed."""
+        for row in self.query(FormRow):
+            parameter = next((p for p in named(self.signature) if p.name == row.name), None)
+            own = self._misfit(parameter) if parameter else self._misfit_of_others()
+            row.judge(own or (problem if row.name == name else None))
+
+    @on(Field.Changed)
+    @on(Choice.Changed)
+    def _typed(self) -> None:
+        self.judge(None, None)
+
+    def _misfit(self, parameter: Parameter) -> str | None:
+        text = self._value_of(parameter.name)
+        try:
+            if text and text != spoken_default(parameter):
+                literal(parameter, text)
+        except SpecError as error:
+            return str(error)
+        return None
+
+    def _misfit_of_others(self) -> str | None:
+        try:
+            self._typed_others()
+        except SpecError as error:
+            return str(error)
+        return None
+
+    def _typed_others(self) -> dict[str, str]:
+        field = next(iter(self.query(f"#{OTHERS}").results(Field)), None)
+        return split_pairs(field.value) if field else {}
+
+    def _others(self) -> dict[str, str]:
+        known = {p.name for p in named(self.signature)}
+        return {name: value for name, value in self._given.items() if name not in known}
 
     def _value_of(self, name: str) -> str:
         for field in self.query("Input, Choice"):
@@ -70,9 +125,11 @@ class ParamForm(Vertical):
         values = choices_of(parameter)
         if values:
             start = given or default or fig.UNKNOWN
-            return Choice(values if start in values else (start, *values), start, name=parameter.name)
+            kind = Toggle if is_switch(parameter) else Choice
+            return kind(values if start in values else (start, *values), start, name=parameter.name)
         hint = "required" if parameter.required else parameter.default or ""
-        return Field(value=given or "", placeholder=hint, name=parameter.name)
+        suggester = PathSuggester(self._workdir) if is_path(parameter) else None
+        return Field(value=given or "", placeholder=hint, name=parameter.name, suggester=suggester)
 
 
 def named(signature: Signature | None) -> Iterator[Parameter]:
@@ -88,11 +145,31 @@ def takes_positional(signature: Signature | None) -> bool:
     return any(p.unnamed or p.kind is ParameterKind.VAR_POSITIONAL for p in signature.parameters)
 
 
+def takes_others(signature: Signature | None) -> bool:
+    """Whether more may be given by name than the signature names, as far as is known."""
+    if signature is None:
+        return True
+    return any(p.kind is ParameterKind.VAR_KEYWORD for p in signature.parameters)
+
+
+def is_switch(parameter: Parameter) -> bool:
+    """Whether it is on or off."""
+    untyped = not parameter.annotation and parameter.default in ("True", "False")
+    return untyped or parameter.annotation in _SWITCHES
+
+
+def is_path(parameter: Parameter) -> bool:
+    """Whether it names a file or a folder."""
+    if "Path" in parameter.annotation:
+        return True
+    return parameter.annotation in ("", "str", "str | None") and names_path(parameter.name)
+
+
 def choices_of(parameter: Parameter) -> tuple[str, ...]:
     """The few values a parameter can have, if they are few."""
     if parameter.choices:
         return parameter.choices
-    return ("False", "True") if parameter.annotation == "bool" else ()
+    return ("False", "True") if is_switch(parameter) else ()
 
 
 def spoken_default(parameter: Parameter) -> str | None:
@@ -107,4 +184,4 @@ def spoken_default(parameter: Parameter) -> str | None:
 
 
 def _note(parameter: Parameter) -> str:
-    return "" if choices_of(parameter) else parameter.annotation
+    return "" if choices_of(parameter) else fig.shorten(parameter.annotation, 16)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from console.messages import RankView, RunView
+from console.messages import Metric, RankView, RunView
 from console.widgets import figures as fig
 from console.widgets.failure import ending
 from console.widgets.rank_rows import GLYPHS, STYLES
 from console.widgets.sheet import Row, ScrollingSheet, Span, clip
 
-_LABEL = 10
+_LABEL, _LATELY = 10, 20
 
 
 class RankDetail(ScrollingSheet):
@@ -61,7 +61,7 @@ def _device_rows(view: RankView, width: int) -> list[Row]:
         _gauge("memory", used, f"{fig.memory(view.memory)} of {fig.memory(view.memory_total)}", width),
         _gauge("power", drawn, f"{fig.watts(view.power)} of {fig.watts(view.power_limit)}", width),
         _fact("temp", (fig.celsius(view.temperature), "")),
-        _fact("lately", (fig.strip(view.history, width - _LABEL - 2).lstrip(), "bar dim")),
+        _fact("lately", (_lately(view, Metric.USE, width), "bar dim")),
     ]
 
 
@@ -75,8 +75,14 @@ def _process_rows(view: RankView, width: int) -> list[Row]:
     )
     if view.device:
         return [row]
-    top = max(100.0, *(v for v in view.history if v is not None), 100.0)
-    return [row, _fact("lately", (fig.strip(view.history, width - _LABEL - 2, top=top).lstrip(), "bar dim"))]
+    return [row, _fact("lately", (_lately(view, Metric.CPU, width), "bar dim"))]
+
+
+def _lately(view: RankView, metric: Metric, width: int) -> str:
+    """Its course, against a scale that a rank on several cores can widen."""
+    history = view.history(metric, min(width - _LABEL - 2, _LATELY))
+    top = max(metric.top, *(v for v in history if v is not None), metric.top)
+    return fig.strip(history, len(history), top=top)
 
 
 def _end(view: RankView) -> str:
@@ -94,6 +100,6 @@ def _fact(label: str, *spans: Span) -> Row:
 
 
 def _gauge(label: str, share: float | None, text: str, width: int) -> Row:
-    room = min(max(width - _LABEL - 18, 0), 24)
+    room = min(max(width - _LABEL - 18, 0), 16)
     filled, rest = fig.bar(share, room)
     return _fact(label, (filled, "bar"), (rest, "bar-track"), (f" {text}", ""))

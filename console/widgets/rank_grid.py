@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from console.messages import Condition, RankChosen, RankHighlighted, RunView
-from console.widgets.rank_rows import GLYPHS, TABLE_RANKS, compact_lines, compact_rows, table_rows
+from console.messages import Condition, Metric, RankChosen, RankView, RunView, usual_metric
+from console.widgets.rank_rows import GLYPHS, TABLE_RANKS, CompactRows, compact_lines
+from console.widgets.rank_table import RankTable
 from console.widgets.sheet import Row, ScrollingSheet
 
 if TYPE_CHECKING:
@@ -32,19 +33,50 @@ class RankGrid(ScrollingSheet):
         Binding("G,end", "last", "Last rank", show=False, id="ranks.last"),
         Binding("enter", "choose", "Rank's log", id="ranks.choose"),
         Binding("w", "worst", "Worst rank", show=False, id="ranks.worst"),
+        Binding("m", "metric", "Metric", id="ranks.metric"),
+        Binding("s", "sort", "Worst first", show=False, id="ranks.sort"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self.view: RunView | None = None
         self.cursor = 0
+        self.moved: Callable[[int], None] = lambda _: None
+        self.worst_first = False
+        self._metric: Metric | None = None
+        self._table, self._cells = RankTable(), CompactRows()
+        self._order: list[RankView] = []
+        self._lines: list[tuple[str, list[RankView]]] | None = None
 
     def show(self, view: RunView) -> None:
         """Show another moment of the run."""
         self.view = view
         self.fixed = 1 if self.is_table else 0
+        self._arrange()
+
+    @property
+    def metric(self) -> Metric:
+        """The figure that is charted: the one that a person chose, else what suits the ranks."""
+        return self._metric or usual_metric(devices=self.view is None or self.view.has_devices)
+
+    def _arrange(self) -> None:
+        if self.view is None:
+            return
+        self._lines = None
+        self._order = list(self.view.ranks)
+        if self.worst_first:
+            self._order.sort(key=self._badness)
         self.refresh_rows()
-        self.entitle(*self._titles(view))
+        self.entitle(*self._titles(self.view))
+
+    def _badness(self, view: RankView) -> tuple[int, int, int]:
+        """Where a rank belongs among the worst; small changes of its figure move it nowhere."""
+        step = self.metric.top / 8
+        return (
+            -_SEVERITY[view.condition],
+            -int(self.metric.badness(view.figure(self.metric)) // step),
+            view.rank.rank,
+        )
 
     @property
     def is_table(self) -> bool:
@@ -55,9 +87,17 @@ class RankGrid(ScrollingSheet):
         """The ranks, or what the gang waits for."""
         if self.view is None or not self.view.ranks:
             return [((" no rank has a place yet", "muted"),)]
+        cursor, metric = self.cursor, self.metric
         if self.is_table:
-            return table_rows(self.view.ranks, width, cursor=self.cursor, devices=self.view.has_devices)
-        return compact_rows(self.view.ranks, width, cursor=self.cursor)
+            return self._table.rows(
+                self._order, width, cursor=cursor, devices=self.view.has_devices, metric=metric
+            )
+        return self._cells.rows(self._compact(), width, cursor=cursor, metric=metric)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay the ranks out for the new width."""
+        self._lines = None
+        super().on_resize(event)
 
     def move_to(self, rank: int) -> None:
         """Put the cursor on a rank."""
@@ -66,14 +106,14 @@ class RankGrid(ScrollingSheet):
         rank = min(max(rank, 0), len(self.view.ranks) - 1)
         if rank != self.cursor:
             self.cursor = rank
-            self.post_message(RankHighlighted(rank))
+            self.moved(rank)
         self.refresh_rows()
         self.reveal(self._line_of(rank))
 
     def action_move(self, lines: int) -> None:
         """Go up or down."""
         if self.is_table:
-            self.move_to(self.cursor + lines)
+            self._go(self._line_of(self.cursor) - 1 + lines)
             return
         here, column = self._place()
         layout = self._layout()
@@ -83,27 +123,36 @@ class RankGrid(ScrollingSheet):
     def action_sidestep(self, cells: int) -> None:
         """Go left or right, where ranks stand side by side."""
         if not self.is_table:
-            self.move_to(self.cursor + cells)
+            self._go(self._position(self.cursor) + cells)
 
     def action_page(self, pages: int) -> None:
         """Go up or down by several lines."""
-        for _ in range(_PAGE):
-            self.action_move(pages)
+        self.action_move(_PAGE * pages)
 
     def action_first(self) -> None:
-        """Go to rank 0."""
-        self.move_to(0)
+        """Go to the first rank."""
+        self._go(0)
 
     def action_last(self) -> None:
         """Go to the last rank."""
-        self.move_to(len(self.view.ranks) - 1 if self.view else 0)
+        self._go(len(self._order) - 1)
+
+    def action_metric(self) -> None:
+        """Chart another figure."""
+        self._metric = self.metric.following(devices=self.view is None or self.view.has_devices)
+        self._arrange()
+
+    def action_sort(self) -> None:
+        """The worst first, or in their order again; the cursor stays with its rank."""
+        self.worst_first = not self.worst_first
+        self._arrange()
+        self.reveal(self._line_of(self.cursor))
 
     def action_worst(self) -> None:
         """Go to the rank that is worst off: the first failure, else the one furthest behind."""
         if self.view and self.view.ranks:
             failed = self.view.state.first_failure
-            order = list(Condition)
-            worst = max(self.view.ranks, key=lambda v: (order.index(v.condition), -(v.rank.step or 0)))
+            worst = max(self.view.ranks, key=lambda v: (_SEVERITY[v.condition], -(v.rank.step or 0)))
             self.move_to(failed.rank if failed else worst.rank.rank)
 
     def action_choose(self) -> None:
@@ -115,26 +164,39 @@ class RankGrid(ScrollingSheet):
         """Pick the rank that was clicked; a second click opens it."""
         line = self.row_at(event.y - self.gutter.top)
         if self.is_table:
-            rank = line - 1
+            position = line - 1
         else:
-            layout = self._layout()
-            if line >= len(layout):
+            lines = self._compact()
+            if line >= len(lines):
                 return
-            rank = layout[line][0] + event.x - self.gutter.left - self._label_width(line)
-        if self.view and 0 <= rank < len(self.view.ranks):
-            self.move_to(rank)
+            label, members = lines[line]
+            at = event.x - self.gutter.left - 2 - max(len(label), 6)
+            if not 0 <= at < len(members):
+                return
+            position = self._position(members[at].rank.rank)
+        if 0 <= position < len(self._order):
+            self._go(position)
             if event.chain == 2:
                 self.action_choose()
 
-    def _layout(self) -> list[list[int]]:
-        ranks = self.view.ranks if self.view else ()
-        lines = compact_lines(ranks, self.scrollable_content_region.width)
-        return [[v.rank.rank for v in members] for _, members in lines]
+    def _go(self, position: int) -> None:
+        """Put the cursor on the rank at a position, or at the nearest there is."""
+        if self._order:
+            self.move_to(self._order[min(max(position, 0), len(self._order) - 1)].rank.rank)
 
-    def _label_width(self, line: int) -> int:
-        ranks = self.view.ranks if self.view else ()
-        label = compact_lines(ranks, self.scrollable_content_region.width)[line][0]
-        return 2 + max(len(label), 6)
+    def _position(self, rank: int) -> int:
+        if not self.worst_first:
+            return rank
+        return next((n for n, view in enumerate(self._order) if view.rank.rank == rank), 0)
+
+    def _compact(self) -> list[tuple[str, list[RankView]]]:
+        if self._lines is None:
+            width = self.scrollable_content_region.width
+            self._lines = compact_lines(self._order, width, by_host=not self.worst_first)
+        return self._lines
+
+    def _layout(self) -> list[list[int]]:
+        return [[v.rank.rank for v in members] for _, members in self._compact()]
 
     def _place(self) -> tuple[int, int]:
         for number, members in enumerate(self._layout()):
@@ -144,14 +206,20 @@ class RankGrid(ScrollingSheet):
 
     def _line_of(self, rank: int) -> int:
         if self.is_table:
-            return rank + 1
+            return self._position(rank) + 1
         return next((n for n, members in enumerate(self._layout()) if rank in members), 0)
 
     def _titles(self, view: RunView) -> tuple[str, str]:
-        title = "1 Ranks" if view.has_devices or not view.ranks else "1 Ranks · no GPU, showing CPU"
+        shown = self.metric.label if view.has_devices else f"no GPU, showing {self.metric.label}"
+        title = (
+            f"1 Ranks · {shown}{' · worst first' if self.worst_first else ''}" if view.ranks else "1 Ranks"
+        )
         tally = Counter(v.condition for v in view.ranks)
         return title, " ".join(f"{GLYPHS[c]} {n} {c}" for c, n in sorted(tally.items(), key=_order))
 
 
+_SEVERITY = {condition: number for number, condition in enumerate(Condition)}
+
+
 def _order(item: tuple[Condition, int]) -> int:
-    return list(Condition).index(item[0])
+    return _SEVERITY[item[0]]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
+from console.messages import took
 from console.widgets import figures as fig
 from console.widgets.cursor_sheet import CursorSheet
-from console.widgets.headline import PHASE_GLYPHS
+from console.widgets.identity import PHASE_GLYPHS
 from console.widgets.sheet import Row, clip
 from launcher.runs.status import Status
 
-_ROOMY = 64
+_ROOMY, _WIDE = 64, 84
+_USER, _WHY = 10, 500
 
 
 class RecentRuns(CursorSheet):
@@ -20,12 +23,14 @@ class RecentRuns(CursorSheet):
     def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.time) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
         self.runs: tuple[Status, ...] = ()
+        self._users = False
         self._clock = clock
 
     def show(self, runs: Sequence[Status]) -> None:
         """Show these runs, with the cursor on the same one as before."""
         here = self.runs[self.cursor].id if self.cursor < len(self.runs) else None
         self.runs = tuple(runs)
+        self._users = any(run.user for run in runs)
         ids = [run.id for run in self.runs]
         self.cursor = ids.index(here) if here in ids else 0
         self.entitle(f"2 Recent runs · {len(runs)}" if runs else "2 Recent runs")
@@ -46,21 +51,21 @@ class RecentRuns(CursorSheet):
         return ((" none yet", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
-        """State, name, size, when, and why it ended."""
+        """State, name, size, when, how long, by whom, and why it ended or what it reached."""
         run = self.runs[index]
         glyph, style = PHASE_GLYPHS[run.state]
         now = self._clock()
-        took = None if run.started is None else (run.ended or now) - run.started
-        why = run.why if run.state.final and run.exit_code else str(run.state)
         size = f"{run.num_processes} rank{'s' if run.num_processes != 1 else ' '}"
         name = 16 if width >= _ROOMY else 12
+        who = f"{fig.shorten(run.user, _USER):<{_USER}} " if width >= _WIDE and self._users else ""
         row = (
             (f" {glyph} ", style + ground),
             (f"{fig.shorten(run.name or run.id, name):<{name}} ", f"bold{ground}"),
             (f"{size:>10} " if width >= _ROOMY else f"×{run.num_processes:<4} ", ground),
             (f"{ago(run.started, now):>8} ", f"muted{ground}"),
-            (f"{took_text(took, live=not run.state.final):>7}  ", ground),
-            (why, f"muted{ground}"),
+            (f"{took_text(took(run, now), live=not run.state.final):>7}  ", ground),
+            (who, ground),
+            (outcome(run), f"muted{ground}"),
         )
         return clip(row, width)
 
@@ -75,6 +80,14 @@ def ago(then: float | None, now: float) -> str:
     if minutes < 60:
         return f"{minutes}m ago"
     return f"{minutes // 60}h ago" if minutes < 48 * 60 else f"{minutes // 1440}d ago"
+
+
+def outcome(run: Status) -> str:
+    """Why it ended, where it went wrong; else its state, and the figures that it reported last."""
+    if run.state.final and run.exit_code and run.why:
+        return " ".join(run.why[:_WHY].split())
+    said = [f"{name} {fig.metric(value)}" for name, value in run.metrics.items() if math.isfinite(value)]
+    return " · ".join([str(run.state), *said])
 
 
 def took_text(seconds: float | None, *, live: bool) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from console.listing import host_labels
 from console.messages import RankView, RunView
 from console.widgets import figures as fig
 from console.widgets.failure import circumstances, ending
 from console.widgets.rank_rows import GLYPHS, STYLES
 from console.widgets.sheet import Row, ScrollingSheet, clip
+from console.widgets.values import MOST_CELLS, structured, value_rows, written
 from launcher.state import Rank
+
+_HOST = 12
 
 
 class ResultPane(ScrollingSheet):
@@ -24,7 +27,7 @@ class ResultPane(ScrollingSheet):
     def show(self, view: RunView) -> None:
         """Show another moment of the run."""
         self.view = view
-        back = f"{len(view.results)}/{len(view.ranks) or view.state.num_processes}"
+        back = f"{len(view.results)}/{view.size}"
         code = "" if view.state.exit_code is None else f" · exit {view.state.exit_code}"
         self.entitle(f"4 Result · {back} returned{code}")
         self.refresh_rows()
@@ -33,10 +36,10 @@ class ResultPane(ScrollingSheet):
         """The failure if there is one, then a row a rank."""
         if self.view is None:
             return [()]
-        return [clip(row, width) for row in result_rows(self.view)]
+        return [clip(row, width) for row in result_rows(self.view, width)]
 
 
-def result_rows(view: RunView) -> list[Row]:
+def result_rows(view: RunView, width: int) -> list[Row]:
     """The whole pane."""
     rows: list[Row] = []
     first = view.state.first_failure
@@ -47,7 +50,9 @@ def result_rows(view: RunView) -> list[Row]:
     if view.state.why and not view.live and first is None:
         rows.append(((f" {view.state.why}", "bold"),))
     values = {int(entry["rank"]): entry for entry in view.results}
-    rows += [_rank_row(v, values.get(v.rank.rank)) for v in view.ranks if _has_end(v, values)]
+    rows += _shaped(view.results, width)
+    hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
+    rows += [_rank_row(v, values.get(v.rank.rank), hosts) for v in view.ranks if _has_end(v, values)]
     return [*rows, *_cleanup(view)]
 
 
@@ -63,18 +68,29 @@ def _failure(view: RunView, first: Rank) -> list[Row]:
     return [*rows, ()]
 
 
+def _shaped(results: Sequence[Mapping[str, Any]], width: int) -> list[Row]:
+    """The first value that one line would not show, in full."""
+    entry = next((e for e in results if e.get("json") and structured(e.get("value"))), None)
+    if entry is None:
+        return []
+    same = sum(e.get("value") == entry["value"] for e in results) - 1
+    others = f", and so did {same} other{'s' * (same != 1)}" if same else ""
+    head: Row = ((f" rank {entry['rank']} returned{others}:", "bold"),)
+    return [head, *value_rows(entry["value"], width), ()]
+
+
 def _has_end(view: RankView, values: Mapping[int, Any]) -> bool:
     return view.rank.phase.ended or view.rank.rank in values
 
 
-def _rank_row(view: RankView, entry: Mapping[str, Any] | None) -> Row:
+def _rank_row(view: RankView, entry: Mapping[str, Any] | None, hosts: Mapping[str, str]) -> Row:
     rank = view.rank
     said = ending(rank) if entry is None else _value(entry)
     kind = "" if entry is None else f"{entry.get('type', '')} "
     return (
         (f" {GLYPHS[view.condition]} ", STYLES[view.condition]),
         (f"{rank.rank:>4} ", "bold"),
-        (f"{fig.shorten(rank.host, 12):<12} ", "muted"),
+        (f"{hosts.get(rank.host, fig.UNKNOWN):<{_HOST}} ", "muted"),
         (kind, "muted"),
         (_printable(said), "" if entry is not None else "muted"),
     )
@@ -82,7 +98,8 @@ def _rank_row(view: RankView, entry: Mapping[str, Any] | None) -> Row:
 
 def _value(entry: Mapping[str, Any]) -> str:
     value = entry.get("value")
-    return json.dumps(value, ensure_ascii=False) if entry.get("json") else str(value)
+    text = written(value) if entry.get("json") else str(value)
+    return fig.shorten(text, MOST_CELLS)
 
 
 def _printable(text: str) -> str:

@@ -42,7 +42,7 @@ class Sheet(Titled, ScrollView):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
-        self._rows: tuple[Row, ...] = ()
+        self._rows: Sequence[Row] = ()
         self._palette: dict[str, Style] = {}
 
     def rows(self, width: int) -> Sequence[Row]:
@@ -72,14 +72,18 @@ class Sheet(Titled, ScrollView):
             self.refresh()
             return
         for number, (before, after) in enumerate(zip(old, new, strict=True)):
-            if before != after:
-                self.repaint_row(number)
+            if before is not after and before != after:
+                self.repaint_row(number, *differing(before, after))
 
-    def repaint_row(self, number: int) -> None:
-        """Repaint one row if it is on the screen."""
+    def repaint_row(self, number: int, start: int = 0, end: int | None = None) -> None:
+        """Repaint one row, or its cells from `start` to `end`, if it is on the screen."""
         y = number if number < self.fixed else number - self.scroll_offset.y
-        if 0 <= y < self.size.height:
-            self.refresh(Region(0, y, self.size.width, 1))
+        if not 0 <= y < self.size.height or (number >= self.fixed > y):
+            return
+        width = self.size.width
+        right = width if end is None else min(end, width)
+        if start < right:
+            self.refresh(Region(start, y, right - start, 1))
 
     def row_at(self, y: int) -> int:
         """The number of the row that line `y` of the pane shows."""
@@ -97,9 +101,9 @@ class Sheet(Titled, ScrollView):
         """One line of the pane."""
         width, number = self.size.width, self.row_at(y)
         if number >= len(self._rows):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self.style_of(""))
         segments = [Segment(text, self.style_of(style)) for text, style in self._rows[number]]
-        return Strip(segments).adjust_cell_length(width, self.rich_style)
+        return Strip(segments).adjust_cell_length(width, self.style_of("")).simplify()
 
     def style_of(self, words: str) -> Style:
         """The style that `words` mean in the current theme."""
@@ -143,6 +147,33 @@ def safe(row: Row) -> Row:
     if all(text.isprintable() for text, _ in row):
         return row
     return tuple(("".join(c if c.isprintable() else " " for c in text), style) for text, style in row)
+
+
+def differing(before: Row, after: Row) -> tuple[int, int]:
+    """The cells in which two rows differ, from the first to the one behind the last."""
+    start = _alike(before, after)
+    width, other = width_of(before), width_of(after)
+    if width != other:
+        return start, max(width, other)
+    return start, width - _alike(_mirrored(before), _mirrored(after))
+
+
+def _mirrored(row: Row) -> Row:
+    return tuple((text[::-1], style) for text, style in reversed(row))
+
+
+def _alike(before: Row, after: Row) -> int:
+    """How many cells are the same from the start on."""
+    cells = 0
+    for (text, style), (other, other_style) in zip(before, after, strict=False):
+        if style != other_style:
+            break
+        if text != other:
+            pairs = enumerate(zip(text, other, strict=False))
+            same = next((n for n, (a, b) in pairs if a != b), min(len(text), len(other)))
+            return cells + cell_len(text[:same])
+        cells += cell_len(text)
+    return cells
 
 
 def width_of(row: Row) -> int:

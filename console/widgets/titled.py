@@ -19,24 +19,28 @@ if TYPE_CHECKING:
 class Titled(Widget):
     """A widget whose border says what it shows."""
 
-    _entitling = False
+    _entitling: int | None = None
+    _titled_cells: int | None = None
 
     def entitle(self, title: str, subtitle: str = "") -> None:
         """Put plain text into the border, above and below."""
-        self._entitling = True
         try:
-            if self.border_title != (text := Content(title)).markup:
+            self._entitling = -1
+            if (old := self.border_title) != (text := Content(title)).markup:
+                self._titled_cells = max(len(old or ""), len(title)) + 6
                 self.border_title = text
+            self._titled_cells = None
+            self._entitling = self.outer_size.height - 2
             if (self.border_subtitle or "") != (text := Content(subtitle)).markup:
                 self.border_subtitle = text
         finally:
-            self._entitling = False
+            self._entitling = None
 
     def refresh(
         self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
     ) -> Self:
-        """Repaint; while a title is set, only the border's two lines."""
-        if self._entitling and not layout:
-            width, height = self.outer_size
-            regions = (Region(-1, -1, width, 1), Region(-1, height - 2, width, 1))
+        """Repaint; while a title is set, only that line of the border."""
+        if self._entitling is not None and not layout:
+            width = self.outer_size.width
+            regions = (Region(-1, self._entitling, min(self._titled_cells or width, width), 1),)
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)

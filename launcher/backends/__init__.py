@@ -3,32 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from launcher.channel.link import Link
+from launcher.errors import LauncherError
+from launcher.events import Event, StopRequested
 from launcher.plan import Plan
 from launcher.request import Request
+from launcher.runs.chunks import Chunk
 from launcher.spec import Offer
 
 
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """How many agents will come."""
+
+    agents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """No agent will come any more, and those that came end: the stage is done, or broke.
+
+    Attributes:
+        error: what the run ends with; None if the facts told before this say all there is to say.
+    """
+
+    error: LauncherError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A piece of a run's record that was kept on an executor: facts and output, in their order there.
+
+    From the first of these on, the engine beside the agents decides, and ours only writes down.
+
+    Attributes:
+        facts: what to append.
+        output: what to append; of a piece that has both, the facts come first.
+        results: ranks' values that are here, but not yet under their names: (rank, file).
+        over: whether the engine beside the agents has left without a verdict, so that ours decides again.
+    """
+
+    facts: tuple[Event, ...] = ()
+    output: tuple[tuple[Chunk, memoryview], ...] = ()
+    results: tuple[tuple[int, Path], ...] = ()
+    over: bool = False
+
+
+News = Link | Event | Expect | Mirror | Over
+
+
 class Backend(Protocol):
-    """Where ranks can be, and how an agent gets there."""
+    """Where ranks can be, and how an agent gets there.
 
-    def offers(self, request: Request) -> tuple[Sequence[Offer], str]:
-        """What there is to place ranks on, and why there are no GPUs if there are none."""
+    `launch` may be called again once an `Over` was taken. Everything that takes time happens on the
+    backend's own threads and is told as news, so the run's loop never waits for it.
+    """
+
+    def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
+        """What there is to place ranks on, and why there are no GPUs if there are none.
+
+        None where agents themselves find out when they have been started.
+        """
         ...
 
-    def launch(self, request: Request, plan: Plan, folder: Path) -> Sequence[Link]:
-        """Start an agent for each offer that the plan uses; their links are not yet joined."""
+    def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
+        """Start the agents: those that the plan uses, or as many as the request needs."""
         ...
 
-    def rendezvous_host(self, plan: Plan) -> str:
-        """The address at which rank 0's store can be reached by all ranks."""
+    def fileno(self) -> int:
+        """Readable while there is news."""
+        ...
+
+    def news(self) -> list[News]:
+        """What has happened since the last time: agents' links, facts, numbers, the end."""
+        ...
+
+    def relay(self, request: StopRequested) -> None:
+        """Pass a person's request on to the engine beside the agents, where there is one."""
+        ...
+
+    def abort(self) -> None:
+        """Take back what `launch` started, without waiting: agents that were not reached end by it."""
         ...
 
     def close(self, timeout_s: float) -> bool:
-        """Wait for the agents' processes; whether all are gone."""
+        """Wait for the agents' processes and let go of everything; whether all are gone."""
         ...
 
     def complaint(self) -> str:

@@ -6,8 +6,6 @@ read it and torchrun does not set it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launcher.spec import Assignment
@@ -15,7 +13,14 @@ from launcher.spec import Assignment
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where rank 0's store listens, and what the gang is called."""
+    """Where rank 0's store listens, and what the gang is called.
+
+    Attributes:
+        address, port: rank 0's address, as every rank reaches it, and a port that its agent holds.
+        run_id: the run.
+        restart_count: how often the gang has been started again; 0 for the first attempt.
+        max_restarts: how often it may be.
+    """
 
     address: str
     port: int
@@ -52,17 +57,12 @@ def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
     return env
 
 
-def base_environ(caller: Mapping[str, str], extra: Mapping[str, str], *, python: str) -> dict[str, str]:
-    """What all ranks of a gang share: the caller's environment, the spec's, and unbuffered output.
+def network(interface: str) -> dict[str, str]:
+    """What makes gloo and NCCL use a network interface; nothing if it is not known.
 
-    The interpreter's folder goes first on PATH, because frameworks run tools (ninja) that a virtual
-    environment holds and that an absolute interpreter path does not lead to.
+    Gloo otherwise takes the address that the host's name resolves to, which is often loopback. NCCL takes
+    a bare name for the beginning of one, so that ``eth1`` would be ``eth10`` too.
     """
-    env = {**caller, **extra}
-    folder = os.path.dirname(python)
-    path = env.get("PATH", os.defpath)
-    leads = folder in ("", path.split(os.pathsep)[0])  # an empty entry would mean the working directory
-    env["PATH"] = path if leads else f"{folder}{os.pathsep}{path}"
-    env["PYTHONUNBUFFERED"] = "1"
-    env.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
-    return env
+    if not interface:
+        return {}
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}

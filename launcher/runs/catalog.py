@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -11,7 +12,12 @@ from pathlib import Path
 
 from launcher.errors import RecordError, RunNotFound, SpecError
 from launcher.runs import paths
-from launcher.runs.status import Status, read_status
+from launcher.runs.asked import write_spec
+from launcher.runs.status import Status, read_status, write_status
+from launcher.spec import JobSpec
+
+YOUNG_S = 60.0
+_REMOVED, _NEW = ".removed", ".new"
 
 
 def new_id(now: float, salt: str) -> str:
@@ -20,8 +26,8 @@ def new_id(now: float, salt: str) -> str:
     return f"{stamp}-{int(now * 1000) % 1000:03d}{salt}"
 
 
-def create_folder(root: Path, now: float) -> Path:
-    """A new, private run folder.
+def create_folder(root: Path, now: float, spec: JobSpec | None = None) -> Path:
+    """A new, private run folder; with a spec, one that says from its first moment what and whose it is.
 
     Raises:
         RecordError: the run root cannot be made or written.
@@ -30,16 +36,36 @@ def create_folder(root: Path, now: float) -> Path:
         root.mkdir(parents=True, exist_ok=True, mode=paths.FOLDER_MODE)
         while True:
             folder = root / new_id(now, secrets.token_hex(2)[:3])
-            try:
-                folder.mkdir(mode=paths.FOLDER_MODE)
-            except FileExistsError:
-                continue
-            return folder
+            with contextlib.suppress(FileExistsError):
+                _make(folder, spec)
+                return folder
     except OSError as error:
         raise RecordError(
             f"cannot make a run folder under {root}: {error.strerror}",
             hint="set RANKDECK_HOME to a folder you can write to",
         ) from error
+
+
+def _make(folder: Path, spec: JobSpec | None) -> None:
+    """Make it elsewhere and move it here: whoever lists runs finds a whole one or none.
+
+    Raises:
+        FileExistsError: the id is taken.
+    """
+    if spec is None:
+        folder.mkdir(mode=paths.FOLDER_MODE)
+        return
+    new = folder.with_name(f".{folder.name}{_NEW}")
+    new.mkdir(mode=paths.FOLDER_MODE)
+    try:
+        write_spec(new, spec)
+        write_status(new, Status.first(folder.name, spec))
+        if folder.exists():
+            raise FileExistsError(folder)
+        new.rename(folder)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
 
 
 def run_ids(root: Path) -> list[str]:
@@ -82,13 +108,36 @@ def find_run(root: Path, wanted: str) -> Path:
 
 
 def remove_run(folder: Path) -> None:
-    """Delete a run's folder.
+    """Delete a run's folder: for readers at once, whatever its size.
 
     Raises:
         SpecError: the run has not ended.
+        RecordError: it cannot be deleted.
     """
     require_ended(folder)
-    shutil.rmtree(folder)
+    hidden = folder.with_name(f".{folder.name}{_REMOVED}")
+    try:
+        folder.rename(hidden)
+        shutil.rmtree(hidden)
+    except FileNotFoundError:
+        return  # somebody else was quicker
+    except OSError as error:
+        raise RecordError(f"cannot delete {folder}: {error.strerror}") from error
+
+
+def sweep(root: Path) -> None:
+    """Delete what is left of runs whose removal, or whose making, was cut short."""
+    for hidden in (*root.glob(f".*{_REMOVED}"), *filter(_is_old, root.glob(f".*{_NEW}"))):
+        if paths.is_run_id(hidden.stem[1:]):
+            shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _is_old(folder: Path) -> bool:
+    """Whether its maker has had the time to finish."""
+    try:
+        return time.time() - folder.stat().st_mtime > YOUNG_S
+    except OSError:
+        return False
 
 
 def require_ended(folder: Path) -> None:

@@ -1,20 +1,21 @@
 """Lines of a run's output, merged in the order of arrival, by position rather than by content.
 
-An index holds 24 bytes a line and reads a line's bytes when it is shown, so that a view of millions of
-lines costs what is on the screen. A line belongs to the moment at which its end arrived.
+What came is counted a block at a time, and a block's lines are found when one of them is asked for, so that a
+view of millions of lines costs what is on the screen. A line belongs to the moment at which its end arrived.
 """
 
 from __future__ import annotations
 
-import os
-from array import array
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.runs import chunks, paths
+from launcher.runs.line_intake import Batch, Intake
+from launcher.runs.line_rows import SHIFT, Rows
 
-_BATCH = 4096
-_SHIFT = 2
+_CACHED_LINES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,117 +30,178 @@ class Line:
 
 
 class LineIndex:
-    """Every line of one attempt of a run, growing with its folder.
+    """Every line of a run, growing with its folder: of all its attempts in order, or of one.
 
     `len(index)` counts whole lines; `open_lines()` gives the unfinished last line of each stream, such as
-    a progress bar. Longer lines than `longest` bytes are split for display; the bytes on disk are whole.
-    Bytes that a record promises and a file does not have (a folder copied while it grew) are left out,
-    and found if they come later.
+    a progress bar. What an attempt left unfinished is a line once the next one begins. Longer lines than
+    `longest` bytes are split for display; the bytes on disk are whole. Bytes that a record promises and a
+    file does not have (a folder copied while it grew) are left out, and found if they come later.
+
+    One thread calls `poll`; others may read lines meanwhile. `block` is how many bytes of output are kept
+    together: what is read at once to find a line.
     """
 
-    def __init__(self, run: Path, attempt: int = 0, *, longest: int = 1 << 16) -> None:
-        self._run, self._attempt, self._longest = run, attempt, longest
-        self._position = len(chunks.MAGIC)
-        self._promised: dict[int, int] = {}
-        self._ends: dict[int, int] = {}
-        self._starts: dict[int, int] = {}
-        self._files: dict[int, int] = {}
-        self._opened: dict[int, float] = {}
-        self._time = array("d")
-        self._key = array("I")
-        self._start = array("Q")
-        self._length = array("I")
+    def __init__(
+        self, run: Path, attempt: int | None = None, *, longest: int = 1 << 16, block: int = 1 << 19
+    ) -> None:
+        self._longest = longest
+        self._in = Intake(run, attempt, longest=longest, block=block)
+        self._blocks, self._files = self._in.blocks, self._in.files
+        self._lock = self._in.lock
+        self._cache_lock = threading.Lock()
+        self._cache: OrderedDict[int, Rows] = OrderedDict()
+        self._cached = 0
 
     def __len__(self) -> int:
-        return len(self._time)
+        with self._lock:
+            return self._in.sealed + len(self._in.tail or ())
 
     def poll(self, limit: int = 8 << 20) -> bool:
         """Index what has arrived, at most about `limit` bytes of output; whether there was anything."""
-        taken = 0
-        while taken < limit and (batch := self._records()):
-            for chunk in batch:
-                self._take(chunk)
-                self._position += chunks.SIZE
-                taken += chunk.length
-                if taken >= limit:
-                    break
-        return taken > 0
+        return self._in.poll(limit)
+
+    @property
+    def begins(self) -> tuple[tuple[int, int], ...]:
+        """For each attempt after the first that was indexed: its number, and the number of its first line."""
+        return self._in.begins
+
+    @property
+    def written(self) -> dict[int, float]:
+        """When each rank last wrote in the current attempt."""
+        newest: dict[int, float] = {}
+        for stream in list(self._in.streams.values()):
+            if stream.end:
+                rank = stream.key >> SHIFT
+                newest[rank] = max(stream.opened, newest.get(rank, 0.0))
+        return newest
 
     def line(self, i: int) -> Line:
         """Line number `i`, counted from 0."""
-        key = self._key[i]
-        data = self._read(key, self._start[i], self._length[i])
-        return Line(self._time[i], key >> _SHIFT, key & 3, data)
+        number, at = self._place(i)
+        rows = self.rows(number)
+        key = rows.key[at]
+        data = self._files.read(key, self._blocks[number].attempt, rows.start[at], rows.length[at])
+        return Line(rows.time[at], key >> SHIFT, key & 3, data)
 
     def owner(self, i: int) -> tuple[int, int]:
         """Rank and stream of line `i`, without reading it."""
-        return self._key[i] >> _SHIFT, self._key[i] & 3
+        number, at = self._place(i)
+        key = self.rows(number).key[at]
+        return key >> SHIFT, key & 3
+
+    def number(self, rank: int, ordinal: int) -> int:
+        """The number of a rank's line among all lines, given its number among the rank's."""
+        with self._lock:
+            sealed = self._blocks.total(rank)
+            if ordinal >= sealed:
+                assert self._in.tail is not None
+                return self._in.sealed + self._in.tail.of_rank[rank][ordinal - sealed]
+            number, at = self._blocks.holding_of(rank, ordinal)
+        return self._blocks.first(number) + self.rows(number).of_rank[rank][at]
+
+    def before(self, rank: int, i: int) -> int:
+        """How many lines of a rank there are before line `i`, or before as many lines."""
+        with self._lock:
+            if not len(self._blocks):
+                return 0
+            number = self._blocks.holding(i)
+            before, at = self._blocks.before(rank, number), i - self._blocks.first(number)
+        return before + (bisect_left(self.rows(number).of_rank.get(rank, ()), at) if at else 0)
+
+    def at_time(self, time: float) -> int:
+        """The number of the first line that came at a time, in seconds since the epoch, or after it."""
+        if not len(self):
+            return 0
+        number = self._blocks.at_time(time)
+        return self._blocks.first(number) + bisect_left(self.rows(number).time, time)
 
     def open_lines(self) -> list[Line]:
         """The unfinished lines, oldest first; at most the last `longest` bytes of each."""
         lines = []
-        for key, end in self._ends.items():
-            start = max(self._starts.get(key, 0), end - self._longest)
-            if end > start:
-                data = self._read(key, start, end - start)
-                lines.append(Line(self._opened[key], key >> _SHIFT, key & 3, data, open=True))
+        for stream in self._in.streams.values():
+            start = max(stream.start, stream.end - self._longest)
+            if stream.end > start:
+                data = self._files.read(stream.key, self._files.attempt, start, stream.end - start)
+                lines.append(Line(stream.opened, stream.key >> SHIFT, stream.key & 3, data, open=True))
         return sorted(lines, key=lambda line: line.time)
 
     def close(self) -> None:
-        """Close the files; the index stays readable only in its counts."""
-        for descriptor in self._files.values():
-            os.close(descriptor)
-        self._files.clear()
+        """Close the files."""
+        self._files.close()
 
-    def _records(self) -> list[chunks.Chunk]:
-        path = paths.log_folder(self._run, self._attempt) / paths.CHUNKS
-        try:
-            with open(path, "rb", buffering=0) as file:
-                return list(chunks.unpack(os.pread(file.fileno(), _BATCH * chunks.SIZE, self._position)))
-        except FileNotFoundError:
-            return []
+    # --- blocks: for those who read many lines ---------------------------------------------------------
 
-    def _take(self, chunk: chunks.Chunk) -> None:
-        key = chunk.rank << _SHIFT | chunk.stream
-        self._promised[key] = self._promised.get(key, 0) + chunk.length
-        at = self._ends.get(key, 0)
-        if not (data := self._read(key, at, self._promised[key] - at)):
-            return
-        time = chunk.time_ns / 1e9
-        self._ends[key] = at + len(data)
-        self._opened[key] = time
-        cursor = data.find(b"\n")
-        while cursor >= 0:
-            self._add(key, at + cursor, time)
-            self._starts[key] = at + cursor + 1
-            cursor = data.find(b"\n", cursor + 1)
-        while self._ends[key] - self._starts.get(key, 0) > self._longest:
-            cut = self._starts.get(key, 0) + self._longest
-            self._add(key, cut, time)
-            self._starts[key] = cut
+    def stretch(self, i: int) -> tuple[int, int, int]:
+        """The block of line `i`, the number of its first line, and the number after its last one so far."""
+        with self._lock:
+            number = self._blocks.holding(i)
+            first = self._blocks.first(number)
+            return number, first, first + self._count(number)
 
-    def _add(self, key: int, end: int, time: float) -> None:
-        """Append the line from the key's last start to `end`, in pieces if it is too long to show."""
-        start = self._starts.get(key, 0)
-        while end - start > self._longest:
-            self._append(key, start, self._longest, time)
-            start += self._longest
-        self._append(key, start, end - start, time)
+    def rows(self, number: int) -> Rows:
+        """The lines of a block, by position."""
+        block = self._blocks[number]
+        if (rows := block.rows) is not None:
+            return rows
+        with self._cache_lock:
+            if number in self._cache:
+                self._cache.move_to_end(number)
+                return self._cache[number]
+        return self._keep(number, self._found_again(number))
 
-    def _append(self, key: int, start: int, length: int, time: float) -> None:
-        self._time.append(time)
-        self._key.append(key)
-        self._start.append(start)
-        self._length.append(length)
+    def spans(self, number: int) -> list[tuple[int, int, int]] | None:
+        """Key, start and end of what each stream has in a block: whole lines, none of which is split.
 
-    def _read(self, key: int, start: int, length: int) -> bytes:
-        try:
-            return os.pread(self._file(key), length, start)
-        except FileNotFoundError:
-            return b""
+        None if that is not so, or not yet.
+        """
+        block = self._blocks[number]
+        if not block.even or block.rows is not None:
+            return None
+        with self._lock:
+            return list(self._blocks.spans(number, self._in.streams))
 
-    def _file(self, key: int) -> int:
-        if key not in self._files:
-            path = paths.log_file(self._run, self._attempt, key >> _SHIFT, key & 3)
-            self._files[key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._files[key]
+    def read(self, number: int, key: int, start: int, end: int) -> bytes:
+        """A stream's bytes, of the attempt that a block belongs to."""
+        return self._files.read(key, self._blocks[number].attempt, start, end - start)
+
+    def _place(self, i: int) -> tuple[int, int]:
+        with self._lock:
+            if not 0 <= i < len(self):
+                raise IndexError(i)
+            number = self._blocks.holding(i)
+            return number, i - self._blocks.first(number)
+
+    def _found_again(self, number: int) -> Rows:
+        """The lines of a block as they were when it was counted; empty where the folder has them no more."""
+        block, rows = self._blocks[number], Rows(self._longest)
+        batch = self._files.records(block.attempt, block.position, block.records)
+        if batch is not None:
+            self._walk(number, Batch(batch), rows)
+        rows.pad(self._count(number))
+        return rows
+
+    def _count(self, number: int) -> int:
+        with self._lock:
+            last = number + 1 == len(self._blocks)
+            return (len(self) if last else self._blocks.first(number + 1)) - self._blocks.first(number)
+
+    def _walk(self, number: int, batch: Batch, rows: Rows) -> None:
+        attempt = self._blocks[number].attempt
+        with self._lock:
+            streams = {stream.key: stream for stream in self._blocks.streams(number)}
+        sizes = batch.sizes(0, len(batch.keys))
+        texts = {k: self._files.read(k, attempt, s.end, sizes.get(k, 0)) for k, s in streams.items()}
+        ends = dict.fromkeys(streams, 0)
+        for time_ns, key, length in zip(batch.times, batch.keys, batch.lengths, strict=True):
+            low, text = ends[key], texts[key]
+            ends[key] = high = min(low + length, len(text))
+            rows.take(streams[key], text, low, high, time_ns / 1e9)
+
+    def _keep(self, number: int, rows: Rows) -> Rows:
+        with self._cache_lock:
+            if number not in self._cache:
+                self._cached += len(rows)
+            self._cache[number] = rows
+            while self._cached > _CACHED_LINES and len(self._cache) > 1:
+                self._cached -= len(self._cache.popitem(last=False)[1])
+        return rows

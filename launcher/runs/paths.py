@@ -6,6 +6,7 @@
      logs/<attempt>/chunks                             in which order and when they came
      samples/                                          device samples and reports, bounded
      result/<rank>.pickle  summary.json                return values
+     reserve                                           room for the verdict, given back at the end
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SAMPLES = "samples"
 RESULT = "result"
 SUMMARY = "result/summary.json"
 CHUNKS = "chunks"
+CONTROL = "control.sock"
+RESERVE = "reserve"
 
 STDOUT, STDERR = wire.STDOUT, wire.STDERR
 SUFFIX = {STDOUT: "out", STDERR: "err"}
@@ -57,6 +60,15 @@ def is_run_id(name: str) -> bool:
 def log_folder(run: Path, attempt: int) -> Path:
     """The logs of one attempt."""
     return run / LOGS / str(attempt)
+
+
+def attempts(run: Path) -> list[int]:
+    """The attempts that have logs, in order."""
+    try:
+        names = os.listdir(run / LOGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 
 def log_file(run: Path, attempt: int, rank: int, stream: int) -> Path:

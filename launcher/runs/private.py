@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -14,8 +15,17 @@ def opener(path: str, flags: int) -> int:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: a reader sees the old one or the new one, never half of either."""
+    """Replace a file as a whole: a reader sees the old one or the new one, never half of either.
+
+    Raises:
+        OSError: it could not be written; nothing is left of the new one.
+    """
     partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "wb", opener=opener) as file:
-        file.write(data)
-    partial.replace(path)
+    try:
+        with open(partial, "wb", opener=opener) as file:
+            file.write(data)
+        partial.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise

@@ -113,6 +113,11 @@ def read_state(run: Path) -> RunState:
     return fold_all([*facts, *_decoded(newest(run))], run=run.name)
 
 
+def read_restarts(run: Path) -> dict[int, ev.GangRestarted]:
+    """Why each attempt after the first began, by its number."""
+    return {fact.attempt: fact for fact in FactTail(run).poll() if isinstance(fact, ev.GangRestarted)}
+
+
 def read_summary(run: Path) -> list[dict[str, Any]]:
     """The return values' summaries, by rank; empty if there are none yet.
 

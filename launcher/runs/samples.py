@@ -15,6 +15,7 @@ from pathlib import Path
 
 from launcher import events as ev
 from launcher.runs import paths
+from launcher.runs.growing import Growing
 from launcher.runs.private import opener
 
 SEGMENT_S = 600.0
@@ -32,25 +33,30 @@ class SampleWriter:
         self._folder.mkdir(mode=paths.FOLDER_MODE, exist_ok=True)
         self._run = run.name
         self._opened: float | None = None
-        self._fd = -1
+        self._file: Growing | None = None
 
     def append(self, event: ev.Event) -> None:
-        """Write one `Sampled` or `RankReported`."""
+        """Write one `Sampled` or `RankReported`.
+
+        Raises:
+            OSError: the folder does not take it.
+        """
         if self._opened is None or event.time >= self._opened + SEGMENT_S:
             self._roll(event.time)
-        os.write(self._fd, ev.encode(event, self._run))
+        assert self._file
+        self._file.whole(ev.encode(event, self._run))
 
     def close(self) -> None:
         """Close the current segment."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._file:
+            self._file.close()
+            self._file = None
 
     def _roll(self, now: float) -> None:
         self.close()
+        self._opened = None
+        self._file = Growing(self._folder / f"{int(now):012d}.jsonl")
         self._opened = now
-        name = self._folder / f"{int(now):012d}.jsonl"
-        self._fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, paths.FILE_MODE)
         for old in segments(self._folder)[:-1]:
             if int(old.stem) + SEGMENT_S <= now - RAW_S:
                 self._thin(old)

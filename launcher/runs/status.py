@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from launcher.codec import from_plain, to_plain
 from launcher.errors import AgentLost
 from launcher.runs import paths
 from launcher.runs.private import write_whole
+from launcher.spec import JobSpec
 from launcher.state import Phase, RunState
+
+ARGS = 500
+NO_VERDICT = "the process that owned the run is gone and left no verdict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,10 @@ def process_start(pid: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What `ps` shows of a run."""
+    """What `ps` shows of a run.
+
+    `host` is where it was submitted; `step` and `metrics` are the last ones that its leading rank reported.
+    """
 
     id: str
     name: str = ""
@@ -60,6 +69,14 @@ class Status:
     ended: float | None = None
     why: str = ""
     owner: Owner = field(default_factory=lambda: Owner("", 0, 0))
+    args: str = ""
+    user: str = ""
+    host: str = ""
+    attempt: int = 0
+    step: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    revision: str = ""
+    dirty: bool | None = None
 
     @classmethod
     def of(cls, state: RunState, owner: Owner) -> Status:
@@ -76,14 +93,51 @@ class Status:
             ended=state.ended,
             why=state.why,
             owner=owner,
+            attempt=state.attempt,
+            **_asked(state),
+            **_reached(state),
+        )
+
+    @classmethod
+    def first(cls, run: str, spec: JobSpec) -> Status:
+        """The summary of a run of this process of which nothing is known but what was asked."""
+        return cls(
+            id=run,
+            name=spec.label,
+            target=spec.target.label,
+            mode=spec.mode.value,
+            num_processes=spec.num_processes,
+            owner=Owner.this(),
         )
 
     def judged(self) -> Status:
         """The same, but lost if its owner is gone without a verdict."""
         if self.state.final or self.owner.alive is not False:
             return self
-        why = self.why or "the process that owned the run is gone and left no verdict"
+        why = self.why or NO_VERDICT
         return replace(self, state=Phase.LOST, exit_code=AgentLost.exit_code, why=why)
+
+
+def _asked(state: RunState) -> dict[str, Any]:
+    """Who asked for the run, and which code that was."""
+    by, origin = state.submitted, state.origin
+    who = {"args": _cut(by.args), "user": by.user, "host": by.host} if by else {}
+    return {**who, "revision": origin.revision, "dirty": origin.dirty} if origin else who
+
+
+def _cut(args: str) -> str:
+    return args if len(args) <= ARGS else args[: ARGS - 1] + "…"
+
+
+def _reached(state: RunState) -> dict[str, Any]:
+    """How far it came; the number of steps is not what came of them."""
+    leader = state.leader
+    if leader is None:
+        return {}
+    return {
+        "step": leader.step,
+        "metrics": {k: v for k, v in leader.metrics.items() if k != "total_steps"},
+    }
 
 
 def write_status(run: Path, status: Status) -> None:
@@ -93,8 +147,13 @@ def write_status(run: Path, status: Status) -> None:
 
 def read_status(run: Path) -> Status | None:
     """The run's status, judged; None if the folder has no readable one."""
+    status = stored_status(run)
+    return status.judged() if status else None
+
+
+def stored_status(run: Path) -> Status | None:
+    """The run's status as its owner wrote it; None if the folder has no readable one."""
     try:
-        data = json.loads((run / paths.STATUS).read_text(encoding="utf-8"))
-        return from_plain(Status, data).judged()
+        return from_plain(Status, json.loads((run / paths.STATUS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
         return None

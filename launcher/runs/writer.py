@@ -1,172 +1,290 @@
 """Appending to a run folder. One writer a run; every append is one `write` call on an O_APPEND file.
 
 So a reader never sees half a fact except the last line, and a writer that is killed loses nothing that
-it had already said.
+it had already said. A folder that takes no more ends no run: what it does not take is counted and told.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from errno import ENOENT
 from pathlib import Path
-from typing import Any
 
 from launcher import events as ev
-from launcher.codec import to_plain
+from launcher.errors import RecordError
 from launcher.fold import fold
-from launcher.runs import chunks, paths
+from launcher.runs import paths
+from launcher.runs.asked import write_spec
+from launcher.runs.journal import Journal
+from launcher.runs.output import LogWriter, Pieces
 from launcher.runs.private import write_whole
+from launcher.runs.results import ResultFile, forget_results, write_summaries
+from launcher.runs.room import Room
 from launcher.runs.samples import SampleWriter
 from launcher.runs.status import Owner, Status, write_status
 from launcher.spec import JobSpec
 from launcher.state import RunState
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-_IOV = 512
+__all__ = ["LogWriter", "ResultFile", "RunWriter"]
 
 
 class RunWriter:
-    """Writes one run's folder, and keeps the state folded from what it has written.
+    """Writes one run's folder, and keeps the state folded from all that was to be written.
 
     Not thread-safe: the run's own thread owns it.
+
+    Args:
+        folder: the run folder, as `launcher.runs.catalog.create_folder` makes it.
+        spec: the request; what looks secret in it is not written.
+        payload: a callable's bytes.
+        clock: the time of day, for what the writer has to tell itself.
+        monotonic: a clock in seconds.
+
+    Raises:
+        RecordError: the folder does not take even this.
     """
 
-    def __init__(self, folder: Path, spec: JobSpec, *, payload: bytes | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spec: JobSpec,
+        *,
+        payload: bytes | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.folder = folder
         self.id = folder.name
         self.state = RunState(id=self.id)
         self._owner = Owner.this()
-        write_whole(folder / paths.SPEC, json.dumps(to_plain(spec.redacted()), indent=1).encode())
+        self._clock = clock
+        self._returned: dict[int, ev.RankReturned] = {}
+        self._unkept: set[int] = set()
+        self._summary_stale = self._status_stale = False
+        self._ours = self._theirs = ev.RecordsLost(time=0.0)
+        self._last = False
+        try:
+            self._make(spec, payload)
+        except OSError as error:
+            raise self._refused(error.strerror) from error
+        self._room = Room(folder, spec.num_processes, monotonic)
+
+    def _make(self, spec: JobSpec, payload: bytes | None) -> None:
+        self._journal = Journal(self.folder, self._keep)
+        write_spec(self.folder, spec)
         if payload is not None:
-            write_whole(folder / paths.TARGET, payload)
+            write_whole(self.folder / paths.TARGET, payload)
         for name in (paths.LOGS, paths.RESULT):
-            (folder / name).mkdir(mode=paths.FOLDER_MODE)
-        self._events = os.open(folder / paths.EVENTS, _APPEND, paths.FILE_MODE)
-        self._samples = SampleWriter(folder)
-        self._logs = LogWriter(folder, 0)
-        self._torn = False
-        self._summaries: dict[int, dict[str, Any]] = {}
-        self._summary_stale = False
+            (self.folder / name).mkdir(mode=paths.FOLDER_MODE)
+        self._samples = SampleWriter(self.folder)
+        self._logs = LogWriter(self.folder, 0)
 
     def append(self, event: ev.Event) -> RunState:
-        """Write one fact and return the state after it."""
+        """Write one fact and return the state after it.
+
+        What an old attempt returned is gone before its restart is told, and its logs are whole before
+        those of the new attempt begin: a reader goes by either.
+
+        Raises:
+            RecordError: it is the run's first, and the folder did not take it.
+        """
+        event = self._as_known_here(event)
+        if isinstance(event, ev.GangRestarted):
+            self._forget_results()
+        if isinstance(event, ev.RunEnded):
+            self._tell_the_last()
         before, self.state = self.state, fold(self.state, event)
         if isinstance(event, (ev.Sampled, ev.RankReported)):
-            with contextlib.suppress(OSError):  # telemetry that cannot be kept ends no training
-                self._samples.append(event)
+            self._sample(event)
         else:
             self._record(event)
+        if isinstance(event, ev.RunSubmitted) and self._journal.behind:
+            raise self._refused(self.state.recording.reason if self.state.recording else "")
         if before.phase is not self.state.phase or isinstance(event, ev.RunSubmitted):
-            write_status(self.folder, Status.of(self.state, self._owner))
+            self._write_status()
         if isinstance(event, ev.RankReturned):
-            self._summarise(event)
+            self._returned[event.rank] = event
+            self._summary_stale = True
+        if isinstance(event, ev.GangRestarted):
+            self._logs.close()
+            self._logs = LogWriter(self.folder, event.attempt)
         return self.state
 
-    def output(self, pieces: list[tuple[chunks.Chunk, memoryview]]) -> None:
-        """Append pieces of output in the order they came."""
-        self._logs.append(pieces)
+    def output(self, pieces: Pieces) -> None:
+        """Append pieces of output in the order they came, or count what the folder does not take."""
+        before = self._logs.recorded
+        if self._takes_again():
+            try:
+                self._logs.append(pieces)
+            except OSError as error:
+                self._fail(error)
+            else:
+                return
+        lost = sum(chunk.length for chunk, _ in pieces) - (self._logs.recorded - before)
+        self._ours = replace(self._ours, output_bytes=self._ours.output_bytes + lost)
 
     def open_result(self, rank: int) -> ResultFile:
         """Where a rank's return value is streamed to."""
-        return ResultFile(paths.result_file(self.folder, rank))
+        path, kept = paths.result_file(self.folder, rank), self._takes_again()
+        return ResultFile(
+            path, self._fail, lambda file: self._settled(rank, file.size, kept=file.kept), kept=kept
+        )
+
+    def adopt_result(self, rank: int, value: Path) -> None:
+        """Take a file beside the others for a rank's return value."""
+        place, size = paths.result_file(self.folder, rank), 0
+        try:
+            size = value.stat().st_size
+            value.replace(place)
+        except OSError as error:
+            self._fail(error)
+            with contextlib.suppress(OSError):
+                place.unlink()
+            self._settled(rank, size, kept=False)
+        else:
+            self._settled(rank, size, kept=True)
 
     def settle(self) -> None:
         """Write what is written as a whole and has changed: once a turn, not once a rank."""
+        if not self._takes_again():
+            return
+        if self._status_stale:
+            self._write_status()
         if self._summary_stale:
-            self._summary_stale = False
-            listed = [to_plain(self._summaries[rank]) for rank in sorted(self._summaries)]
-            write_whole(self.folder / paths.SUMMARY, json.dumps(listed).encode())
+            self._write_summary()
 
     def close(self) -> None:
         """Close every file."""
-        self.settle()
+        if self._status_stale:
+            self._write_status()
+        if self._summary_stale:
+            self._write_summary()
         self._samples.close()
         self._logs.close()
-        os.close(self._events)
+        self._room.release()
+        self._journal.close()
+
+    # --- what a folder does not take -----------------------------------------------------------------
+
+    def _keep(self, write: Callable[[], None]) -> bool:
+        """Write something small that matters, at the reserve's expense if need be; whether it was."""
+        trouble: OSError | None = None
+        while True:
+            try:
+                write()
+                done = True
+            except OSError as error:
+                trouble = trouble or error
+                done = False
+                if self._room.spend(error, last=self._last):
+                    continue
+            if trouble:
+                self._fail(trouble)
+            return done
+
+    def _fail(self, error: OSError) -> None:
+        """The folder took something no more: say so once, and begin to count."""
+        if not self._room.stopped:
+            self._room.stop()
+            reason = error.strerror or str(error)
+            attempt = self.state.attempt
+            self._tell(ev.RecordingStopped(time=self._clock(), attempt=attempt, reason=reason))
+
+    def _takes_again(self) -> bool:
+        """Whether the folder takes what comes; what it says is asked for seldom."""
+        room = self._room
+        if not room.due:
+            return not room.stopped
+        if self._journal.removed:
+            self._fail(FileNotFoundError(ENOENT, "the run folder was removed"))
+        if not room.stopped or self._journal.removed:
+            room.put_off()
+        elif room.has_come_back() and self._journal.flush():
+            self._tell_losses(resumed=True)
+        else:
+            self._journal.flush()
+        return not room.stopped
+
+    def _settled(self, rank: int, size: int, *, kept: bool) -> None:
+        """A rank's value is whole; where it was not kept, no fact may say that it is there."""
+        if kept:
+            self._unkept.discard(rank)
+            return
+        self._unkept.add(rank)
+        self._ours = replace(self._ours, result_bytes=self._ours.result_bytes + size)
+
+    def _as_known_here(self, event: ev.Event) -> ev.Event:
+        """The fact with what this folder has not kept; it may come from another engine's folder."""
+        if isinstance(event, ev.RankReturned) and event.rank in self._unkept:
+            return replace(event, kept=False)
+        if isinstance(event, ev.RecordsLost):
+            self._theirs = event
+            return self._losses(event.time, resumed=event.resumed and not self._room.stopped)
+        return event
+
+    def _tell_the_last(self) -> None:
+        """The verdict comes: what still waits is written now or never, and what was lost is told."""
+        if not self._journal.flush():
+            self._journal.give_up()
+        self._last = True
+        self._tell_losses()
+
+    def _tell_losses(self, *, resumed: bool = False) -> None:
+        told = self.state.lost or ev.RecordsLost(time=0.0)
+        lost = self._losses(self._clock(), resumed=resumed)
+        if resumed or replace(lost, time=told.time, attempt=told.attempt, resumed=told.resumed) != told:
+            self._tell(lost)
+
+    def _losses(self, time: float, *, resumed: bool) -> ev.RecordsLost:
+        """All that was lost so far, here and beside the agents."""
+        both = (self._ours, self._theirs)
+        return ev.RecordsLost(
+            time=time,
+            attempt=self.state.attempt,
+            output_bytes=sum(each.output_bytes for each in both),
+            result_bytes=sum(each.result_bytes for each in both),
+            facts=self._journal.lost + self._theirs.facts,
+            resumed=resumed,
+        )
+
+    def _tell(self, event: ev.Event) -> None:
+        """Record a fact of the writer's own."""
+        self.state = fold(self.state, event)
+        self._record(event)
+
+    def _refused(self, reason: str | None) -> RecordError:
+        return RecordError(f"cannot write to {self.folder}: {reason}", hint="is the disk full?")
+
+    # --- the parts -----------------------------------------------------------------------------------
 
     def _record(self, event: ev.Event) -> None:
-        """Append a fact; after one that a full disk cut short, on a line of its own."""
-        line = ev.encode(event, self.id)
-        before, self._torn = self._torn, True
-        _write_all(self._events, [memoryview(b"\n" + line if before else line)])
-        self._torn = False
+        """Append a fact, behind those that wait."""
+        waits = self._journal.behind
+        self._journal.put(event)
+        if not waits or self._last:
+            self._journal.flush()
 
-    def _summarise(self, event: ev.RankReturned) -> None:
-        """Keep the last value that each rank returned, for people."""
-        entry: dict[str, Any] = {"rank": event.rank, "type": event.type, "size": event.size}
-        entry["value"] = event.value if event.json else event.preview
-        entry["json"] = event.json
-        self._summaries[event.rank] = entry
-        self._summary_stale = True
+    def _sample(self, event: ev.Sampled | ev.RankReported) -> None:
+        if not self._room.stopped:
+            try:
+                self._samples.append(event)
+            except OSError as error:
+                self._fail(error)
 
+    def _write_status(self) -> None:
+        status = Status.of(self.state, self._owner)
+        self._status_stale = not self._keep(lambda: write_status(self.folder, status))
 
-class LogWriter:
-    """The bytes of every rank and stream of one attempt, and the record of their order."""
+    def _write_summary(self) -> None:
+        returned = self._returned.values()
+        self._summary_stale = not self._keep(lambda: write_summaries(self.folder, returned))
 
-    def __init__(self, run: Path, attempt: int) -> None:
-        self._run = run
-        self._attempt = attempt
-        folder = paths.log_folder(run, attempt)
-        folder.mkdir(mode=paths.FOLDER_MODE)
-        self._chunks = os.open(folder / paths.CHUNKS, _APPEND, paths.FILE_MODE)
-        os.write(self._chunks, chunks.MAGIC)
-        self._files: dict[tuple[int, int], int] = {}
-
-    def append(self, pieces: list[tuple[chunks.Chunk, memoryview]]) -> None:
-        """Write the pieces, bytes before records: a record never promises bytes that are not there."""
-        by_file: dict[tuple[int, int], list[memoryview]] = {}
-        for chunk, data in pieces:
-            by_file.setdefault((chunk.rank, chunk.stream), []).append(data)
-        for key, buffers in by_file.items():
-            _write_all(self._file(key), buffers)
-        _write_all(self._chunks, [memoryview(b"".join(chunks.pack(c) for c, _ in pieces))])
-
-    def close(self) -> None:
-        """Close every file."""
-        for descriptor in (*self._files.values(), self._chunks):
-            os.close(descriptor)
-        self._files.clear()
-
-    def _file(self, key: tuple[int, int]) -> int:
-        if key not in self._files:
-            path = paths.log_file(self._run, self._attempt, *key)
-            self._files[key] = os.open(path, _APPEND, paths.FILE_MODE)
-        return self._files[key]
-
-
-def _write_all(descriptor: int, buffers: list[memoryview]) -> None:
-    """`writev` until everything is written; a short write goes on where it ended."""
-    queue = list(buffers)
-    while queue:
-        written = os.writev(descriptor, queue[:_IOV])
-        while queue and written >= len(queue[0]):
-            written -= len(queue.pop(0))
-        if written:
-            queue[0] = queue[0][written:]
-
-
-class ResultFile:
-    """A return value on its way to disk: nothing is seen under its name until it is whole."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._partial = path.with_name(f".{path.name}.partial")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._fd = os.open(self._partial, flags, paths.FILE_MODE)
-        self.size = 0
-
-    def write(self, data: memoryview) -> None:
-        """Append bytes."""
-        _write_all(self._fd, [data])
-        self.size += len(data)
-
-    def commit(self) -> None:
-        """The value is whole: give the file its name."""
-        os.close(self._fd)
-        self._partial.replace(self._path)
-
-    def discard(self) -> None:
-        """The value will not come: leave nothing."""
-        os.close(self._fd)
-        self._partial.unlink(missing_ok=True)
+    def _forget_results(self) -> None:
+        """What ranks returned in an attempt that failed is not the run's result."""
+        self._returned.clear()
+        self._unkept.clear()
+        self._summary_stale = False
+        forget_results(self.folder)

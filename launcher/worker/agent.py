@@ -1,14 +1,13 @@
 """The agent: one process beside its ranks, between them and the engine.
 
-It joins the engine over one socket, starts the ranks it is told to, streams what they say, samples
-their devices and ends them: when told, when the engine goes away, or when it is itself terminated.
-Started as ``python -P -c BOOT ROOT`` with one JSON line on standard input (`Boot`).
+It joins the engine over one stream, starts the ranks it is told to, carries what they say, samples
+their devices and ends them: when told, when the engine or Spark's task goes away, or when it is itself
+terminated. Started as ``python -P -c BOOT ROOT`` with one JSON line on standard input (`Boot`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -16,136 +15,123 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from launcher import codec
-from launcher.spec import Device
-from launcher.worker import handshake, kernel, port, process, warden, wire
+from launcher.worker import kernel, litter, port, process, warden, wire
+from launcher.worker.boot import STDIN, Boot, read_boot
+from launcher.worker.engineline import EngineLine
 from launcher.worker.gang import Gang
-from launcher.worker.order import Order
-from launcher.worker.outbox import Outbox
+from launcher.worker.greeting import Belongings, belongings, greeting
+from launcher.worker.preparing import prepare
 from launcher.worker.sampling import Sampling
+
+if TYPE_CHECKING:
+    from launcher.worker.baggage import Unpacked
+    from launcher.worker.stream import Stream
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.worker import agent; agent.main()"
 ORPHANED_GRACE_S = 1.0
-HANDSHAKE_S = 30.0
-RECEIVE_BYTES = 256 << 10
+REACH_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """What an agent is born with; it comes by a pipe, so the token is on no command line.
+class Regroup(Exception):
+    """The engine sends its agents to another one, which stands beside them; not all could reach it.
 
     Attributes:
-        agent: the agent's number.
-        token: what proves that both ends belong to one run.
-        descriptor: an inherited socket to the engine.
-        watch: a process whose end is the engine's end (its socket may live on in forked children).
-        sample_s: seconds between samples.
-        devices: the GPUs to sample.
+        leave: whether they are to come together only in order to leave.
     """
 
-    agent: int
-    token: str
-    descriptor: int
-    watch: int = 0
-    sample_s: float = 1.0
-    host: str = field(default_factory=socket.gethostname)
-    devices: tuple[Device, ...] = ()
+    def __init__(self, reason: str, *, leave: bool = False) -> None:
+        super().__init__(reason)
+        self.leave = leave
 
 
 def main() -> None:
     """Run as an agent, under a warden that outlives it."""
     root = sys.path[0]
-    boot = codec.from_plain(Boot, json.loads(sys.stdin.readline()))
-    os.close(0)
-    os.open(os.devnull, os.O_RDONLY)
+    boot = read_boot()
+    if boot.inherited:
+        boot.inherited.apply()
     warden.split(keep_from_warden=boot.descriptor)
-    sock = socket.socket(fileno=boot.descriptor)
-    os.set_inheritable(boot.descriptor, False)
-    Agent(boot, sock, root).run()
+    own = belongings(boot)
+    Agent(boot, own, EngineLine(_stream(boot), boot.lost_after_s), lasting(root)).run()
+
+
+def lasting(root: str) -> str:
+    """The same place by a name that holds in other processes too, while this one lives."""
+    return root.replace("/proc/self/", f"/proc/{os.getpid()}/", 1)
+
+
+def _stream(boot: Boot) -> Stream:
+    if boot.descriptor >= 0:
+        os.set_inheritable(boot.descriptor, False)
+        return socket.socket(fileno=boot.descriptor)
+    from launcher.worker.dial import dial
+
+    return dial([(e.host, e.port) for e in boot.endpoints], boot.credentials, boot.dial_s)
 
 
 class Agent:
     """The loop: everything happens on this thread but sampling."""
 
-    def __init__(self, boot: Boot, sock: socket.socket, root: str) -> None:
+    def __init__(self, boot: Boot, own: Belongings, line: EngineLine, root: str) -> None:
         self._boot = boot
-        self._sock = sock
+        self._own = own
+        self._line = line
         self._root = root
         self._selector = selectors.DefaultSelector()
-        self._outbox = Outbox(sock)
-        self._decoder = wire.Decoder()
-        self._payload = bytearray()
+        self._payload, self._bundle = bytearray(), bytearray()
+        self._unpacked: Unpacked | None = None
         self._gang: Gang | None = None
         self._port = port.hold()
-        self._sampling = Sampling(boot, self.fact)
+        self._sampling = Sampling(boot, own.devices, self.fact)
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._terminated = False
         self._quitting = False
 
     def run(self) -> None:
-        """Join, serve until told to quit, and leave nothing running."""
+        """Join, serve until told to quit, and leave nothing running.
+
+        Raises:
+            Regroup: the engine says so, before any rank was started.
+        """
         kernel.become_subreaper()
         self._listen_to_signals()
         try:
-            self._join()
+            said = greeting(self._boot, self._own, port=self._port.number, address=self._line.address)
+            self._line.join(self._boot.token, said)
             self._serve()
         except (ConnectionError, wire.WireError):
             self._abandon()
+        except Regroup:
+            self._line.abandon()
+            self._port.sock.close()
+            raise
         finally:
             self._sampling.stop()
+            litter.clear(os.environ, litter.SOURCES)
 
     # --- what the gang emits -------------------------------------------------------------------------
 
     def fact(self, tag: str, fields: Mapping[str, Any]) -> None:
         """Send a fact to the engine."""
-        self._outbox.put(wire.document(wire.Kind.FACT, {"event": tag, **fields}))
+        self._line.put(wire.document(wire.Kind.FACT, {"event": tag, **fields}))
 
     def raw(self, kind: wire.Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
         """Send a rank's bytes, stamped with the moment at which they were read."""
-        self._outbox.put(wire.header(kind, len(data), rank=rank, stream=stream, time_ns=time.time_ns()), data)
-
-    # --- joining -------------------------------------------------------------------------------------
-
-    def _join(self) -> None:
-        self._sock.settimeout(HANDSHAKE_S)
-        nonce = handshake.new_nonce()
-        ready = {"nonce": nonce, "agent": self._boot.agent, "protocol": wire.PROTOCOL}
-        self._sock.sendall(wire.document(wire.Kind.READY, ready))
-        challenge = self._first_frame().document()
-        token, theirs = self._boot.token, str(challenge.get("nonce"))
-        handshake.check(challenge.get("proof"), handshake.proof(token, "engine", nonce, theirs), "engine")
-        hello = {
-            "proof": handshake.proof(token, "agent", nonce, theirs),
-            "time": time.time(),
-            "host": self._boot.host,
-            "pid": os.getpid(),
-            "warden": os.getppid(),
-            "python": ".".join(map(str, sys.version_info[:3])),
-            "port": self._port.number,
-        }
-        self._sock.sendall(wire.document(wire.Kind.HELLO, hello))
-        self._sock.setblocking(False)
-
-    def _first_frame(self) -> wire.Frame:
-        while True:
-            data = self._sock.recv(RECEIVE_BYTES)
-            if not data:
-                raise ConnectionError("the engine closed the channel")
-            for frame in self._decoder.feed(data):
-                return frame
+        self._line.put(wire.header(kind, len(data), rank=rank, stream=stream, time_ns=time.time_ns()), data)
 
     # --- the loop ------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        self._selector.register(self._sock, selectors.EVENT_READ, self._on_engine)
+        self._selector.register(self._line, selectors.EVENT_READ, self._on_engine)
+        if self._boot.lifeline:
+            self._selector.register(STDIN, selectors.EVENT_READ, self._on_lifeline)
         if self._boot.watch:
             with contextlib.suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(self._boot.watch)
                 self._selector.register(descriptor, selectors.EVENT_READ, self._on_orphaned)
-        while not (self._quitting and self._idle and not self._outbox.pending):
+        while not (self._quitting and self._idle and not self._line.pending):
             self._turn()
 
     @property
@@ -155,8 +141,7 @@ class Agent:
     def _turn(self) -> None:
         """One turn of the loop: wait, handle what is ready, move the gang on, write."""
         self._await_writing()
-        timeout = self._gang.timeout() if self._gang else None
-        for key, _ in self._selector.select(timeout):
+        for key, _ in self._selector.select(self._timeout()):
             if isinstance(key.data, Gang):
                 self._pump(key.fd)
             else:
@@ -165,69 +150,87 @@ class Agent:
         if self._gang and not self._gang.finished:
             self._gang.tick()
             if self._gang.finished:
-                self._outbox.put(wire.document(wire.Kind.IDLE, {}))
+                self._rest()
+        self._line.tend()
         self._flush()
 
+    def _timeout(self) -> float | None:
+        times = (self._gang.timeout() if self._gang else None, self._line.timeout())
+        return min((t for t in times if t is not None), default=None)
+
+    def _rest(self) -> None:
+        """The gang is gone: say so, with a fresh port for the next one."""
+        self._port.sock.close()
+        self._port = port.hold()
+        self._line.put(wire.document(wire.Kind.IDLE, {"port": self._port.number}))
+
     def _pump(self, descriptor: int) -> None:
-        if self._gang and not self._outbox.full:
+        if self._gang and not self._line.full:
             self._gang.pump(descriptor)
 
     def _await_writing(self) -> None:
-        """Listen for room in the socket exactly while something waits for it."""
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox.pending else 0)
-        self._selector.modify(self._sock, events, self._on_engine)
+        """Listen for room in the stream exactly while something waits for it."""
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._line.pending else 0)
+        self._selector.modify(self._line, events, self._on_engine)
 
     def _flush(self) -> None:
-        self._outbox.flush()
-        if self._gang and self._outbox.full:
+        self._line.flush()
+        if self._gang and self._line.full:
             self._gang.pause()
-        elif self._gang and self._outbox.drained:
+        elif self._gang and self._line.drained:
             self._gang.resume()
 
     # --- what arrives --------------------------------------------------------------------------------
 
     def _on_engine(self) -> None:
-        try:
-            data = self._sock.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            return
-        if not data:
-            raise ConnectionError("the engine closed the channel")
-        for frame in self._decoder.feed(data):
+        for frame in self._line.receive():
             self._obey(frame)
 
     def _obey(self, frame: wire.Frame) -> None:
-        if frame.kind is wire.Kind.PAYLOAD:
-            self._payload += frame.payload
-        elif frame.kind is wire.Kind.START:
-            self._start(frame.document())
-        elif frame.kind is wire.Kind.STOP and self._gang:
-            self._gang.stop(grace_s=float(frame.document()["grace_s"]))
-        elif frame.kind is wire.Kind.QUIT:
-            self._quitting = True
-            self._stop_gang()
+        match frame.kind:
+            case wire.Kind.PAYLOAD:
+                self._payload += frame.payload
+            case wire.Kind.BUNDLE:
+                self._bundle += frame.payload
+            case wire.Kind.REACH:
+                self._reach(frame.document())
+            case wire.Kind.START:
+                self._start(frame.document())
+            case wire.Kind.STOP if self._gang:
+                self._gang.stop(grace_s=float(frame.document()["grace_s"]))
+            case wire.Kind.STACKS if self._gang:
+                self._gang.dump(int(frame.document()["round"]))
+            case wire.Kind.REGROUP if self._gang is None:
+                told = frame.document()
+                raise Regroup(str(told.get("reason", "")), leave=bool(told.get("leave")))
+            case wire.Kind.QUIT:
+                self._quitting = True
+                self._stop_gang()
+            case _:
+                pass
 
-    def _start(self, order: dict[str, Any]) -> None:
+    def _reach(self, asked: dict[str, Any]) -> None:
+        from launcher.worker import network
+
+        found = network.reach(asked["addresses"], int(asked["port"]), REACH_S)
+        self._line.put(wire.document(wire.Kind.REACHED, {"found": found}))
+
+    def _start(self, start: dict[str, Any]) -> None:
         """Start a gang. Its program is a JSON line, and the pickle that came before the order."""
-        head = json.dumps(order["program"]).encode()
-        program = process.memory_file(b"%s\n%s" % (head, bytes(self._payload)))
+        if self._bundle and self._unpacked is None:
+            from launcher.worker.baggage import unpack
+
+            self._unpacked = unpack(bytes(self._bundle), os.environ)
+        order = prepare(start, bytes(self._payload), self._unpacked, self._root)
         self._payload.clear()
-        asked = Order(
-            python=order["python"],
-            root=self._root,
-            cwd=order["cwd"],
-            env=order["env"],
-            ranks={int(rank): env for rank, env in order["ranks"].items()},
-            program=program,
-            grace_s=float(order["grace_s"]),
-        )
-        self._gang = Gang(asked, self, self._selector)
+        self._bundle.clear()
+        self._gang = Gang(order, self, self._selector)
         self._gang.start()
-        os.close(program)
+        os.close(order.program)
         self._sampling.start(self._gang.pids, self._wake[1])
 
     def _on_child(self) -> None:
-        _empty(self._wake[0])
+        process.empty(self._wake[0])
         if self._gang:
             self._gang.reap()
         if self._terminated:
@@ -235,6 +238,17 @@ class Agent:
 
     def _on_orphaned(self) -> None:
         raise ConnectionError("the engine's process ended")
+
+    def _on_lifeline(self) -> None:
+        """Spark has ended the task: its slot, and the GPUs that came with it, are ours no more."""
+        if os.read(STDIN, 1):
+            return
+        self._selector.unregister(STDIN)
+        if self._idle:
+            raise ConnectionError("Spark ended the task")
+        lost = {"task": self._boot.agent, "reason": "Spark ended the task", "time": time.time()}
+        self.fact("task_lost", lost)
+        self._stop_gang()
 
     def _listen_to_signals(self) -> None:
         """SIGCHLD and SIGTERM wake the loop; Python's own wakeup descriptor does it without a race.
@@ -259,9 +273,10 @@ class Agent:
 
     def _abandon(self) -> None:
         """The engine is gone: end the ranks soon, with nobody left to tell."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(self._sock)
-        self._sock.close()
+        for source in (self._line, STDIN):
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(source)
+        self._line.abandon()
         self._terminated = False
         if self._gang and not self._gang.finished:
             self._gang.resume()
@@ -274,15 +289,8 @@ class Agent:
             if isinstance(key.data, Gang):
                 gang.pump(key.fd)
             elif key.fd == self._wake[0]:
-                _empty(self._wake[0])
+                process.empty(self._wake[0])
                 gang.reap()
             else:
                 self._selector.unregister(key.fd)
-        self._outbox = Outbox(self._sock)
         gang.tick()
-
-
-def _empty(descriptor: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        while os.read(descriptor, 4096):
-            pass

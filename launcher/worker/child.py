@@ -1,8 +1,9 @@
 """A rank's first code: tie the rank to its agent, run the target, say how it ended, end as Python would.
 
-Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT``: the folder or zip that holds `launcher`, the
-descriptor of the line to the agent, the descriptor of the program (a JSON line and then a pickle), and
-the agent's pid. The exit code is what plain Python would have given; how the process ends is `ending`'s.
+Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS``: the folder or zip that holds `launcher`, the
+descriptor of the line to the agent, the descriptor of the program (a JSON line and then a pickle), the
+agent's pid, and the descriptor that stacks go to. The exit code is what plain Python would have given; how
+the process ends is `ending`'s.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 import types
+from dataclasses import dataclass
 from typing import Any
 
 from launcher.codec import from_plain
@@ -28,24 +30,30 @@ BOOT = (
     "import sys; sys.path[: not sys.path[0]] = [sys.argv.pop(1)]; "
     "from launcher.worker import child; child.main()"
 )
-STACKS_SIGNAL = signal.SIGUSR2
+# The agent's own, far from those that scripts and virtual machines take for themselves.
+STACKS_SIGNAL = signal.SIGRTMAX - 5
+PERSONS_SIGNAL = signal.SIGUSR2
 # With the traceback, and as JSON, less than the agent takes in one packet.
 _FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 
 
 def main() -> None:
     """Run as a rank, to the end of the process."""
-    root, (descriptor, program_fd, parent) = sys.path[0], [int(a) for a in sys.argv[1:4]]
+    root, (descriptor, program_fd, parent, stacks) = sys.path[0], [int(a) for a in sys.argv[1:5]]
     die_with(parent)
     line = RankLine.adopt(descriptor)
-    os.set_inheritable(program_fd, False)
+    for inherited in (program_fd, stacks):
+        os.set_inheritable(inherited, False)
     # SIGUSR1 is often the user's own (preemption); a script that wants SIGUSR2 simply takes it.
     faulthandler.enable()
-    faulthandler.register(STACKS_SIGNAL, chain=False)
-    target, path, payload = _read_program(program_fd)
+    faulthandler.register(PERSONS_SIGNAL, chain=False)
+    faulthandler.register(STACKS_SIGNAL, file=stacks, chain=False)
+    document, payload = _read_program(program_fd)
     os.close(program_fd)
-    _give_way(root, path)
-    ending.leave(run(line, target, payload))
+    _give_way(root, document["path"])
+    target = from_plain(Target, document["target"])
+    naming = Naming(*document.get("names", ()))
+    ending.leave(run(line, target, payload, naming, document.get("lead", "")))
 
 
 def die_with(parent: int) -> None:
@@ -55,34 +63,46 @@ def die_with(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-def run(line: RankLine, target: Target, payload: bytes) -> int:
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the caller knows the files of a target that was unpacked here: `here` is a copy of `there`."""
+
+    here: str = ""
+    there: str = ""
+
+    def __call__(self, text: str) -> str:
+        """The text with the caller's own paths."""
+        return text.replace(self.here, self.there) if self.here else text
+
+
+def run(line: RankLine, target: Target, payload: bytes, naming: Naming, lead: str = "") -> int:
     """Run the target and report; the exit code to leave with."""
     reporter = report.install(line)
     try:
-        call = program.load(target, payload)
+        call = program.load(target, payload, lead)
         line.send_document(rankline.ENTERED, {"time": time.time()})
         value = call()
-        return _return(line, reporter, value) if target.name else 0
+        return _return(line, reporter, value, naming) if target.name else 0
     except SystemExit as end:
         return ending.code_of(end)
     except BaseException as error:  # noqa: BLE001  whatever user code raises is a fact to report
-        return _failed(line, error, program.strip(error))
+        return _failed(line, error, program.strip(error), naming)
     finally:
         reporter.flush()
 
 
-def _return(line: RankLine, reporter: report.Reporter, value: object) -> int:
+def _return(line: RankLine, reporter: report.Reporter, value: object, naming: Naming) -> int:
     """Send a function's value; one that cannot be pickled is the function's failure, without a place."""
     try:
         reporter.publish(value)
     except report.UnpicklableResult as error:
-        return _failed(line, report.UnpicklableResult(f"the return value: {error}"), None)
+        return _failed(line, report.UnpicklableResult(f"the return value: {error}"), None, naming)
     return 0
 
 
-def _failed(line: RankLine, error: BaseException, tb: types.TracebackType | None) -> int:
+def _failed(line: RankLine, error: BaseException, tb: types.TracebackType | None, naming: Naming) -> int:
     """Tell the agent, then let Python's own hook (or the user's) print it."""
-    line.send_document(rankline.RAISED, description(error, tb))
+    line.send_document(rankline.RAISED, description(error, tb, naming))
     error = error.with_traceback(tb)
     try:
         sys.excepthook(type(error), error, tb)
@@ -101,16 +121,16 @@ def _print_both(broken: Exception, error: BaseException) -> None:
         sys.__excepthook__(type(each), each.with_traceback(tb), tb)
 
 
-def description(error: BaseException, tb: Any) -> dict[str, Any]:
+def description(error: BaseException, tb: Any, naming: Naming) -> dict[str, Any]:
     """The fields of a `RankRaised`, bounded so that they fit one packet."""
     frames = program.frames(tb)[-_FRAMES:] if tb else []
     return {
         "time": time.time(),
         "kind": program.cut(qualified_type(error), _SHORT),
         "message": program.cut(_message(error), _MESSAGE),
-        "traceback": program.text_of(error, tb),
+        "traceback": program.cut(naming(program.text_of(error, tb)), program.TRACEBACK),
         "frames": [
-            (program.cut(file, _PATH), line, program.cut(name, _SHORT)) for file, line, name in frames
+            (program.cut(naming(file), _PATH), line, program.cut(name, _SHORT)) for file, line, name in frames
         ],
     }
 
@@ -122,8 +142,8 @@ def _message(error: BaseException) -> str:
         return "<exception str() failed>"
 
 
-def _read_program(descriptor: int) -> tuple[Target, list[str], bytes]:
-    """The target, the caller's `sys.path` if it matters, and the pickle behind them.
+def _read_program(descriptor: int) -> tuple[dict[str, Any], bytes]:
+    """What to run, as `preparing` wrote it, and the pickle behind it.
 
     `pread`, because all ranks share the descriptor's offset.
     """
@@ -132,8 +152,7 @@ def _read_program(descriptor: int) -> tuple[Target, list[str], bytes]:
     while len(data) < size:
         data += os.pread(descriptor, size - len(data), len(data))
     head, _, payload = data.partition(b"\n")
-    document = json.loads(head)
-    return from_plain(Target, document["target"]), document["path"], bytes(payload)
+    return json.loads(head), bytes(payload)
 
 
 def _give_way(root: str, path: list[str]) -> None:

@@ -17,10 +17,11 @@ from enum import Enum, auto
 from typing import Any
 
 from launcher.worker import process, rankline, wire
+from launcher.worker.child import Naming
 from launcher.worker.order import Emit, Order
 from launcher.worker.process import RankProcess
+from launcher.worker.stacks import POLL_S, Dump
 
-READ_BYTES = 256 << 10
 LEFTOVER_GRACE_S = 3.0
 GIVE_UP_S = 30.0
 SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; one turn an hour costs nothing
@@ -68,6 +69,7 @@ class Gang:
     _terminated: int = 0
     _oom_before: int | None = None
     _paused: bool = False
+    _dump: Dump | None = None
     finished: bool = False
 
     def start(self) -> None:
@@ -136,9 +138,20 @@ class Gang:
             process.send(going, signal.SIGTERM)
             process.send(going, signal.SIGCONT)
 
+    def dump(self, number: int) -> None:
+        """Tell the stacks of every rank; a request that comes before the last one is answered joins it."""
+        if self._dump:
+            self._dump.number = number
+            return
+        ranks = {rank: live.process for rank, live in self._live.items() if not live.exited}
+        naming = Naming(self.order.copied)
+        self._dump = Dump(ranks, self.emit, naming, number=number, now=self.monotonic())
+
     def tick(self) -> None:
         """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""
         now = self.monotonic()
+        if self._dump and self._dump.poll(now, self.clock()):
+            self._dump = None
         if self._all_exited and self._ladder is not Ladder.KILLING:
             self._end_leftovers(now)
         if self._ladder is Ladder.TERMINATING and self._deadline is not None and now >= self._deadline:
@@ -155,9 +168,10 @@ class Gang:
             return 0.01
         if self._all_exited:
             return 0.02
+        patience = POLL_S if self._dump else SELECT_LIMIT_S
         if self._deadline is None:
-            return None
-        return min(SELECT_LIMIT_S, max(0.0, self._deadline - self.monotonic()))
+            return POLL_S if self._dump else None
+        return min(patience, max(0.0, self._deadline - self.monotonic()))
 
     @property
     def _all_exited(self) -> bool:
@@ -190,6 +204,8 @@ class Gang:
         self.reap()
         for descriptor in list(self._sources):
             self._drain(descriptor)
+        for live in self._live.values():
+            os.close(live.process.stacks)
         proof = {"terminated": self._terminated, "killed": self._killed, "survivors": survivors}
         self.emit.fact("cleanup_proven", {**proof, "time": self.clock()})
         self.finished = True
@@ -200,7 +216,7 @@ class Gang:
         if stream == 0:
             self._catch_up(rank)
         else:
-            while data := _read(descriptor):
+            while data := process.read(descriptor):
                 self.emit.raw(wire.Kind.OUTPUT, data, rank=rank, stream=stream)
         self._forget(descriptor)
 
@@ -225,7 +241,7 @@ class Gang:
 
     def _pump_pipe(self, descriptor: int, rank: int, stream: int) -> bool:
         """Carry one piece of output; False at the end of the pipe."""
-        data = _read(descriptor)
+        data = process.read(descriptor)
         if data:
             self.emit.raw(wire.Kind.OUTPUT, data, rank=rank, stream=stream)
         return data != b""
@@ -281,11 +297,3 @@ class Gang:
         raised = {"rank": rank, "kind": type(error).__name__, "message": text, "traceback": text, "time": now}
         self.emit.fact("rank_raised", raised)
         self.emit.fact("rank_exited", {"rank": rank, "exit_code": 127, "time": now})
-
-
-def _read(descriptor: int) -> bytes | None:
-    """One piece from a pipe; None if there is nothing now, empty at its end."""
-    try:
-        return os.read(descriptor, READ_BYTES)
-    except BlockingIOError:
-        return None

@@ -30,9 +30,13 @@ def new_nonce() -> str:
     return secrets.token_hex(16)
 
 
-def proof(token: str, role: str, nonce_agent: str, nonce_engine: str) -> str:
-    """What only a holder of the token can say, for this role and this channel."""
-    message = f"rankdeck {PROTOCOL} {role} {nonce_agent} {nonce_engine}"
+def proof(token: str, role: str, nonce_agent: str, nonce_engine: str, agent: int = 0) -> str:
+    """What only a holder of the token can say, for this role and this channel.
+
+    `agent` is the number that READY claims. On a channel that was made for one agent nothing is claimed,
+    and it stays 0.
+    """
+    message = f"rankdeck {PROTOCOL} {role} {agent} {nonce_agent} {nonce_engine}"
     return hmac.new(token.encode(), _bytes(message), hashlib.sha256).hexdigest()
 
 

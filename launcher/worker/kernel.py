@@ -1,4 +1,4 @@
-"""What Linux is asked about the end of processes; the only place that calls `prctl`.
+"""What Linux is asked about processes and their files; the only place that calls `prctl`.
 
 Light, because every rank imports it before its own first line.
 """
@@ -6,6 +6,7 @@ Light, because every rank imports it before its own first line.
 from __future__ import annotations
 
 import ctypes
+import os
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -19,3 +20,11 @@ def become_subreaper() -> None:
 def signal_on_parent_death(signum: int) -> None:
     """Have the kernel send this process `signum` when the thread that started it ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum)
+
+
+def same_file(path: str, descriptor: int) -> bool:
+    """Whether `path` leads to the file that `descriptor` has open."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False

@@ -20,6 +20,7 @@ class Order:
         env: what all ranks share; `ranks` holds what each has beyond it.
         program: a descriptor that every rank reads its target from.
         grace_s: seconds between SIGTERM and SIGKILL.
+        copied: the folder in which the target's sources were unpacked; empty where they lie as they are.
     """
 
     python: str
@@ -29,6 +30,7 @@ class Order:
     ranks: Mapping[int, Mapping[str, str]]
     program: int
     grace_s: float
+    copied: str = ""
 
 
 class Emit(Protocol):

@@ -6,8 +6,9 @@ the ranks wait in `write`: nothing is dropped and nothing grows.
 
 from __future__ import annotations
 
-import socket
 from collections import deque
+
+from launcher.worker.stream import Stream
 
 HIGH = 4 << 20
 LOW = 1 << 20
@@ -17,7 +18,7 @@ _IOV = 128
 class Outbox:
     """Frames on their way out of a non-blocking socket."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: Stream) -> None:
         self._sock = sock
         self._queue: deque[memoryview] = deque()
         self.pending = 0

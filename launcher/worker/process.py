@@ -19,17 +19,19 @@ from pathlib import Path
 from launcher.worker import child, rankline
 
 PIPE_BYTES = 1 << 20
+READ_BYTES = 256 << 10
 
 
 @dataclass(slots=True)
 class RankProcess:
-    """A started rank and the agent's ends of its lines; a descriptor is -1 once it is closed."""
+    """A started rank and the agent's ends of its lines; `stacks` is the file that both have open."""
 
     rank: int
     popen: subprocess.Popen[bytes]
     line: socket.socket
     stdout: int
     stderr: int
+    stacks: int
 
     @property
     def pid(self) -> int:
@@ -52,9 +54,10 @@ def start_rank(
         OSError: the interpreter or the working directory cannot be used.
     """
     near, far = rankline.pair()
-    out, err = _pipe(), _pipe()
+    out, err, stacks = _pipe(), _pipe(), _stacks_file()
     try:
-        argv = [python, "-u", "-c", child.BOOT, root, *map(str, (far.fileno(), program, os.getpid()))]
+        given = (far.fileno(), program, os.getpid(), stacks)
+        argv = [python, "-u", "-c", child.BOOT, root, *map(str, given)]
         popen = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -62,19 +65,19 @@ def start_rank(
             stderr=err[1],
             cwd=cwd,
             env=dict(env),
-            pass_fds=(far.fileno(), program),
+            pass_fds=(far.fileno(), program, stacks),
             start_new_session=True,
         )
     except BaseException:
         near.close()
-        os.close(out[0])
-        os.close(err[0])
+        for descriptor in (out[0], err[0], stacks):
+            os.close(descriptor)
         raise
     finally:
         far.close()
         os.close(out[1])
         os.close(err[1])
-    return RankProcess(rank, popen, near, out[0], err[0])
+    return RankProcess(rank, popen, near, out[0], err[0], stacks)
 
 
 def _pipe() -> tuple[int, int]:
@@ -84,6 +87,27 @@ def _pipe() -> tuple[int, int]:
     with contextlib.suppress(OSError):  # above the user's limit: the default size serves as well
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return reader, writer
+
+
+def _stacks_file() -> int:
+    """A file in memory to which everything is appended; both ends have one position in it, and use none."""
+    descriptor = os.memfd_create("rankdeck-stacks")
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    return descriptor
+
+
+def read(descriptor: int) -> bytes | None:
+    """One piece from a pipe; None if there is nothing now, empty at its end."""
+    try:
+        return os.read(descriptor, READ_BYTES)
+    except BlockingIOError:
+        return None
+
+
+def empty(descriptor: int) -> None:
+    """Take all that is in a pipe now, and forget it."""
+    while read(descriptor):
+        pass
 
 
 def memory_file(data: bytes) -> int:

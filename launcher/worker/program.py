@@ -23,23 +23,29 @@ from typing import Any
 
 from launcher.spec import Target, TargetKind
 
-_OURS = str(Path(__file__).parent)
+_OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
+_PACKAGE = Path(__file__).parent.parent
 _NAME = "launcher"
-_TRACEBACK = 48 << 10
+TRACEBACK = 48 << 10
 
 
-def load(target: Target, payload: bytes) -> Callable[[], Any]:
+def load(target: Target, payload: bytes, lead: str = "") -> Callable[[], Any]:
     """What to call to run the target; a script returns None.
+
+    Args:
+        target: what to run.
+        payload: the pickle that belongs to it.
+        lead: the folder to import from first, where the target is no file; empty for the working directory.
 
     Whatever importing the target raises is the user's, and passes through.
     """
     if target.kind is TargetKind.SCRIPT:
         return _script(target)
     if target.kind is TargetKind.CALLABLE:
-        _lead_path(os.getcwd())
+        _lead_path(lead or os.getcwd())
         function, args, kwargs = pickle.loads(payload)
         return lambda: function(*args, **kwargs)
-    function = getattr(_module(target), target.name)
+    function = getattr(_module(target, lead), target.name)
     args, kwargs = pickle.loads(payload) if target.pickled else _literals(target)
     return lambda: function(*args, **kwargs)
 
@@ -67,9 +73,9 @@ def _script(target: Target) -> Callable[[], Any]:
     return run
 
 
-def _module(target: Target) -> types.ModuleType:
+def _module(target: Target, lead: str) -> types.ModuleType:
     if not target.is_file:
-        _lead_path(os.getcwd())
+        _lead_path(lead or os.getcwd())
         sys.argv = [target.label]
         return importlib.import_module(target.source)
     path = Path(target.source)
@@ -91,7 +97,7 @@ def _lead_path(folder: str) -> None:
     sys.path.insert(0, folder)
     found = PathFinder.find_spec(_NAME, sys.path)
     places = [Path(p) for p in (found.submodule_search_locations or ())] if found else []
-    if found and not any((place / "worker" / "program.py").exists() for place in places):
+    if found and not any(p == _PACKAGE or (p / "worker" / "program.py").exists() for p in places):
         for name in [n for n in sys.modules if n.partition(".")[0] == _NAME]:
             del sys.modules[name]  # we hold what we need; only the name is given up
 
@@ -119,7 +125,7 @@ def frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:
 
 def text_of(error: BaseException, tb: types.TracebackType | None) -> str:
     """The traceback as Python prints it, its middle left out if it is monstrous."""
-    return cut("".join(traceback.format_exception(type(error), error, tb)), _TRACEBACK)
+    return cut("".join(traceback.format_exception(type(error), error, tb)), TRACEBACK)
 
 
 def cut(text: str, limit: int) -> str:

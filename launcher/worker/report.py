@@ -149,7 +149,8 @@ def report(*, step: int | None = None, loss: float | None = None, **metrics: flo
         step: the global step, for progress and for finding ranks that lag.
         loss: the loss, charted.
         metrics: any other numbers. Tensors are converted, which waits for their device. One called
-            `total_steps` says how many there will be, and gives a progress bar and the time left.
+            `total_steps` says how many there will be, and gives a progress bar and the time left. One called
+            `checkpoint` is the step that was saved last; the console says how long ago that was.
 
     A value that is no number is left out, and so are more than 256 metrics: telemetry never ends a training.
     """

@@ -12,7 +12,8 @@ from launcher import codec
 from launcher.events import Sampled
 
 if TYPE_CHECKING:
-    from launcher.worker.agent import Boot
+    from launcher.spec import Device
+    from launcher.worker.boot import Boot
     from launcher.worker.probe import Sampler
 
 _KEEP = 16
@@ -21,8 +22,11 @@ _KEEP = 16
 class Sampling:
     """The agent's sensors, started with the first gang; a slow sensor delays nothing but samples."""
 
-    def __init__(self, boot: Boot, emit: Callable[[str, Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[str, Mapping[str, Any]], None]
+    ) -> None:
         self._boot = boot
+        self._devices = devices
         self._emit = emit
         self._waiting: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue(_KEEP)
         self._sampler: Sampler | None = None
@@ -32,9 +36,9 @@ class Sampling:
         from launcher.worker.probe import Probe, Sampler
 
         self.stop()
-        boot = self._boot
+        boot, devices = self._boot, self._devices
         self._sampler = Sampler(
-            lambda: Probe(agent=boot.agent, host=boot.host, devices=boot.devices),
+            lambda: Probe(agent=boot.agent, host=boot.host, devices=devices),
             boot.sample_s,
             ranks,
             deliver=lambda sample: self._put(wake, "sampled", _fields(sample)),

@@ -1,8 +1,9 @@
 """A process above the agent that does nothing but outlive it.
 
 If the agent is killed, or fails, its ranks die with it (PR_SET_PDEATHSIG), but what the ranks had
-started would be left to init. The warden is a subreaper too: it inherits those orphans, ends them and
-leaves. It is a fork of the agent before anything was opened, so it costs no start-up and little memory.
+started would be left to init. The warden is a subreaper too: it inherits those orphans, ends them, removes
+the agent's folder and leaves. It is a fork of the agent before anything was opened, so it costs no start-up
+and little memory.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import sys
 import time
 
-from launcher.worker import kernel, process
+from launcher.worker import kernel, litter, process
 
 _POLL_S = 0.01
 _GIVE_UP_S = 30.0
@@ -23,7 +24,7 @@ def split(*, keep_from_warden: int) -> None:
 
     Args:
         keep_from_warden: the channel's descriptor, which only the agent may hold: otherwise the engine
-            would not notice the agent's end.
+            would not notice the agent's end. -1 if there is none yet.
     """
     kernel.become_subreaper()
     parent = os.getpid()
@@ -33,7 +34,8 @@ def split(*, keep_from_warden: int) -> None:
         if os.getppid() != parent:
             os._exit(1)
         return
-    os.close(keep_from_warden)
+    if keep_from_warden >= 0:
+        os.close(keep_from_warden)
     watch(agent)
 
 
@@ -47,6 +49,7 @@ def watch(agent: int) -> None:
         process.reap()
         time.sleep(_POLL_S)
     process.reap()
+    litter.clear(os.environ, litter.SOURCES, litter.RECORD)
     code = os.waitstatus_to_exitcode(status)
     sys.stdout.flush()
     os._exit(code if code >= 0 else 128 - code)

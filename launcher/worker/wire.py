@@ -21,11 +21,12 @@ HEADER_SIZE = _HEADER.size
 
 
 class Kind(IntEnum):
-    """The first group opens a channel, the second comes from agents, the third goes back."""
+    """The first group opens a channel and keeps it, the second comes from agents, the third goes back."""
 
     READY = 1
     CHALLENGE = 2
     HELLO = 3
+    BEAT = 4
 
     FACT = 16
     OUTPUT = 17
@@ -34,11 +35,17 @@ class Kind(IntEnum):
     RESULT_END = 20
     RESULT_ABORT = 21
     IDLE = 22
+    REACHED = 23
+    STACKED = 24
 
     PAYLOAD = 32
     START = 33
     STOP = 34
     QUIT = 35
+    REACH = 36
+    BUNDLE = 37
+    REGROUP = 38
+    STACKS = 39
 
 
 class WireError(Exception):
@@ -87,11 +94,15 @@ def document(kind: Kind, value: Mapping[str, Any], *, rank: int = 0) -> bytes:
 
 
 class Decoder:
-    """Bytes in, frames out; holds at most one unfinished frame."""
+    """Bytes in, frames out; holds at most one unfinished frame.
+
+    Attributes:
+        max_payload: the size of the largest payload that is accepted; it may be changed between frames.
+    """
 
     def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
         self._buffer = bytearray()
-        self._max = max_payload
+        self.max_payload = max_payload
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that `data` completes.
@@ -122,5 +133,5 @@ class Decoder:
     def _check(self, kind: int, length: int) -> None:
         if kind not in Kind._value2member_map_:
             raise WireError(f"unknown kind of frame {kind}")
-        if length > self._max:
-            raise WireError(f"a frame of {length} bytes; the limit is {self._max}")
+        if length > self.max_payload:
+            raise WireError(f"a frame of {length} bytes; the limit is {self.max_payload}")

@@ -28,6 +28,7 @@ class FakeCommands:
         self.error: LauncherError | None = None
         self.started: list[Request] = []
         self.stopped: list[tuple[Path, bool]] = []
+        self.asked: list[Path] = []
 
     def start(self, request: Request) -> str:
         if self.error is not None:
@@ -39,6 +40,11 @@ class FakeCommands:
         if self.error is not None:
             raise self.error
         self.stopped.append((run, force))
+
+    def take_stacks(self, run: Path) -> None:
+        if self.error is not None:
+            raise self.error
+        self.asked.append(run)
 
 
 @pytest.fixture
@@ -86,7 +92,7 @@ def open_app(root: Path, project: Path, commands: FakeCommands) -> Callable[...,
 def until() -> Until:
     """Let the app work until something is so."""
 
-    async def wait(pilot: Pilot[int], condition: Callable[[], object], limit_s: float = 20.0) -> None:
+    async def wait(pilot: Pilot[int], condition: Callable[[], object], limit_s: float = 60.0) -> None:
         deadline = time.monotonic() + limit_s
         while not condition():
             assert time.monotonic() < deadline, "it never came to that"

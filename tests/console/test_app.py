@@ -84,7 +84,7 @@ async def test_help_lists_the_keys_of_what_has_the_focus(open_app: Open, until: 
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         screen = app.screen
         assert isinstance(screen, HelpScreen)
-        said = {what: keys for keys, what in screen._lines}
+        said = {line.what: line.keys for line in screen._lines}
         top = screen.query_one(Keys).render_line(0).text
         await pilot.press("escape")
 

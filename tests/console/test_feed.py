@@ -9,9 +9,11 @@ from console.demo import RECORDED_AT, record_demo
 from console.sources.feed import RunFeed
 from console.sources.replay import replay
 from console.sources.view import RunView
+from launcher import events as ev
 from launcher.runs import paths
 from launcher.runs.reader import read_state
 from launcher.state import Phase
+from tests.console.scripted import Scripted
 
 
 def looked(run: Path, now: float = RECORDED_AT + 1000) -> tuple[RunFeed, list[RunView]]:
@@ -103,3 +105,43 @@ def test_a_replay_can_be_stopped(root: Path, tmp_path: Path) -> None:
     assert again.join(30)
     state = read_state(again.run)
     assert (state.phase, state.exit_code) == (Phase.STOPPED, 143)
+
+
+def restarted(root: Path) -> Path:
+    """A run whose first attempt reported steps and failed, and whose second one returned a value."""
+    run = Scripted(root, ranks=2, hosts=("node1", "node2"))
+    run.place(1.0)
+    for step in (10, 20, 30):
+        run.add(ev.RankReported(time=2.0 + step / 10, rank=0, step=step, metrics={"loss": 9.0}))
+    run.add(ev.Sampled(time=5.5, agent=0, host="node1", ranks=(ev.RankSample(rank=0, cpu=50.0),)))
+    run.add((6.0, 0, "old\n"), (9.1, 1, "by a clock that is ahead\n"))
+    run.fail(7.0, 1)
+    run.restart(9.0, 1, "rank 1 on node2 exited with code 7", in_place=False)
+    run.place(9.5, 1)
+    run.add((8.9, 1, "by a clock that is behind\n"), (11.0, 0, "new\n"))
+    run.add(ev.RankReported(time=12.0, attempt=1, rank=0, step=31, metrics={"loss": 1.0}))
+    run.add(*(ev.RankExited(time=13.0, attempt=1, rank=r, exit_code=0) for r in (0, 1)))
+    run.add(ev.RunEnded(time=14.0, attempt=1, state="succeeded", exit_code=0, why="every rank exited with 0"))
+    run.writer.close()
+    return run.folder
+
+
+def test_another_attempts_pace_and_losses_are_its_own(root: Path) -> None:
+    _, views = looked(restarted(root))
+    progress = views[-1].progress
+    assert (31, (1.0,), None) == (progress.step, progress.losses, progress.step_s)
+    assert () == views[-1].ranks[0].past
+    assert (1, 3) == (views[-1].state.attempt, views[-1].max_restarts)
+
+
+def test_a_replay_keeps_every_attempts_output_apart(root: Path, tmp_path: Path) -> None:
+    recorded = restarted(tmp_path / "recorded")
+    again = replay(recorded, root, speed=200)
+    assert again.join(30)
+
+    first, second = read_state(recorded), read_state(again.run)
+    assert (first.phase, first.attempt, first.num_processes) == (second.phase, second.attempt, 2)
+    for attempt in (0, 1):
+        for rank in (0, 1):
+            name = paths.log_file(Path(), attempt, rank, paths.STDOUT)
+            assert (again.run / name).read_bytes() == (recorded / name).read_bytes()

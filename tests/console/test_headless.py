@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from console.headless import parse_ranks
+from console.headless import failure_block, parse_ranks
+from launcher import events as ev
 from launcher.errors import SpecError
 from launcher.runs import paths
+from launcher.runs.catalog import run_ids
 from tests import commands, survivors
 from tests.commands import COMMAND, Foreground, Gate, rankdeck, until
+from tests.console.scripted import SPARK, Scripted
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("mark")]
 
@@ -213,13 +216,22 @@ def test_a_second_ctrl_c_kills(targets: Path, tmp_path: Path, mark: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "reason"),
-    [(signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 143, "hung up")],
+    ("number", "code", "reason", "words"),
+    [
+        (signal.SIGTERM, 143, "terminated", ()),
+        (signal.SIGHUP, 143, "hung up", ("--on-disconnect", "stop")),
+    ],
 )
 def test_a_signal_to_the_command_stops_the_run(
-    targets: Path, tmp_path: Path, mark: str, number: signal.Signals, code: int, reason: str
+    targets: Path,
+    tmp_path: Path,
+    mark: str,
+    number: signal.Signals,
+    code: int,
+    reason: str,
+    words: tuple[str, ...],
 ) -> None:
-    with Foreground("run", targets / "waiting.py", "--", "plain", folder=tmp_path) as run:
+    with Foreground("run", *words, targets / "waiting.py", "--", "plain", folder=tmp_path) as run:
         run.await_line("ready")
         run.signal(number)
         assert code == run.finish()
@@ -283,7 +295,7 @@ def test_a_detached_run_is_stopped_from_elsewhere(
         assert (0, f"run {identity} ended: stopped, exit 143\n") == (stop.returncode, stop.stderr)
         assert time.monotonic() - started < 30
         assert 143 == follow.finish()
-    assert {} == survivors.gone(mark, within=5)  # the keeper leaves last
+    assert {} == survivors.gone(mark, within=5)  # the agent leaves last
 
 
 def test_a_detached_run_outlives_its_starter_and_its_terminal(targets: Path, tmp_path: Path) -> None:
@@ -292,7 +304,8 @@ def test_a_detached_run_outlives_its_starter_and_its_terminal(targets: Path, tmp
     owner = json.loads((commands.last() / paths.STATUS).read_text())["owner"]["pid"]
 
     assert os.getsid(owner) != os.getsid(0)
-    assert {"/dev/null"} == {os.readlink(f"/proc/{owner}/fd/{fd}") for fd in (0, 1, 2)}
+    assert "/dev/null" == os.readlink(f"/proc/{owner}/fd/0")
+    assert {".log"} == {Path(os.readlink(f"/proc/{owner}/fd/{fd}")).suffix for fd in (1, 2)}
     os.kill(owner, signal.SIGHUP)
     gate.open()
     assert 0 == rankdeck("logs", "-f", identity).returncode
@@ -304,7 +317,8 @@ def test_a_relative_home_is_the_same_for_a_detached_run(targets: Path, tmp_path:
 
     assert 0 == started.returncode
     assert 0 == rankdeck("logs", "-f", "last", cwd=tmp_path, env=env).returncode
-    assert [started.stdout.strip()] == os.listdir(tmp_path / "here" / "runs")
+    assert [started.stdout.strip()] == run_ids(tmp_path / "here" / "runs")
+    assert 0 == rankdeck("engine", "stop", cwd=tmp_path / "here", env={"RANKDECK_HOME": "."}).returncode
 
 
 # --- logs
@@ -351,3 +365,109 @@ def test_logs_that_cannot_be_are_refused(targets: Path, words: tuple[str, ...], 
 
     assert (2, "") == (done.returncode, done.stdout)
     assert said in done.stderr
+
+
+# --- several attempts
+
+
+@pytest.fixture
+def restarted(home: Path) -> Path:
+    """A run of two ranks that failed, was started again and succeeded; its folder."""
+    run = Scripted(home / "runs", ranks=2, hosts=("node1", "node2"))
+    run.add(SPARK)
+    run.place(2.0)
+    run.add((3.0, 0, "zero\nhalf"), (3.1, 1, "boom\n"))
+    run.fail(4.0, 1)
+    run.restart(6.0, 1, "rank 1 on node2 exited with code 7")
+    run.place(6.0, 1)
+    run.add((7.0, 0, "once more\n"), (7.1, 1, "fine\n"))
+    run.add(*(ev.RankExited(time=8.0, attempt=1, rank=r, exit_code=0) for r in (0, 1)))
+    run.add(ev.RunEnded(time=9.0, attempt=1, state="succeeded", exit_code=0, why="every rank exited with 0"))
+    run.writer.close()
+    return run.folder
+
+
+def test_logs_show_all_attempts_in_order_and_say_where_one_begins(restarted: Path) -> None:
+    done = rankdeck("logs", "last")
+    assert (
+        "r0 node1 | zero\nr1 node2 | boom\nr0 node1 | half\nr0 node1 | once more\nr1 node2 | fine\n"
+        == done.stdout
+    )
+    assert "── attempt 1 (rank 1 on node2 exited with code 7) ──\n" == done.stderr
+    one = rankdeck("logs", restarted.name, "-r", "1")
+    assert ("r1 node2 | boom\nr1 node2 | fine\n", done.stderr) == (one.stdout, one.stderr)
+
+
+def test_the_mark_of_an_attempt_stands_between_the_lines(restarted: Path) -> None:
+    done = subprocess.run(
+        [COMMAND, "logs", "last", "-f"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    assert [
+        "r0 node1 | half",
+        "── attempt 1 (rank 1 on node2 exited with code 7) ──",
+        "r0 node1 | once more",
+    ] == (done.stdout.splitlines()[2:5])
+    assert restarted.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), b"zero\nhalfonce more\n"),
+        (("--attempt", "0"), b"zero\nhalf"),
+        (("--attempt", "1"), b"once more\n"),
+        (("-f",), b"zero\nhalfonce more\n"),
+        (("--stderr",), b""),
+    ],
+)
+def test_raw_logs_are_the_bytes_of_the_attempts_and_no_more(
+    restarted: Path, words: tuple[str, ...], expected: bytes
+) -> None:
+    command = [COMMAND, "logs", restarted.name, "-r", "0", "--raw", *words]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert (expected, b"") == (done.stdout, done.stderr)
+
+
+def test_the_logs_of_one_attempt(restarted: Path) -> None:
+    done = [rankdeck("logs", restarted.name, "--attempt", k) for k in ("0", "1", "2")]
+    assert [
+        (0, "r0 node1 | zero\nr1 node2 | boom\nr0 node1 | half\n", ""),
+        (0, "r0 node1 | once more\nr1 node2 | fine\n", ""),
+        (2, "", "rankdeck: there is no attempt 2: the run has had 2, counted from 0\n"),
+    ] == [(each.returncode, each.stdout, each.stderr) for each in done]
+
+
+def test_raw_logs_follow_into_the_next_attempt(home: Path, tmp_path: Path) -> None:
+    run = Scripted(home / "runs", ranks=1, hosts=("node1",))
+    run.place(1.0)
+    run.add((2.0, 0, "old\n"))
+    with Foreground("logs", "last", "-f", "-r", "0", "--raw", folder=tmp_path) as follow:
+        assert "old" == follow.await_line("old")
+        run.fail(3.0, 0)
+        run.add((3.5, 0, "last words\n"))
+        run.restart(4.0, 1, "it failed")
+        run.place(4.0, 1)
+        run.add((5.0, 0, "new\n"))
+        assert "new" == follow.await_line("new")
+        run.add(ev.RunEnded(time=6.0, attempt=1, state="failed", exit_code=9, why="w"))
+        assert 9 == follow.finish()
+    run.writer.close()
+    assert ["old", "last words", "new"] == follow.printed
+
+
+def test_a_failure_after_restarts_points_to_the_logs_of_its_attempt(home: Path) -> None:
+    run = Scripted(home / "runs", ranks=2, hosts=("node1", "node2"))
+    run.place(1.0)
+    run.fail(2.0, 1)
+    run.restart(4.0, 1, "it failed")
+    run.place(4.0, 1)
+    run.fail(5.0, 0, 1, code=3)
+    run.add(ev.RunEnded(time=7.0, attempt=1, state="failed", exit_code=3, why="w", rank=0))
+    run.writer.close()
+    block = failure_block(run.folder, run.writer.state)
+    assert "✗ rank 0 on node1 exited with code 3" in block
+    assert block.endswith(f"logs: rankdeck logs {run.folder.name} -r 0 --attempt 1")

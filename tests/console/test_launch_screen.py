@@ -17,7 +17,11 @@ from console.widgets.command_line import CommandLine, wrapped
 from console.widgets.launch_form import LaunchForm
 from console.widgets.param_form import ParamForm
 from console.widgets.recent_runs import RecentRuns
+from launcher import events as ev
 from launcher.errors import InternalError
+from launcher.runs.catalog import create_folder
+from launcher.runs.writer import RunWriter
+from launcher.spec import JobSpec, Mode, SparkSpec, Target, TargetKind
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -207,3 +211,64 @@ def test_a_wrapped_command_can_be_pasted() -> None:
 
     assert all(len(line) <= 20 for line in lines)
     assert "\n".join(lines).replace(" \\\n", " ") == "rankdeck run train.py -n 8 -- --lr 0.1 --steps 100"
+
+
+def shown(app: RankdeckApp) -> bool:
+    return bool(app.screen.query_one("#spark-row").display)
+
+
+async def test_the_field_for_a_spark_is_there_where_there_is_one(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        assert not shown(app)
+        await typed(pilot, "score.py")
+        mode = app.screen.query_one("#mode", Choice)
+        mode.focus()
+        await pilot.press("right")
+        await until(pilot, lambda: shown(app))
+        spark = app.screen.query_one("#spark", Input)
+        assert spark.placeholder.startswith("spark://")
+        spark.value = "spark://head:7077"
+        await until(pilot, lambda: command(app).endswith("-n 1 --mode cluster --master spark://head:7077"))
+        await pilot.press("right")
+        await until(pilot, lambda: spark.placeholder.startswith("sc://"))
+        spark.value = "sc://head"
+        await until(pilot, lambda: command(app).endswith("--mode connect --remote sc://head"))
+        await pilot.press("right")
+        await until(pilot, lambda: not shown(app))
+        await until(pilot, lambda: command(app) == "rankdeck run score.py -n 1")
+
+
+async def test_a_run_on_a_cluster_is_filled_in_and_started_with_all_that_it_had(
+    open_app: Open, until: Until, root: Path, project: Path, commands: FakeCommands
+) -> None:
+    spark = SparkSpec(master="spark://head:7077", conf={"spark.executor.memory": "2g"})
+    spec = JobSpec(
+        Target(TargetKind.SCRIPT, str(project / "score.py")),
+        4,
+        min_processes=2,
+        mode=Mode.CLUSTER,
+        workdir=str(project),
+        spark=spark,
+        py_files=("/libs/more.zip",),
+        max_restarts=2,
+    )
+    folder = create_folder(root, 0.0)
+    writer = RunWriter(folder, spec)
+    writer.append(ev.RunSubmitted(time=1.0, name="x", target="x", mode="cluster", num_processes=4))
+    writer.append(ev.RunEnded(time=2.0, state="failed", exit_code=1, why="it did"))
+    writer.close()
+    commands.run = folder.name
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
+        await pilot.press("ctrl+o", "e")
+        await until(pilot, lambda: problem(app) is None and "--max-restarts 2" in command(app))
+        assert shown(app)
+        assert "-n 2:4 --mode cluster --master spark://head:7077" in command(app)
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: bool(commands.started))
+
+    assert commands.started[0].spec == spec

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from console.listing import duration, printable, shorten, table, value_text
+from launcher import events as ev
 from tests import commands
 from tests.commands import Gate, rankdeck, until
+from tests.console.scripted import SPARK, Scripted
 
 PS_KEYS = ["id", "name", "state", "exit_code", "mode", "num_processes", "started", "ended", "why"]
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
@@ -35,7 +37,7 @@ def test_runs_are_listed_newest_first_with_what_became_of_them(targets: Path, tm
     until(lambda: as_json("ps")[0]["state"] == "running")
     listed = as_json("ps")
 
-    assert [PS_KEYS] * 3 == [list(run) for run in listed]
+    assert [PS_KEYS] * 3 == [list(run)[: len(PS_KEYS)] for run in listed]
     assert ["waiting.py", "failing.py", "first"] == [run["name"] for run in listed]
     assert ["running", "failed", "succeeded"] == [run["state"] for run in listed]
     assert [None, 7, 0] == [run["exit_code"] for run in listed]
@@ -164,3 +166,38 @@ def test_a_run_is_shown_with_the_steps_that_its_ranks_reported(tmp_path: Path) -
 
     assert [(4, {"loss": 1.5})] * 2 == [(r["step"], r["metrics"]) for r in as_json("show", "last")["ranks"]]
     assert " 4\n" in rankdeck("show", "last").stdout
+
+
+def test_restarts_spark_and_the_way_of_the_output_are_shown(home: Path) -> None:
+    run = Scripted(home / "runs", ranks=2, hosts=("node1", "node2"))
+    run.add(SPARK, ev.DeliveryChosen(time=1.5, way="spool", reason="the executors cannot reach this machine"))
+    run.place(2.0)
+    run.fail(4.0, 1)
+    run.restart(6.0, 1, "rank 1 on node2 raised \x1b[31mred")
+    run.place(6.0, 1)
+    run.restart(8.0, 2, "executor 1 was lost", in_place=False)
+    run.writer.close()
+
+    shown = rankdeck("show", "last").stdout
+    assert "spark    app-20260101100000-0042 on spark://head:7077, Spark 4.0.1  http://head:4040\n" in shown
+    assert "output   spool: the executors cannot reach this machine\n" in shown
+    assert "attempt  1 in place, because rank 1 on node2 raised red\n" in shown
+    assert "attempt  2 with new agents, because executor 1 was lost\n" in shown
+    document = as_json("show", "last")
+    assert (2, [1, 2], [True, False]) == (
+        document["attempt"],
+        [r["attempt"] for r in document["restarts"]],
+        [r["in_place"] for r in document["restarts"]],
+    )
+    assert "app-20260101100000-0042" == document["spark"]["application"]
+    assert "spool" == document["delivery"]["way"]
+    assert "cluster" == as_json("ps")[0]["mode"]
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+def test_a_run_on_this_machine_has_no_spark_to_show(targets: Path) -> None:
+    rankdeck("run", targets / "hello.py")
+    document = as_json("show", "last")
+    assert (0, [], None, None) == tuple(document[k] for k in ("attempt", "restarts", "spark", "delivery"))
+    assert "spark " not in rankdeck("show", "last").stdout

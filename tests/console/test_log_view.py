@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.app import App
 
-from console.messages import LogLine, Search
+from console.messages import Level, LogLine, Search
 from console.messages import LogView as LogState
 from console.sources.cleaning import shown
 from console.theming import FALLBACKS, load_themes
@@ -29,6 +29,9 @@ class FakeLines:
     def count(self, rank: int | None = None) -> int:
         return len(self._of(rank))
 
+    def total(self, rank: int | None = None) -> int:
+        return self.count(rank)
+
     def line(self, position: int, rank: int | None = None) -> LogLine:
         self.read += 1
         return LogLine(0.0, position % 2, 1, shown(self._of(rank)[position]))
@@ -39,12 +42,27 @@ class FakeLines:
     def search(self, text: str, rank: int | None = None) -> Search | None:
         import re
 
-        self.found = Search(re.compile(text), rank) if text else None
+        pattern = re.compile(text)
+        self.found = Search(pattern, rank) if text else None
         if self.found is not None:
             for i, data in enumerate(self._of(rank)):
-                if self.found.pattern.search(data.decode()):
+                if pattern.search(data.decode()):
                     self.found.found.append(i)
         return self.found
+
+    def at_ordinal(self, ordinal: int, rank: int | None = None) -> int:
+        return ordinal
+
+    def at_time(self, moment: float, rank: int | None = None) -> int:
+        return 0
+
+    name = "run"
+
+    def filtered(self, text: str, level: Level, rank: int | None = None) -> None:
+        return None
+
+    def raw_file(self, rank: int) -> None:
+        return None
 
     def _of(self, rank: int | None) -> list[bytes]:
         return self.whole if rank is None else self.whole[rank::2]

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from console.sources.logs import LogBook
+from console.sources.sieve import Level
+from launcher import events as ev
 from launcher.runs import chunks, paths
 from launcher.runs.writer import LogWriter
 
@@ -127,3 +130,122 @@ def test_next_and_previous_match_go_round(talk: Talk, book: LogBook) -> None:
     assert [search.after(-1), search.after(0), search.after(2)] == [0, 2, 0]
     assert [search.before(2), search.before(0)] == [0, 2]
     assert search.ordinal(2) == 2
+
+
+def again(run: Path, attempt: int, reason: str | None = None) -> LogWriter:
+    """Another attempt's logs, after the fact that says why, as the run's writer leaves them."""
+    if reason is not None:
+        fact = ev.GangRestarted(time=90.0, attempt=attempt, reason=reason, in_place=True)
+        with (run / paths.EVENTS).open("ab") as file:
+            file.write(ev.encode(fact, run.name))
+    return LogWriter(run, attempt)
+
+
+def say(writer: LogWriter, rank: int, data: bytes) -> None:
+    writer.append([(chunks.Chunk(100 * 10**9, rank, len(data), paths.STDOUT), memoryview(data))])
+
+
+def test_another_attempt_begins_with_a_row_that_is_no_line(talk: Talk, book: LogBook, tmp_path: Path) -> None:
+    talk(0, b"one\nhalf")
+    talk(1, b"other\n")
+    drain(book)
+    writer = again(tmp_path / "run", 1, "rank 1 on b raised \x1b[31mred\x07")
+    drain(book)
+    say(writer, 1, b"two\n")
+    say(writer, 2, b"three\n")
+    drain(book)
+
+    assert book.written == {1: 100.0, 2: 100.0}
+    rows = [book.line(i) for i in range(book.count())]
+    mark = "── attempt 1 (rank 1 on b raised red) ──"
+    assert [r.text for r in rows] == ["one", "other", "half", mark, "two", "three"]
+    assert [r.mark for r in rows] == [False, False, False, True, False, False]
+    assert [book.line(i, 0).text for i in range(book.count(0))] == ["one", "half", mark]
+    assert [book.line(i, 1).text for i in range(book.count(1))] == ["other", mark, "two"]
+    assert [book.line(i, 2).text for i in range(book.count(2))] == [mark, "three"]
+    assert [book.total(r) for r in (None, 0, 1, 2, 3)] == [5, 2, 2, 1, 0]
+    assert book.view().lines == 5
+
+
+def test_a_row_stays_where_it_was_when_another_attempt_begins(
+    talk: Talk, book: LogBook, tmp_path: Path
+) -> None:
+    seen: dict[tuple[int | None, int], str] = {}
+    writer: LogWriter | None = None
+    for number in range(4):
+        writer = again(tmp_path / "run", number) if number else None
+        for rank in (0, 1, 0):
+            data = f"{number} of {rank}\n".encode()
+            say(writer, rank, data) if writer else talk(rank, data)
+            drain(book)
+            for of in (None, 0, 1):
+                for position in range(book.count(of)):
+                    text = book.line(position, of).text
+                    assert seen.setdefault((of, position), text) == text
+    assert book.count() == 12 + 3
+
+
+def test_a_mark_is_found_by_no_search(talk: Talk, book: LogBook, tmp_path: Path) -> None:
+    talk(0, b"attempt\nother\n")
+    drain(book)
+    say(again(tmp_path / "run", 1, "attempt"), 0, b"attempt\n")
+    drain(book)
+    everywhere = book.search("attempt")
+    drain(book)
+    assert everywhere is not None
+    assert list(everywhere.found) == [0, 3]
+    of_rank = book.search("attempt", 0)
+    drain(book)
+    assert of_rank is not None
+    assert list(of_rank.found) == [0, 3]
+
+
+def test_a_long_log_shows_its_end_while_it_is_counted(
+    talk: Talk, book: LogBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        talk(number % 2, b"line %d\n" % number)
+    talk(1, b"\r10%")
+    monkeypatch.setattr("console.sources.logs._POLL_BYTES", 1)
+    book = LogBook(tmp_path / "run", clock=itertools.count().__next__)
+    book.tick()
+    begun = book.view()
+    first = [line.text for line in book.live()]
+    counted = book.count()
+    drain(book)
+
+    assert begun.behind
+    assert 0 < counted < 20
+    assert "still being counted" in first[0]
+    assert ["line 18", "line 19", "10%"] == first[-3:]
+    assert not book.view().behind
+    assert (["10%"], 20) == ([line.text for line in book.live()], book.count())
+
+
+def test_lines_are_found_by_number_and_time_across_attempts(
+    talk: Talk, book: LogBook, tmp_path: Path
+) -> None:
+    for number in range(6):
+        talk(number % 2, b"line %d\n" % number)
+    say(again(tmp_path / "run", 1, "again"), 1, b"later\n")
+    drain(book)
+
+    assert ["line 0", "line 5", "later"] == [book.line(book.at_ordinal(n)).text for n in (0, 5, 6)]
+    assert ["line 1", "line 5", "later"] == [book.line(book.at_ordinal(n, 1), 1).text for n in (0, 2, 3)]
+    assert ["line 0", "line 3", "later"] == [book.line(book.at_time(t)).text for t in (0.5, 3.5, 99.0)]
+
+
+def test_a_filter_grows_with_the_log_and_keeps_its_rows(talk: Talk, book: LogBook, tmp_path: Path) -> None:
+    talk(0, b"loss 1\nother\nloss 2\n")
+    drain(book)
+    kept = book.filtered("loss", Level.ALL)
+    drain(book)
+    talk(0, b"other\nloss 3\n\rloss 4")
+    drain(book)
+
+    assert kept is not None
+    assert ["loss 1", "loss 2", "loss 3"] == [kept.line(i).text for i in range(kept.count())]
+    assert ["loss 4"] == [line.text for line in kept.live()]
+    assert (3, 1.0, 5) == (book.view().kept, book.view().sifted, kept.total())
+    assert [0, 1, 1, 2, 3] == [kept.at_ordinal(n) for n in (0, 1, 2, 3, 5)]
+    assert book.filtered("", Level.ALL) is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,18 +9,26 @@ import pytest
 
 from console.app import RankdeckApp
 from console.demo import record_demo
+from console.listing import host_labels
 from console.screens.run import RunScreen
+from console.screens.stacks import StackSheet
 from console.sources.replay import replay
 from console.widgets.arrangement import arrange
+from console.widgets.charts import Charts
 from console.widgets.deck import PANES
-from console.widgets.headline import Headline, PhaseStrip, RunHeader
+from console.widgets.headline import Headline, PhaseStrip
+from console.widgets.identity import RunHeader
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from console.widgets.rank_detail import RankDetail
 from console.widgets.rank_grid import RankGrid
 from console.widgets.result_pane import ResultPane
 from console.widgets.sheet import Sheet
+from launcher import events as ev
 from launcher.errors import InternalError
+from launcher.runs.catalog import create_folder
+from launcher.spec import JobSpec, Target, TargetKind
+from tests.console.scripted import SPARK, Scripted
 
 if TYPE_CHECKING:
     from tests.console.conftest import FakeCommands, Until
@@ -73,12 +82,15 @@ async def test_the_top_says_what_ran_and_how_it_ended(open_app: Open, until: Unt
     app = open_app(seconds=30)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: shown(app))
+        # its second line has room once it is laid out again
+        await until(pilot, lambda: "head:7077" in text(app.screen.query_one(RunHeader)))
 
         assert text(app.screen.query_one(RunHeader)) == (
-            " ✓ succeeded  llama-ft  8 ranks · 2 hosts · 8×H100  00:00:29"
+            " ✓ succeeded  llama-ft  8 ranks · 2 hosts · 8×H100  00:00:29\n"
+            " cluster · app-20260101100000-0042 · http://head:4040 · spark://head:7077"
         )
         assert text(app.screen.query_one(PhaseStrip)) == (
-            " submit ✓ 0.3s › slots ✓ 2.3s › start ✓ 2.6s › train ✓ 24s › end ✓"
+            " submit ✓ 0.3s › slots ✓ 1.9s › start ✓ 3.0s › train ✓ 24s › end ✓"
         )
         assert text(app.screen.query_one(Headline)).startswith(" ✓ all 8 ranks succeeded  step 84  loss")
 
@@ -89,7 +101,7 @@ async def test_a_rank_has_a_row_with_its_figures(open_app: Open, until: Until) -
         await until(pilot, lambda: shown(app))
         rows = text(app.screen.query_one(RankGrid)).splitlines()
 
-        assert rows[0].split() == ["rank", "state", "device", "host", "step", "GPU", "mem", "temp"]
+        assert rows[0].split() == ["rank", "state", "GPU", "host", "step", "GPU", "mem", "temp"]
         cells = rows[4].split()
         assert cells[:3] == ["✓", "3", "done"]
         assert cells[-5:] == ["gpu-01", "84", cells[-3], "70.5G", cells[-1]]
@@ -168,7 +180,7 @@ async def test_zoom_shows_one_pane_and_then_all_again(open_app: Open, until: Unt
         await pilot.press("escape")
 
         assert (alone, other) == ({"logs"}, {"ranks"})
-        assert panes(app) == set(PANES)
+        assert panes(app) == set(PANES) - {"charts"}
 
 
 async def test_enter_on_a_rank_shows_its_log_and_r_all_again(open_app: Open, until: Until) -> None:
@@ -259,6 +271,15 @@ async def test_an_ended_run_is_not_stopped(open_app: Open, until: Until) -> None
         assert isinstance(app.screen, RunScreen)
 
 
+async def test_a_folder_that_tells_nothing_yet_is_shown(open_app: Open, until: Until, root: Path) -> None:
+    """A run's folder is there, with what was asked, before its first fact."""
+    asked = JobSpec(Target(TargetKind.SCRIPT, "/w/train.py"), 2, workdir="/w")
+    app = open_app(run=create_folder(root, 1_767_261_600.0, asked))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "submit" in text(app.screen.query_one(PhaseStrip)))
+        assert isinstance(app.screen, RunScreen)
+
+
 async def test_a_live_run_is_followed_to_its_result(
     open_app: Open, until: Until, root: Path, tmp_path: Path
 ) -> None:
@@ -266,7 +287,7 @@ async def test_a_live_run_is_followed_to_its_result(
     app = open_app(run=live.run)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: shown(app))
-        await until(pilot, lambda: "step" in text(app.screen.query_one(Headline)))
+        await until(pilot, lambda: "step" in text(app.screen.query_one(Headline)) or ended(app))
         await until(pilot, lambda: ended(app))
         await until(pilot, lambda: "result" in panes(app))
         await until(pilot, lambda: '{"loss": 2.0' in text(app.screen.query_one(ResultPane)))
@@ -333,3 +354,171 @@ def test_a_small_terminal_shows_one_pane_above_and_one_below() -> None:
 
     assert plan.panes == ("ranks", "logs")
     assert plan.upper_height == 11
+
+
+# --- Spark: several hosts, waiting, attempts
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_ranks_show_on_which_of_several_hosts_they_are(
+    open_app: Open, until: Until, root: Path, size: tuple[int, int]
+) -> None:
+    run = Scripted(root, ranks=6)
+    run.add(SPARK)
+    run.place(2.0)
+    app = open_app(run=run.folder)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: shown(app))
+        rows = text(app.screen.query_one(RankGrid))
+
+        assert "6 ranks · 3 hosts · CPU" in text(app.screen.query_one(RunHeader))
+        for host in ("…-10-0-12-31", "…-10-0-12-32", "ip-10-0-47-5"):
+            assert 2 == rows.count(host)
+    run.writer.close()
+
+
+def test_hosts_are_named_so_that_they_differ() -> None:
+    def named(*hosts: str) -> list[str]:
+        labels = host_labels(hosts, 12)
+        return [labels[h] for h in hosts if h]
+
+    assert ["a", "b"] == named("a.example.org", "b.example.org")
+    assert ["a.one.org", "b.two.org"] == named("a.one.org", "b.two.org")
+    assert ["10.0.0.1", "10.0.0.2"] == named("10.0.0.1", "10.0.0.2")
+    assert ["…e-pool-0001", "…e-pool-0002"] == named("gke-large-pool-0001", "gke-large-pool-0002")
+    assert ["node1"] == named("node1", "")
+
+
+async def test_spark_and_its_page_stand_below_the_name_and_can_be_copied(
+    open_app: Open, until: Until, root: Path
+) -> None:
+    run = Scripted(root)
+    app = open_app(run=run.folder)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("u")
+        before = app.clipboard
+        assert " cluster · no Spark session yet" == text(app.screen.query_one(RunHeader)).splitlines()[1]
+        run.add(SPARK, ev.DeliveryChosen(time=1.5, way="spool", reason="no way back"))
+        expected = " cluster · app-20260101100000-0042 · http://head:4040 · output spool"
+        await until(pilot, lambda: expected in text(app.screen.query_one(RunHeader)))
+        await pilot.press("u")
+
+        assert ("", "http://head:4040") == (before, app.clipboard)
+    run.writer.close()
+
+
+async def test_waiting_says_for_how_many_slots_and_how_long(open_app: Open, until: Until, root: Path) -> None:
+    run = Scripted(root, ranks=8)
+    waits = ev.SlotsAwaited(time=2.0, have=5, need=8, limit_s=600.0, reason="another application holds 3")
+    run.add(SPARK, waits)
+    app = open_app(run=run.folder)
+    async with app.run_test(size=(120, 24)) as pilot:
+        await until(pilot, lambda: shown(app))
+        said = text(app.screen.query_one(Headline))
+
+        assert re.fullmatch(
+            r" slots 5/8, waiting \d+ s of 600 s · another application holds 3", said.rstrip("…")
+        )
+        assert "slots ○" in text(app.screen.query_one(PhaseStrip))
+    run.writer.close()
+
+
+async def test_another_attempt_begins_on_a_clean_screen(open_app: Open, until: Until, root: Path) -> None:
+    run = Scripted(root, ranks=4)
+    run.add(SPARK)
+    run.place(2.0)
+    run.add(ev.RankReported(time=3.5, rank=0, step=84, metrics={"loss": 2.0}), (3.6, 0, "step 84\n"))
+    app = open_app(run=run.folder)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        assert "  attempt 0/3" in text(app.screen.query_one(RunHeader))
+        run.fail(5.0, 2)
+        await until(pilot, lambda: "rank 2 on ip-10" in text(app.screen.query_one(Headline)))
+        assert 2 == app.screen.query_one(RankGrid).cursor
+
+        run.restart(7.0, 1, "rank 2 on ip-10-0-12-32 exited with code 7")
+        await until(pilot, lambda: "  attempt 1/3" in text(app.screen.query_one(RunHeader)))
+        assert " starting again: rank 2 on ip-10-0-12-32 exited with code 7" == (
+            text(app.screen.query_one(Headline)).rstrip()
+        )
+        run.place(7.0, 1)
+        run.add((9.0, 0, "from the checkpoint\n"))
+        await until(pilot, lambda: "no step reported yet" in text(app.screen.query_one(Headline)))
+        assert re.match(
+            r" attempt 1 › slots – › start ✓ 1\.0s › train ● .* › end", text(app.screen.query_one(PhaseStrip))
+        )
+        assert "84" not in text(app.screen.query_one(RankGrid))
+        log = app.screen.query_one(LogView)
+        assert [
+            "0  step 84", "── attempt 1 (rank 2 on ip-10-0-12-32 exited with code 7) ──",
+            "0  from the checkpoint",
+        ] == [log.render_line(y).text.strip() for y in range(3)]  # fmt: skip
+        assert "2 lines" in (app.screen.query_one(LogPane).border_title or "")
+
+        run.fail(11.0, 3, 1, code=9)
+        await until(pilot, lambda: "exited with 9" in text(app.screen.query_one(Headline)))
+        assert 3 == app.screen.query_one(RankGrid).cursor
+        end = "rank 3 on ip-10-0-47-5.ec2.internal exited with code 9, after 1 restart"
+        run.add(ev.RunEnded(time=13.0, attempt=1, state="failed", exit_code=9, why=end, rank=3))
+        await until(pilot, lambda: ended(app))
+    run.writer.close()
+
+
+async def test_a_loss_is_told_where_no_rank_failed(open_app: Open, until: Until, root: Path) -> None:
+    run = Scripted(root, max_restarts=0)
+    run.place(2.0)
+    why = "executor 3 on node2 was lost: Command exited with code 137"
+    run.add(ev.RunEnded(time=5.0, state="lost", exit_code=75, why=why))
+    run.writer.close()
+    app = open_app(run=run.folder)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        assert f" ✗ {why}" == text(app.screen.query_one(Headline))
+        assert "attempt" not in text(app.screen.query_one(RunHeader))
+
+
+async def test_the_grid_charts_another_figure_and_puts_the_worst_first(open_app: Open, until: Until) -> None:
+    app = open_app(fail=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        grid = app.screen.query_one(RankGrid)
+        await pilot.press("1", "m", "s")
+        worst = text(grid).splitlines()
+        await pilot.press("g")
+
+        assert grid.border_title == "1 Ranks · memory · worst first"
+        assert worst[0].split()[2] == "memory"
+        assert worst[1].split()[:3] == ["✗", "5", "failed"]
+        assert grid.cursor == app.screen.query_one(RankDetail).rank == 5
+
+
+async def test_charts_and_alerts_take_the_place_of_the_detail(open_app: Open, until: Until) -> None:
+    app = open_app(seconds=90)
+    async with app.run_test(size=(120, 60)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("5")
+        await pilot.pause()
+        drawn = text(app.screen.query_one(Charts))
+
+        assert panes(app) == set(PANES) - {"detail"}
+        assert "loss 2.018" in drawn
+        assert "s/step" in drawn
+
+
+async def test_stacks_are_asked_for_and_shown_as_they_come(
+    open_app: Open, until: Until, commands: FakeCommands, root: Path
+) -> None:
+    run = Scripted(root)
+    run.place(2)
+    app = open_app(run=run.folder)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("T")
+        await until(pilot, lambda: commands.asked)
+        run.add(*(ev.StacksTaken(time=5, rank=r, text='  File "t.py", line 5 in fit') for r in range(3)))
+        await until(pilot, lambda: "ranks 0-2:" in text(app.screen.query_one(StackSheet)))
+        await pilot.press("escape")
+
+        assert commands.asked == [run.folder]
+        assert isinstance(app.screen, RunScreen)

@@ -2,48 +2,92 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from textual.color import Color
 
-from console.theming import DEFAULT_THEME, FALLBACKS, load_themes, theme_names
+from console.theming import DEFAULT_THEME, FALLBACKS, choose_theme, load_themes, theme_names
+from tests.console.colours import BLINDNESS, contrast, distance
 
 if TYPE_CHECKING:
     from textual.theme import Theme
 
 BUNDLED = {t.name: t for t in load_themes(Path("/nonexistent"))}
-TEXT = [key for key in FALLBACKS if key not in ("log-match", "bar-track", "cursor-row", "rule", "bar")]
+EVERY = pytest.mark.parametrize("theme", BUNDLED.values(), ids=BUNDLED.keys())
+GROUNDS = ("background", "surface", "panel", "cursor-row")
+NO_TEXT = ("log-match", "bar-track", "cursor-row", "rule", "bar")
+TEXT = ["foreground", *(key for key in FALLBACKS if key not in NO_TEXT)]
+FAMILIES = (("ok", "done"), ("waiting", "stopped"), ("behind",), ("stale",), ("hung", "failed", "lost"))
+PLAIN_TO_SEE = 10.0
 
 
-def test_four_themes_are_bundled_and_the_default_comes_first() -> None:
+def colour(theme: Theme, key: str) -> Color:
+    return Color.parse(str(theme.variables.get(key) or getattr(theme, key)))
+
+
+def test_themes_of_every_kind_are_bundled_and_the_default_comes_first() -> None:
     names = theme_names(Path("/nonexistent"))
+    light = {name for name, theme in BUNDLED.items() if not theme.dark}
 
     assert names[0] == DEFAULT_THEME
-    assert set(names) == {"rankdeck-dark", "okabe-ito-dark", "okabe-ito-light", "high-contrast"}
+    assert set(names) == set(BUNDLED)
+    assert len(names) >= 8
+    assert {"okabe-ito-dark", "okabe-ito-light", "high-contrast", "high-contrast-light"} <= set(names)
+    assert len(light - {"okabe-ito-light", "high-contrast-light"}) >= 2
 
 
-@pytest.mark.parametrize("theme", BUNDLED.values(), ids=BUNDLED.keys())
+@EVERY
 def test_every_bundled_theme_defines_the_same_variables(theme: Theme) -> None:
     assert set(theme.variables) == set(BUNDLED[DEFAULT_THEME].variables)
     assert set(FALLBACKS) <= set(theme.variables)
 
 
-@pytest.mark.parametrize("key", TEXT)
-@pytest.mark.parametrize("theme", BUNDLED.values(), ids=BUNDLED.keys())
-def test_text_can_be_read_on_the_background(theme: Theme, key: str) -> None:
-    ground = Color.parse(str(theme.background))
+@EVERY
+def test_text_can_be_read_on_every_ground(theme: Theme) -> None:
+    faint = {
+        (key, ground): round(contrast(colour(theme, key), colour(theme, ground)), 2)
+        for key in TEXT
+        for ground in GROUNDS
+        if contrast(colour(theme, key), colour(theme, ground)) < 4.5
+    }
 
-    assert contrast(Color.parse(theme.variables[key]), ground) >= 4.5
+    assert faint == {}
 
 
-@pytest.mark.parametrize("theme", BUNDLED.values(), ids=BUNDLED.keys())
-def test_text_can_be_read_under_the_cursor_and_in_a_match(theme: Theme) -> None:
-    text = Color.parse(str(theme.foreground))
+@EVERY
+def test_bars_and_frames_can_be_seen(theme: Theme) -> None:
+    contrasting = "high-contrast" in theme.name
+    for key in ("bar", "border", "scrollbar-active", *(["border-blurred", "rule"] if contrasting else [])):
+        assert contrast(colour(theme, key), colour(theme, "background")) >= 3, key
 
-    assert contrast(text, Color.parse(theme.variables["cursor-row"])) >= 4.5
-    assert contrast(text, Color.parse(theme.variables["log-match"])) >= 4.5
+
+@pytest.mark.parametrize("name", ["high-contrast", "high-contrast-light"])
+def test_high_contrast_is_higher(name: str) -> None:
+    theme = BUNDLED[name]
+    for key in TEXT:
+        assert contrast(colour(theme, key), colour(theme, "background")) >= 7, key
+
+
+@EVERY
+def test_text_can_be_read_in_a_match(theme: Theme) -> None:
+    assert contrast(colour(theme, "foreground"), colour(theme, "log-match")) >= 4.5
+
+
+@pytest.mark.parametrize("eyes", ["", *BLINDNESS])
+@EVERY
+def test_what_a_rank_does_can_be_told_by_colour_with_every_colour_vision(theme: Theme, eyes: str) -> None:
+    near = {
+        (one, other): round(apart, 1)
+        for family, another in combinations(FAMILIES, 2)
+        for one, other in product(family, another)
+        if (apart := distance(colour(theme, f"rank-{one}"), colour(theme, f"rank-{other}"), eyes))
+        < PLAIN_TO_SEE
+    }
+
+    assert near == {}
 
 
 def test_a_users_theme_replaces_a_bundled_one(tmp_path: Path) -> None:
@@ -62,6 +106,13 @@ def test_a_users_theme_replaces_a_bundled_one(tmp_path: Path) -> None:
         ('name = "x"\nprimary = "red"\n[variables]\nrank-ok = 3\n', "`rank-ok` must be text"),
         ("name = ", "broken.toml"),
         ('primary = "red"', "name"),
+        ('name = 3\nprimary = "red"\n', "`name` must be text, not 3"),
+        ('name = "[red]\\n"\nprimary = "red"\n', "a few letters and digits"),
+        ('name = "x"\nprimary = "red"\nluminosity_spread = "much"\n', "`luminosity_spread` must be a number"),
+        ('name = "x"\nprimary = "red"\ndark = "yes"\n', "`dark` must be true or false"),
+        ('name = "x"\nprimary = "red"\nvariables = 3\n', "`variables` must be a table"),
+        ('name = "x"\nprimary = "red"\n[variables]\nblock-cursor-text-style = "loud"\n', "no text style"),
+        ("a=" + "[" * 5000 + "]" * 5000, "recursion"),
     ],
 )
 def test_a_bad_file_is_named_and_skipped(tmp_path: Path, text: str, said: str) -> None:
@@ -76,6 +127,31 @@ def test_a_bad_file_is_named_and_skipped(tmp_path: Path, text: str, said: str) -
     assert said in problems[0]
 
 
+def test_a_folder_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "own.toml").mkdir()
+    loop: list[str] = []
+    inside: list[str] = []
+
+    load_themes(tmp_path / "a", problems=loop)
+    themes = load_themes(tmp_path, problems=inside)
+
+    assert len(themes) == len(BUNDLED)
+    assert "were skipped" in loop[0]
+    assert "own.toml was skipped" in inside[0]
+
+
+def test_an_unknown_theme_is_named_and_the_default_taken() -> None:
+    problems: list[str] = []
+
+    assert choose_theme("paper", {"paper"}, problems) == "paper"
+    assert choose_theme("", {"paper"}, problems) == DEFAULT_THEME
+    assert problems == []
+    assert choose_theme("nope", {"paper"}, problems) == DEFAULT_THEME
+    assert "no theme 'nope'" in problems[0]
+
+
 def test_listing_names_does_not_import_textual() -> None:
     code = (
         "import sys; from console.theming import theme_names; theme_names(); print('textual' in sys.modules)"
@@ -84,16 +160,3 @@ def test_listing_names_does_not_import_textual() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "False"
-
-
-def contrast(one: Color, other: Color) -> float:
-    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def luminance(color: Color) -> float:
-    def linear(part: int) -> float:
-        share = part / 255
-        return share / 12.92 if share <= 0.03928 else float(((share + 0.055) / 1.055) ** 2.4)
-
-    return 0.2126 * linear(color.r) + 0.7152 * linear(color.g) + 0.0722 * linear(color.b)

@@ -15,15 +15,15 @@ import pytest
 from launcher.runs.catalog import find_run
 from launcher.runs.paths import runs_root
 from launcher.runs.reader import read_state
-from tests import survivors
+from tests import engines, survivors
 
 pytestmark = pytest.mark.process
 
 TRIES = int(os.environ.get("RANKDECK_SOAK", "1"))
-ENDINGS = ("stop", "fail", "interrupt", "kill", "succeed")
+ENDINGS = ("stop", "fail", "interrupt", "kill", "engine", "succeed")
 # command, warden, agent and two ranks; and what each rank has started
 ALIVE = {"ignore_sigterm": 5, "daemonise": 7, "subprocesses": 9, "dataloader": 9}
-CODES = {"stop": 143, "fail": 7, "interrupt": 130, "kill": -9, "succeed": 0}
+CODES = {"stop": 143, "fail": 7, "interrupt": 130, "kill": -9, "engine": 75, "succeed": 0}
 
 
 class Clinging:
@@ -61,6 +61,8 @@ class Clinging:
             self.process.send_signal(signal.SIGINT)
         elif self.ending == "kill":
             self.process.kill()
+        elif self.ending == "engine":
+            os.kill(engines.pids()[0], signal.SIGKILL)
         else:
             for pipe in self.pipes[self.ending == "fail" :]:
                 pipe.write_text("go")
@@ -74,7 +76,7 @@ def cling_and_end(rankdeck: str, target: Path, behaviour: str, ending: str, pipe
     assert len(survivors.alive(mark)) >= ALIVE[behaviour]
 
     assert CODES[ending] == run.end()
-    assert survivors.gone(mark, within=5 if ending == "kill" else 0) == {}
+    assert survivors.gone(mark, within={"kill": 5, "engine": 2}.get(ending, 0)) == {}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -87,7 +89,7 @@ def test_nothing_is_alive_after_the_end(
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize("ending", ["stop", "fail", "interrupt", "kill"])
+@pytest.mark.parametrize("ending", ["stop", "fail", "interrupt", "kill", "engine"])
 def test_dataloader_workers_do_not_survive(
     rankdeck: str, targets: Path, tmp_path: Path, mark: str, ending: str
 ) -> None:

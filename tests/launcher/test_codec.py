@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher import codec, events
+from launcher import codec, events, fact
 from launcher.runs.status import Owner, Status
-from launcher.spec import Assignment, Device, JobSpec, Mode, Offer, Target, TargetKind
+from launcher.spec import Assignment, Device, JobSpec, Mode, Offer, SparkSpec, Target, TargetKind
 
-FACTS = sorted(events._REGISTRY.values(), key=lambda cls: cls.tag)
-PLAIN = (Target, JobSpec, Device, Offer, Assignment, Status, Owner)
+FACTS = sorted(fact._registry.values(), key=lambda cls: cls.tag)
+PLAIN = (Target, SparkSpec, JobSpec, Device, Offer, Assignment, Status, Owner)
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -72,12 +72,20 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
         name = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=6)
         text = st.text(st.characters(exclude_characters="\0"), max_size=8)
         fields |= {
-            "num_processes": st.integers(1, 9999),
+            "num_processes": st.integers(1, 9999).map(lambda n: 2 * n),
+            "min_processes": st.none() | st.integers(1, 2),
+            "gpus_per_rank": st.integers(1, 8),
+            "gpus_per_task": st.none(),
+            "max_restarts": st.integers(0, 9),
+            "start_timeout_s": st.floats(0, 1e6),
             "env": st.dictionaries(name, text, max_size=3),
             "grace_s": st.floats(0, 1e6),
             "timeout_s": st.none() | st.floats(0, 1e6),
+            "no_progress_timeout_s": st.none() | st.floats(0, 1e6),
             "sample_s": st.floats(0.01, 100),
         }
+    if cls is SparkSpec:
+        fields |= {"master": st.just(""), "remote": st.just(""), "lost_after_s": st.floats(0.01, 1e6)}
     return st.builds(cls, **fields)
 
 

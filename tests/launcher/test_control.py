@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
-import signal
+import shutil
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launcher import control
-from launcher.control import LIMIT, ControlServer, address, peer_uid, send_command
+from launcher import control, runtime
+from launcher.control import LIMIT, ControlServer, addresses, send_command
 from launcher.errors import AgentLost, LauncherError, SpecError
+from tests.another_user import as_nobody, as_root
 
 
 @pytest.fixture
-def run() -> str:
-    return f"20260101-120000-{os.getpid() % 1000:03d}abc"
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / f"20260101-120000-{os.getpid() % 1000:03d}abc"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def address(run: Path) -> Path:
+    return addresses(run)[0]
 
 
 class Owner:
     """A run's owner: it serves in a thread, and remembers what it was told."""
 
-    def __init__(self, run: str, obey: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def __init__(self, run: Path, obey: Callable[[dict[str, Any]], None] | None = None) -> None:
         self.told: list[dict[str, Any]] = []
         self.errors: list[BaseException] = []
         self._obey = obey
@@ -57,7 +67,7 @@ class Owner:
 
 
 @contextmanager
-def owning(run: str, obey: Callable[[dict[str, Any]], None] | None = None) -> Iterator[Owner]:
+def owning(run: Path, obey: Callable[[dict[str, Any]], None] | None = None) -> Iterator[Owner]:
     owner = Owner(run, obey)
     try:
         yield owner
@@ -66,32 +76,29 @@ def owning(run: str, obey: Callable[[dict[str, Any]], None] | None = None) -> It
     assert [] == owner.errors
 
 
-def dial(run: str) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.settimeout(10)
-    sock.connect(address(run))
-    return sock
+def dial(run: Path) -> socket.socket:
+    return runtime.connect(address(run), socket.SOCK_SEQPACKET, 10)
 
 
-def test_a_command_reaches_the_owner(run: str) -> None:
+def test_a_command_reaches_the_owner(run: Path) -> None:
     with owning(run) as owner:
         send_command(run, {"reason": "é", "force": True})
         assert [{"reason": "é", "force": True}] == owner.told
 
 
-def test_commands_come_one_after_the_other(run: str) -> None:
+def test_commands_come_one_after_the_other(run: Path) -> None:
     with owning(run) as owner:
         for i in range(20):
             send_command(run, {"i": i})
         assert [{"i": i} for i in range(20)] == owner.told
 
 
-def test_a_run_without_an_owner_is_told(run: str) -> None:
+def test_a_run_without_an_owner_is_told(run: Path) -> None:
     with pytest.raises(AgentLost, match="no process on this machine owns"):
         send_command(run, {})
 
 
-def test_an_owner_that_is_gone_leaves_no_name_behind(run: str) -> None:
+def test_an_owner_that_is_gone_leaves_no_name_behind(run: Path) -> None:
     with owning(run):
         pass
     with pytest.raises(AgentLost):
@@ -100,9 +107,9 @@ def test_an_owner_that_is_gone_leaves_no_name_behind(run: str) -> None:
         send_command(run, {})
 
 
-def test_two_owners_of_one_run_cannot_be(run: str) -> None:
+def test_two_owners_of_one_run_cannot_be(run: Path) -> None:
     with owning(run) as first:
-        with pytest.raises(LauncherError, match="another process"):
+        with pytest.raises(LauncherError, match="cannot listen for commands"):
             ControlServer(run, lambda _: None)
         send_command(run, {"to": "first"})
         assert [{"to": "first"}] == first.told
@@ -134,7 +141,7 @@ def obey(command: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=lambda g: repr(g[:24]))
-def test_garbage_is_not_accepted_and_harms_nobody(run: str, garbage: bytes) -> None:
+def test_garbage_is_not_accepted_and_harms_nobody(run: Path, garbage: bytes) -> None:
     with owning(run, obey) as owner:
         with dial(run) as stranger:
             stranger.send(garbage)
@@ -154,7 +161,7 @@ def test_garbage_is_not_accepted_and_harms_nobody(run: str, garbage: bytes) -> N
         ValueError("x" * 10**6),
     ],
 )
-def test_a_command_that_the_owner_cannot_carry_out_is_not_accepted(run: str, error: Exception) -> None:
+def test_a_command_that_the_owner_cannot_carry_out_is_not_accepted(run: Path, error: Exception) -> None:
     def refuse(_: dict[str, Any]) -> None:
         raise error
 
@@ -164,7 +171,7 @@ def test_a_command_that_the_owner_cannot_carry_out_is_not_accepted(run: str, err
         assert [] == owner.told
 
 
-def test_a_client_that_says_nothing_is_dropped_soon(run: str) -> None:
+def test_a_client_that_says_nothing_is_dropped_soon(run: Path) -> None:
     with owning(run) as owner, dial(run) as silent:
         began = time.monotonic()
         send_command(run, {"after": "silence"})
@@ -173,7 +180,7 @@ def test_a_client_that_says_nothing_is_dropped_soon(run: str) -> None:
         assert b"" == silent.recv(LIMIT)
 
 
-def test_a_client_that_leaves_at_once_is_nothing(run: str) -> None:
+def test_a_client_that_leaves_at_once_is_nothing(run: Path) -> None:
     with owning(run) as owner:
         dial(run).close()
         with dial(run) as hasty:
@@ -182,7 +189,7 @@ def test_a_client_that_leaves_at_once_is_nothing(run: str) -> None:
         assert {"after": "haste"} == owner.told[-1]
 
 
-def test_an_owner_that_hangs_is_told(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_that_hangs_is_told(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "_ANSWER_S", 0.05)
     server = ControlServer(run, lambda _: None)
     with pytest.raises(AgentLost, match="does not answer"):
@@ -190,7 +197,7 @@ def test_an_owner_that_hangs_is_told(run: str, monkeypatch: pytest.MonkeyPatch) 
     server.close()
 
 
-def test_serving_without_a_client_returns_at_once(run: str) -> None:
+def test_serving_without_a_client_returns_at_once(run: Path) -> None:
     server = ControlServer(run, lambda _: None)
     server.serve()
     server.close()
@@ -199,56 +206,60 @@ def test_serving_without_a_client_returns_at_once(run: str) -> None:
 def test_the_kernel_says_who_is_there() -> None:
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with near, far:
-        assert os.getuid() == peer_uid(near)
+        assert (os.getpid(), os.getuid()) == runtime.peer(near)
 
 
-NOBODY = 65534
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="another user can only be played by root")
+@pytest.fixture
+def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run in a short home that everybody could enter, were it not for our own folders in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        monkeypatch.setenv("RANKDECK_HOME", folder)
+        run = Path(folder, "20260101-120000-000abc")
+        run.mkdir(mode=0o700)
+        yield run
 
 
-def in_child(work: Callable[[], bool]) -> int:
-    """The exit code of a forked child: 0 if what it did came out true."""
-    pid = os.fork()
-    if not pid:
-        signal.alarm(20)
+def intrude(name: str) -> str:
+    """What another user gets for an answer."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(10)
         try:
-            os._exit(0 if work() else 1)
-        except BaseException:  # noqa: BLE001  a child must not run the rest of the tests
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            sock.connect(name)
+            sock.send(json.dumps({"reason": "mine now"}).encode())
+            return "heard" if sock.recv(LIMIT) else "ignored"
+        except PermissionError:
+            return "kept out"
+        except OSError:
+            return "ignored"
 
 
 @as_root
-def test_another_user_is_not_obeyed(run: str) -> None:
-    name = address(run)
+def test_another_user_cannot_even_connect(reachable: Path) -> None:
+    with owning(reachable) as owner:
+        assert 0 == as_nobody(lambda: intrude(str(address(reachable))) == "kept out")
+        assert [] == owner.told
 
-    def intrude() -> bool:
-        os.setuid(NOBODY)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-            sock.settimeout(10)
-            sock.connect(name)
-            try:
-                sock.send(json.dumps({"reason": "mine now"}).encode())
-                return sock.recv(LIMIT) == b""
-            except OSError:
-                return True
 
-    with owning(run) as owner:
-        assert 0 == in_child(intrude)
-        send_command(run, {"reason": "ours"})
+@as_root
+def test_another_user_who_gets_in_is_not_obeyed(reachable: Path) -> None:
+    with owning(reachable) as owner:
+        address(reachable).chmod(0o777)
+        reachable.chmod(0o777)
+        assert 0 == as_nobody(lambda: intrude(str(address(reachable))) == "ignored")
+        send_command(reachable, {"reason": "ours"})
         assert [{"reason": "ours"}] == owner.told
 
 
 @as_root
-def test_a_command_is_not_told_to_another_user(run: str) -> None:
+def test_a_command_is_not_told_to_another_user(reachable: Path) -> None:
     """Somebody else has taken the run's address, and must not learn what we would have said."""
-    name = address(run)
+    reachable.chmod(0o777)
     ready, tell_ready = os.pipe()
 
     def squat() -> bool:
-        os.setuid(NOBODY)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-            sock.bind(name)
+            sock.bind(str(address(reachable)))
             sock.listen(1)
             os.write(tell_ready, b"!")
             sock.settimeout(10)
@@ -258,12 +269,51 @@ def test_a_command_is_not_told_to_another_user(run: str) -> None:
                 return client.recv(LIMIT) == b""
 
     result: list[int] = []
-    squatter = threading.Thread(target=lambda: result.append(in_child(squat)))
+    squatter = threading.Thread(target=lambda: result.append(as_nobody(squat)))
     squatter.start()
     os.read(ready, 1)
     with pytest.raises(SpecError, match="held by another user"):
-        send_command(run, {"reason": "secret"})
+        send_command(reachable, {"reason": "secret"})
     squatter.join(20)
     os.close(ready)
     os.close(tell_ready)
     assert [0] == result
+
+
+def test_what_a_killed_owner_left_gives_way(run: Path) -> None:
+    left = runtime.bind(address(run), socket.SOCK_SEQPACKET)
+    left.close()  # without the name's removal
+    assert address(run).exists()
+    with pytest.raises(AgentLost):
+        send_command(run, {})
+    with owning(run) as owner:
+        send_command(run, {"to": "the new one"})
+        assert [{"to": "the new one"}] == owner.told
+    assert not address(run).exists()
+
+
+def test_where_a_folder_takes_no_socket_there_is_another_place(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bind = runtime.bind
+
+    def without_sockets(path: Path, kind: socket.SocketKind) -> socket.socket:
+        if path.parent == run:
+            raise OSError(errno.EOPNOTSUPP, "not here")
+        return bind(path, kind)
+
+    monkeypatch.setattr(runtime, "bind", without_sockets)
+    with owning(run) as owner:
+        assert not address(run).exists()
+        assert addresses(run)[1].exists()
+        send_command(run, {"by": "the other way"})
+        assert [{"by": "the other way"}] == owner.told
+    assert not addresses(run)[1].exists()
+
+
+def test_the_folder_for_sockets_may_vanish_while_a_run_goes_on(run: Path) -> None:
+    """As it does when a user logs out."""
+    with owning(run) as owner:
+        shutil.rmtree(runtime.runtime_folder())
+        send_command(run, {"still": "here"})
+        assert [{"still": "here"}] == owner.told

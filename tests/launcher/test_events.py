@@ -8,6 +8,7 @@ import json
 import pytest
 
 from launcher import events as ev
+from launcher import fact
 
 RAISED = ev.RankRaised(time=1.0, rank=0, kind="E", message="m", traceback="t", frames=(("a.py", 3, "f"),))
 
@@ -32,7 +33,7 @@ def test_unknown_is_left_out_rather_than_written_as_zero() -> None:
 
 
 def test_every_fact_has_its_own_tag() -> None:
-    tags = [cls.tag for cls in ev._REGISTRY.values()]
+    tags = [cls.tag for cls in fact._registry.values()]
     assert sorted(set(tags)) == sorted(tags)
     assert "event" not in tags
 
@@ -43,7 +44,7 @@ def test_every_fact_of_the_module_is_registered() -> None:
         for cls in vars(ev).values()
         if isinstance(cls, type) and issubclass(cls, ev.Event) and cls not in (ev.Event, ev.Unrecognised)
     }
-    assert facts == set(ev._REGISTRY.values())
+    assert facts == set(fact._registry.values())
 
 
 def test_facts_are_frozen() -> None:

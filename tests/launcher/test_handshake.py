@@ -14,15 +14,16 @@ def test_the_right_proof_passes() -> None:
     check(proof(TOKEN, "agent", "a", "b"), proof(TOKEN, "agent", "a", "b"), "agent")
 
 
-def test_a_proof_fits_one_token_one_role_and_one_channel() -> None:
+def test_a_proof_fits_one_token_one_role_one_channel_and_one_agent() -> None:
     proofs = {
-        proof(token, role, nonce_a, nonce_e)
+        proof(token, role, nonce_a, nonce_e, agent)
         for token in (TOKEN, "u" * 64)
         for role in ("agent", "engine")
         for nonce_a in ("a", "b")
         for nonce_e in ("a", "b")
+        for agent in (0, 1)
     }
-    assert 16 == len(proofs)
+    assert 32 == len(proofs)
 
 
 def test_the_token_is_not_in_the_proof() -> None:

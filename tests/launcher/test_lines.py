@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import operator
+import os
+import shutil
+import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -9,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.runs import chunks, paths
+from launcher.runs.last_lines import last_lines
 from launcher.runs.lines import Line, LineIndex
 from launcher.runs.writer import LogWriter
 
@@ -63,8 +71,10 @@ def reference(pieces: list[Piece], longest: int) -> tuple[list[Line], list[Line]
     return whole, sorted(unfinished, key=lambda line: line.time)
 
 
-def read(run: Path, *, longest: int = 1 << 16, limit: int = 8 << 20) -> tuple[list[Line], list[Line]]:
-    index = LineIndex(run, longest=longest)
+def read(
+    run: Path, *, longest: int = 1 << 16, limit: int = 8 << 20, block: int = 1 << 20
+) -> tuple[list[Line], list[Line]]:
+    index = LineIndex(run, longest=longest, block=block)
     try:
         while index.poll(limit):
             pass
@@ -73,24 +83,32 @@ def read(run: Path, *, longest: int = 1 << 16, limit: int = 8 << 20) -> tuple[li
         index.close()
 
 
-@given(PIECES, st.integers(1, 7), st.integers(1, 4), st.sampled_from([1, 5, 100, 8 << 20]))
+BLOCKS = st.sampled_from([1, 9, 40, 1 << 20])
+
+
+@given(PIECES, st.integers(1, 7), st.integers(1, 4), st.sampled_from([1, 5, 100, 8 << 20]), BLOCKS)
 @KEEP_FOLDER
 def test_lines_are_those_of_a_naive_reader(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[Piece], longest: int, at_once: int, limit: int
+    tmp_path_factory: pytest.TempPathFactory,
+    pieces: list[Piece],
+    longest: int,
+    at_once: int,
+    limit: int,
+    block: int,
 ) -> None:
     run = tmp_path_factory.mktemp("run")
     pieces = [p for p in pieces if p[2]]
     write(run, pieces, at_once=at_once).close()
-    assert reference(pieces, longest) == read(run, longest=longest, limit=limit)
+    assert reference(pieces, longest) == read(run, longest=longest, limit=limit, block=block)
 
 
-@given(PIECES, st.integers(1, 7))
+@given(PIECES, st.integers(1, 7), BLOCKS)
 @KEEP_FOLDER
 def test_a_reader_that_follows_ends_where_one_that_came_late_does(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[Piece], longest: int
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[Piece], longest: int, block: int
 ) -> None:
     run = tmp_path_factory.mktemp("run")
-    index = LineIndex(run, longest=longest)
+    index = LineIndex(run, longest=longest, block=block)
     writer = write(run, [])
     for i, piece in enumerate(pieces):
         append(writer, [piece], first=i)
@@ -101,10 +119,10 @@ def test_a_reader_that_follows_ends_where_one_that_came_late_does(
     assert read(run, longest=longest) == followed
 
 
-@given(PIECES, st.data())
+@given(PIECES, st.data(), BLOCKS)
 @KEEP_FOLDER
 def test_a_folder_cut_anywhere_gives_only_bytes_that_are_there(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[Piece], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[Piece], data: st.DataObject, block: int
 ) -> None:
     """A folder copied while it grew: every file may end anywhere, and may be missing."""
     run = tmp_path_factory.mktemp("run")
@@ -116,7 +134,7 @@ def test_a_folder_cut_anywhere_gives_only_bytes_that_are_there(
         else:
             file.write_bytes(file.read_bytes()[:keep])
 
-    whole, unfinished = read(run, longest=5)
+    whole, unfinished = read(run, longest=5, block=block)
     for rank in range(3):
         for stream in (paths.STDOUT, paths.STDERR):
             path = paths.log_file(run, 0, rank, stream)
@@ -201,3 +219,227 @@ def test_a_carriage_return_ends_no_line(tmp_path: Path) -> None:
         read(tmp_path)[0],
         [line.data for line in read(tmp_path)[1]],
     )
+
+
+# --- several attempts
+
+
+def write_attempt(run: Path, attempt: int, pieces: list[Piece], *, first: int = 0) -> None:
+    (run / paths.LOGS).mkdir(parents=True, exist_ok=True)
+    writer = LogWriter(run, attempt)
+    append(writer, pieces, first=first)
+    writer.close()
+
+
+ATTEMPTS = st.lists(PIECES, min_size=1, max_size=4)
+
+
+@given(ATTEMPTS, st.integers(1, 7), st.sampled_from([1, 5, 8 << 20]), BLOCKS)
+@KEEP_FOLDER
+def test_the_lines_of_all_attempts_come_one_attempt_after_the_other(
+    tmp_path_factory: pytest.TempPathFactory,
+    attempts: list[list[Piece]],
+    longest: int,
+    limit: int,
+    block: int,
+) -> None:
+    """What an attempt left unfinished is a line once the next one has begun."""
+    run = tmp_path_factory.mktemp("run")
+    expected: list[Line] = []
+    begins: list[tuple[int, int]] = []
+    for number, attempt in enumerate(attempts):
+        pieces = [p for p in attempt if p[2]]
+        write_attempt(run, number, pieces)
+        if number:
+            begins.append((number, len(expected)))
+        whole, rest = reference(pieces, longest)
+        expected += whole
+        if number < len(attempts) - 1:
+            expected += [dataclasses.replace(line, open=False) for line in rest]
+
+    index = LineIndex(run, longest=longest, block=block)
+    while index.poll(limit):
+        pass
+    key = operator.attrgetter("time", "rank", "stream")
+    found = [index.line(i) for i in range(len(index))]
+    assert sorted(expected, key=key) == sorted(found, key=key)
+    assert begins == list(index.begins)
+    for (_, start), (_, end) in itertools.pairwise([(0, 0), *begins, (0, len(found))]):
+        assert sorted(expected[start:end], key=key) == sorted(found[start:end], key=key)
+    assert rest == index.open_lines()
+    index.close()
+    for number, attempt in enumerate(attempts):
+        alone = LineIndex(run, number, longest=longest)
+        while alone.poll(limit):
+            pass
+        assert reference([p for p in attempt if p[2]], longest) == (
+            [alone.line(i) for i in range(len(alone))],
+            alone.open_lines(),
+        )
+        alone.close()
+
+
+def test_a_follower_goes_on_with_the_next_attempt(tmp_path: Path) -> None:
+    writer = write(tmp_path, [(0, 1, b"one\nun")])
+    index = LineIndex(tmp_path)
+    assert index.poll()
+    append(writer, [(0, 1, b"finished")], first=1)  # arrives while nobody looks, before the next attempt
+    writer.close()
+    write_attempt(tmp_path, 1, [])
+    assert index.poll()
+    assert [b"one", b"unfinished"] == [index.line(i).data for i in range(len(index))]
+    assert ([(1, 2)], []) == (list(index.begins), index.open_lines())
+    assert not index.poll()
+    write_attempt(tmp_path, 3, [(0, 1, b"three\n")])  # of the attempt between, nothing was copied
+    assert index.poll()
+    assert [b"one", b"unfinished", b"three"] == [index.line(i).data for i in range(len(index))]
+    assert [(1, 2), (3, 2)] == list(index.begins)
+    index.close()
+
+
+def test_bytes_of_an_old_attempt_that_come_late_are_found_before_the_next(tmp_path: Path) -> None:
+    write_attempt(tmp_path, 0, [(0, 1, b"first\nsecond\n")])
+    path = paths.log_file(tmp_path, 0, 0, 1)
+    data = path.read_bytes()
+    path.write_bytes(data[:8])
+    index = LineIndex(tmp_path)
+    index.poll()
+    path.write_bytes(data)
+    write_attempt(tmp_path, 1, [(0, 1, b"third\n")])
+    index.poll()
+    assert [b"first", b"second", b"third"] == [index.line(i).data for i in range(len(index))]
+    index.close()
+
+
+def test_old_attempts_of_many_ranks_hold_few_files_open(tmp_path: Path) -> None:
+    for attempt in range(3):
+        write_attempt(tmp_path, attempt, [(rank, 1, b"%d\n" % attempt) for rank in range(100)])
+    index = LineIndex(tmp_path)
+    while index.poll():
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    assert [b"%d" % (i // 100) for i in range(300)] == [index.line(i).data for i in range(300)]
+    assert len(os.listdir("/proc/self/fd")) - before <= 64
+    index.close()
+
+
+def test_a_reader_may_look_while_the_next_attempt_begins(tmp_path: Path) -> None:
+    """A descriptor that is closed under a reader would show another file's bytes."""
+    write_attempt(tmp_path, 0, [(rank, 1, b"old %d\n" % rank) for rank in range(8)])
+    index = LineIndex(tmp_path)
+    index.poll()
+    wrong: list[bytes] = []
+    enough = threading.Event()
+
+    def look() -> None:
+        while not enough.is_set():
+            wrong.extend(d for i in range(8) if (d := index.line(i).data) != b"old %d" % i)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for attempt in range(1, 40):
+        write_attempt(tmp_path, attempt, [(rank, 1, b"new %d\n" % rank) for rank in range(8)])
+        index.poll()
+    enough.set()
+    reader.join()
+    assert [] == wrong
+    assert 320 == len(index)
+    index.close()
+
+
+# --- blocks
+
+
+@given(ATTEMPTS, st.integers(3, 9), BLOCKS)
+@KEEP_FOLDER
+def test_lines_are_found_by_rank_and_time_and_in_their_streams(
+    tmp_path_factory: pytest.TempPathFactory, attempts: list[list[Piece]], longest: int, block: int
+) -> None:
+    run = tmp_path_factory.mktemp("run")
+    for number, pieces in enumerate(attempts):
+        write_attempt(run, number, [p for p in pieces if p[2]], first=100 * number)
+    index = LineIndex(run, longest=longest, block=block)
+    while index.poll():
+        pass
+    lines = [index.line(i) for i in range(len(index))]
+
+    for rank in range(3):
+        own = [i for i, line in enumerate(lines) if line.rank == rank]
+        assert own == [index.number(rank, k) for k in range(len(own))]
+        assert [sum(n < i for n in own) for i in range(len(lines) + 1)] == [
+            index.before(rank, i) for i in range(len(lines) + 1)
+        ]
+    times = [line.time for line in lines]
+    if len(attempts) == 1:  # an attempt's unfinished lines come last, and are older
+        for time in {*times, -1.0, 1e9}:
+            assert sum(t < time for t in times) == index.at_time(time)
+    at = 0
+    while at < len(lines):
+        number, first, end = index.stretch(at)
+        assert first <= at < end
+        spans = index.spans(number)
+        if spans is not None:
+            for key, start, stop in spans:
+                mine = [x.data for x in lines[first:end] if (x.rank, x.stream) == (key >> 2, key & 3)]
+                assert b"".join(data + b"\n" for data in mine) == index.read(number, key, start, stop)
+        at = end
+    index.close()
+
+
+def test_what_is_kept_of_many_lines_is_little(tmp_path: Path) -> None:
+    write(tmp_path, [(rank, 1, b"line\n" * 2000) for _ in range(20) for rank in range(8)]).close()
+    tracemalloc.start()
+    index = LineIndex(tmp_path, block=1 << 14)
+    while index.poll():
+        pass
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert 320_000 == len(index)
+    assert kept < 320_000
+    assert (b"line", 7) == (index.line(319_999).data, index.line(319_999).rank)
+    index.close()
+
+
+def test_a_folder_that_is_removed_meanwhile_has_empty_lines(tmp_path: Path) -> None:
+    write(tmp_path, [(0, 1, b"line\n" * 10)]).close()
+    index = LineIndex(tmp_path, block=8)
+    while index.poll():
+        pass
+    index.close()
+    shutil.rmtree(tmp_path / paths.LOGS)
+
+    assert [b""] * 10 == [index.line(i).data for i in range(len(index))]
+    index.close()
+
+
+# --- the end, read backwards
+
+
+@given(PIECES, st.sampled_from([4, 100]), st.integers(1, 6))
+@KEEP_FOLDER
+def test_the_last_lines_are_those_that_an_index_ends_with(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[Piece], longest: int, records: int
+) -> None:
+    run = tmp_path_factory.mktemp("run")
+    write(run, [p for p in pieces if p[2]]).close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("launcher.runs.last_lines._RECORDS", records)
+        ending = last_lines(run, longest=longest)
+    whole, unfinished = read(run, longest=longest)
+    if ending is None:
+        assert longest == 4 or not whole + unfinished
+    else:
+        lines = [line for line in ending if not line.open]
+        assert whole[len(whole) - len(lines) :] == lines
+        assert all(line in unfinished for line in ending if line.open)
+
+
+def test_the_end_of_a_torn_folder_is_not_guessed(tmp_path: Path) -> None:
+    write(tmp_path, [(0, 1, b"a\n"), (1, 1, b"b\n")]).close()
+    path = paths.log_file(tmp_path, 0, 0, 1)
+    path.write_bytes(b"")
+    assert last_lines(tmp_path, longest=100) is None
+    path.unlink()
+    assert last_lines(tmp_path, longest=100) is None
+    assert last_lines(tmp_path / "nothing", longest=100) is None

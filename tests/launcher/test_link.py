@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.channel.link import Hello, Link, LinkClosed
+from launcher.channel.link import UNPROVEN_BYTES, Hello, Link, LinkClosed
+from launcher.spec import Device
 from launcher.testing import FakeClock
 from launcher.worker import handshake, wire
 from launcher.worker.wire import Decoder, Frame, Kind, encode
@@ -22,11 +23,11 @@ HELLO = {"time": 0.0, "host": "alpha", "pid": 7, "python": "3.11.0", "port": 400
 class Peer:
     """What pretends to be an agent, and the link that it talks to."""
 
-    def __init__(self, token: str = TOKEN) -> None:
+    def __init__(self, token: str = TOKEN, *, agent: int | None = 3, **options: Any) -> None:
         near, self.sock = socket.socketpair()
         self.sock.settimeout(5)
         self.clock = FakeClock(100.0)
-        self.link = Link(near, 3, TOKEN, clock=self.clock)
+        self.link = Link(near, agent, TOKEN, clock=self.clock, **options)
         self.token = token
         self._decoder = Decoder()
 
@@ -156,8 +157,40 @@ def test_a_strange_nonce_harms_nobody(peer: Peer, nonce: object) -> None:
         {"time": float("inf")},
         {"pid": float("inf")},
         {"time": 10**400},
+        {"host": None},
+        {"host": 5},
+        {"host": "x" * 5000},
+        {"pid": 0},
+        {"pid": True},
+        {"pid": 1.5},
+        {"port": -1},
+        {"port": 65536},
+        {"port": "4000"},
+        {"python": ["3.11"]},
+        {"machine": 5},
+        {"executable": "/" * 5000},
+        {"torch": None},
+        {"address": "10.0.0.1 10.0.0.2"},
+        {"address": "a\nb"},
+        {"addresses": "10.0.0.1"},
+        {"addresses": [5]},
+        {"addresses": ["10.0.0.1"] * 1025},
+        {"cores": 0},
+        {"cores": "all"},
+        {"cores": 1 << 40},
+        {"exclusive": 1},
+        {"gpu_reason": {}},
+        {"devices": {"index": 0}},
+        {"devices": [3]},
+        {"devices": [{"index": 0}]},
+        {"devices": [{"index": "0", "uuid": "GPU-1"}]},
+        {"devices": [{"index": -1, "uuid": "GPU-1"}]},
+        {"devices": [{"index": 0, "uuid": 1}]},
+        {"devices": [{"index": 0, "uuid": "GPU-1", "memory": "80G"}]},
+        {"devices": [{"index": 0, "uuid": "GPU-1", "name": "x" * 5000}]},
+        {"devices": [{}] * 1025},
     ],
-    ids=lambda changes: repr(changes)[:20],
+    ids=lambda changes: repr(changes)[:40],
 )
 def test_a_hello_that_makes_no_sense_closes_the_link(peer: Peer, changes: dict[str, Any]) -> None:
     with pytest.raises(LinkClosed, match="HELLO"):
@@ -187,7 +220,7 @@ def test_garbage_closes_the_link_or_waits_for_more(garbage: bytes) -> None:
         peer.close()
 
 
-@pytest.mark.parametrize("payload", [b"[" * 100_000, b"\xff", b"[]", b"", b"9" * 9000])
+@pytest.mark.parametrize("payload", [b"[" * 60_000, b"\xff", b"[]", b"", b"9" * 9000])
 def test_a_first_frame_that_is_no_document_closes_the_link(peer: Peer, payload: bytes) -> None:
     with pytest.raises(LinkClosed, match="READY frame that is not"):
         peer.raw(encode(Frame(Kind.READY, payload)))
@@ -257,3 +290,194 @@ def test_one_agent_cannot_flood_a_turn(peer: Peer) -> None:
         pass
     frames = peer.link.receive()
     assert sum(len(f.payload) for f in frames) <= 1 << 20
+
+
+def test_all_that_an_agent_says_of_itself_is_known(peer: Peer) -> None:
+    said: dict[str, Any] = {
+        "machine": "m",
+        "executable": "/usr/bin/python3",
+        "torch": "2.13.0",
+        "address": "10.0.0.1",
+        "addresses": ["10.0.0.1", "fe80::1%eth0"],
+        "cores": 4,
+        "devices": [
+            {"index": 1, "uuid": "GPU-1", "name": "H200", "memory": 10**11},
+            {"index": 2, "uuid": "M"},
+        ],
+        "exclusive": False,
+        "gpu_reason": "because",
+    }
+    peer.join(**said, unheard_of=1)
+    hello = peer.link.hello
+    assert hello is not None
+    assert (Device(1, "GPU-1", "H200", 10**11), Device(2, "M")) == hello.devices
+    assert ("10.0.0.1", "fe80::1%eth0") == hello.addresses
+    assert {k: v for k, v in said.items() if k not in ("devices", "addresses")} == {
+        k: getattr(hello, k) for k in said if k not in ("devices", "addresses")
+    }
+
+
+# --- an agent that says which one it is ---------------------------------------------------------------
+
+
+@pytest.fixture
+def asked() -> Iterator[Peer]:
+    made = Peer(agent=None)
+    yield made
+    made.close()
+
+
+def test_an_agent_may_say_its_own_number_and_must_prove_it(asked: Peer) -> None:
+    assert -1 == asked.link.agent
+    asked.say(Kind.READY, {"nonce": "n", "agent": 5, "protocol": wire.PROTOCOL})
+    assert -1 == asked.link.agent
+    challenge = asked.hear().document()
+    assert handshake.proof(TOKEN, "engine", "n", challenge["nonce"], 5) == challenge["proof"]
+    proof = handshake.proof(TOKEN, "agent", "n", challenge["nonce"], 5)
+    asked.say(Kind.HELLO, {**HELLO, "proof": proof})
+    assert asked.link.hello is not None
+    assert (5, 5) == (asked.link.agent, asked.link.hello.agent)
+
+
+@pytest.mark.parametrize("proven", [0, 4, 6])
+def test_the_proof_of_one_number_is_none_for_another(asked: Peer, proven: int) -> None:
+    asked.say(Kind.READY, {"nonce": "n", "agent": 5, "protocol": wire.PROTOCOL})
+    proof = handshake.proof(TOKEN, "agent", "n", asked.hear().document()["nonce"], proven)
+    with pytest.raises(LinkClosed, match="could not prove"):
+        asked.say(Kind.HELLO, {**HELLO, "proof": proof})
+    assert (-1, None) == (asked.link.agent, asked.link.hello)
+
+
+@pytest.mark.parametrize("number", [None, -1, 1 << 16, 10**30, "5", 5.0, True, [5], {"a": 5}])
+def test_a_number_that_is_none_closes_the_link(asked: Peer, number: object) -> None:
+    with pytest.raises(LinkClosed, match="no agent's number"):
+        asked.say(Kind.READY, {"nonce": "n", "agent": number, "protocol": wire.PROTOCOL})
+
+
+def test_what_comes_with_the_hello_is_kept_when_only_the_handshake_is_read(peer: Peer) -> None:
+    peer.sock.sendall(wire.document(Kind.READY, {"nonce": "n", "agent": 3, "protocol": wire.PROTOCOL}))
+    assert not peer.link.join()
+    proof = handshake.proof(TOKEN, "agent", "n", peer.hear().document()["nonce"])
+    hello = wire.document(Kind.HELLO, {**HELLO, "proof": proof})
+    peer.sock.sendall(hello + encode(Frame(Kind.BEAT)) + encode(Frame(Kind.IDLE)) + b"\x11")
+    assert peer.link.join()
+    assert [Frame(Kind.IDLE)] == peer.link.take_early()
+    assert [] == peer.link.take_early()
+    assert [Frame(Kind.OUTPUT, b"x")] == peer.raw(encode(Frame(Kind.OUTPUT, b"x"))[1:])
+
+
+def test_frames_are_small_before_the_hello_and_may_be_large_with_it(peer: Peer) -> None:
+    with pytest.raises(LinkClosed, match="the limit is"):
+        peer.raw(wire.header(Kind.READY, UNPROVEN_BYTES + 1))
+    other = Peer()
+    other.say(Kind.READY, {"nonce": "n", "agent": 3, "protocol": wire.PROTOCOL})
+    proof = handshake.proof(TOKEN, "agent", "n", other.hear().document()["nonce"])
+    large = Frame(Kind.OUTPUT, bytes(UNPROVEN_BYTES + 1))
+    other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    frames = other.raw(wire.document(Kind.HELLO, {**HELLO, "proof": proof}) + encode(large))
+    while not frames:
+        frames = other.link.receive()
+    assert [large] == frames
+    other.close()
+
+
+# --- a file that the agent wrote itself ----------------------------------------------------------------
+
+
+def test_a_trusted_link_takes_a_hello_at_its_word() -> None:
+    peer = Peer(trusted=True)
+    hello = wire.document(Kind.HELLO, {**HELLO, "time": 5.0})
+    assert [Frame(Kind.IDLE, b"{}")] == peer.raw(hello + wire.document(Kind.IDLE, {}))
+    assert Hello(3, "alpha", 7, "3.11.0", 4000, 0.0) == peer.link.hello
+    peer.close()
+
+
+@pytest.mark.parametrize("kind", [k for k in Kind if k is not Kind.HELLO])
+def test_a_trusted_link_begins_with_a_hello_all_the_same(kind: Kind) -> None:
+    peer = Peer(trusted=True)
+    with pytest.raises(LinkClosed, match=f"a {kind.name} frame before the handshake"):
+        peer.say(kind, {"nonce": "n", "agent": 3, "protocol": wire.PROTOCOL})
+    peer.close()
+
+
+# --- beats and silence ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beating() -> Iterator[Peer]:
+    made = Peer(lost_after_s=5.0)
+    made.join()
+    yield made
+    made.close()
+
+
+def nothing(peer: Peer) -> bool:
+    peer.sock.setblocking(False)
+    try:
+        peer.sock.recv(1 << 16)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def test_a_link_to_this_machine_has_no_pulse(peer: Peer) -> None:
+    peer.join()
+    peer.link.tend(0.0)
+    peer.link.tend(1e9)
+    assert peer.link.deadline(1e9) is None
+    assert nothing(peer)
+
+
+def test_a_link_beats_where_nothing_else_was_sent(beating: Peer) -> None:
+    beating.link.tend(0.0)
+    assert 1.0 == beating.link.deadline(0.0)
+    beating.link.tend(0.9)
+    assert nothing(beating)
+    beating.sock.settimeout(5)
+    beating.link.tend(1.0)
+    assert Kind.BEAT is beating.hear().kind
+    beating.link.send(Kind.STOP, {})
+    beating.link.tend(1.5)
+    beating.link.tend(2.1)
+    assert Kind.STOP is beating.hear().kind
+    assert nothing(beating)
+    assert 0.4 == pytest.approx(beating.link.deadline(2.1))
+
+
+def test_beats_are_swallowed_and_keep_an_agent_alive(beating: Peer) -> None:
+    for t in range(30):
+        if t % 4 == 0:
+            assert [] == beating.say(Kind.BEAT, {})
+        beating.link.tend(float(t))
+
+
+def test_half_a_frame_is_a_sign_of_life(beating: Peer) -> None:
+    for t in range(30):
+        if t % 4 == 0:
+            assert [] == beating.raw(encode(Frame(Kind.OUTPUT, bytes(100)))[t : t + 1])
+        beating.link.tend(float(t))
+
+
+def test_an_agent_that_is_silent_is_lost(beating: Peer) -> None:
+    for t in range(5):
+        beating.link.tend(float(t))
+    with pytest.raises(LinkClosed, match="silent for 5 s"):
+        beating.link.tend(5.0)
+
+
+def test_beats_do_not_pile_up_where_there_is_no_room(beating: Peer) -> None:
+    beating.link.send_payload(bytes(8 << 20))
+    beating.link.flush()
+    waiting = beating.link._outbox.pending
+    assert waiting
+    for t in range(5):
+        beating.link.tend(float(t))
+        assert beating.link.deadline(float(t))
+    assert waiting == beating.link._outbox.pending
+
+
+def test_what_is_large_travels_under_its_own_kind(peer: Peer) -> None:
+    peer.join()
+    peer.link.send_payload(b"zip", kind=Kind.BUNDLE)
+    peer.link.flush()
+    assert Frame(Kind.BUNDLE, b"zip") == peer.hear()

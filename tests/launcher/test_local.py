@@ -15,8 +15,8 @@ from launcher import Distributor, Job, RankFailed, RunStopped, TimeLimit
 from launcher import events as ev
 from launcher.outcome import load_result
 from launcher.runs import paths
+from launcher.sentences import describe_failure
 from launcher.state import Phase, Rank, RankPhase
-from launcher.verdict import describe_failure
 from tests import commands, survivors
 from tests.commands import Foreground, Gate, until
 from tests.targets import publishing, writing

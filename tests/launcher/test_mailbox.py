@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from launcher.events import StopRequested
+from launcher.events import Event, StopRequested
 from launcher.mailbox import Mailbox
 
 
@@ -56,7 +56,7 @@ def test_requests_of_many_threads_all_arrive(mailbox: Mailbox) -> None:
             mailbox.post(request(i))
 
     threads = [threading.Thread(target=post_many) for _ in range(4)]
-    taken: list[StopRequested] = []
+    taken: list[Event] = []
     for thread in threads:
         thread.start()
     while len(taken) < 2000:

@@ -11,11 +11,13 @@ import pytest
 from launcher import events as ev
 from launcher.errors import (
     AgentLost,
+    CannotPlace,
     InternalError,
     LauncherError,
     RankFailed,
     RecordError,
     RunStopped,
+    SpecError,
     TimeLimit,
 )
 from launcher.fold import fold_all
@@ -54,6 +56,9 @@ def write_stderr(run: Path, rank: int, data: bytes) -> None:
         ("lost", 75, "the agent went away", AgentLost),
         ("failed", 124, "stopped: the time limit of 5 s", TimeLimit),
         ("failed", 70, "disk full", InternalError),
+        ("failed", 69, "8 ranks need 8 slots", CannotPlace),
+        ("failed", 2, "--gpu needs 8 GPUs", SpecError),
+        ("stopped", 143, "stopped: cancelled in Spark: Job 4 cancelled", RunStopped),
     ],
 )
 def test_each_end_has_its_error_and_its_code(
@@ -88,6 +93,23 @@ def test_a_killed_rank_brings_its_signal_and_the_end_of_its_stderr(tmp_path: Pat
     assert isinstance(error, RankFailed)
     assert ("SIGSEGV", 139, None) == (error.signal, error.exit_code, error.traceback)
     assert str(error).endswith("was killed by SIGSEGV\n\nlast words")
+
+
+def test_after_a_restart_the_tail_is_the_last_attempts(tmp_path: Path) -> None:
+    write_stderr(tmp_path, 1, b"old")
+    path = paths.log_file(tmp_path, 1, 1, paths.STDERR)
+    path.parent.mkdir()
+    path.write_bytes(b"new")
+    places = tuple(Assignment(r, 2, r, 2, 0, 1, 0, "alpha") for r in (0, 1))
+    facts: list[ev.Event] = [
+        ev.RankExited(time=6.0, rank=0, exit_code=9),
+        ev.GangRestarted(time=7.0, attempt=1, reason="r", in_place=True),
+        ev.GangPlaced(time=7.0, attempt=1, ranks=places),
+        ev.RankExited(time=8.0, attempt=1, rank=1, exit_code=3),
+    ]
+    error = error_of(ended("failed", 3, rank=1, facts=facts), tmp_path)
+    assert isinstance(error, RankFailed)
+    assert (1, 3, "new") == (error.rank, error.exit_code, error.tail)
 
 
 @pytest.mark.parametrize(

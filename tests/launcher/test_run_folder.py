@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -24,12 +25,13 @@ from launcher.runs.reader import (
     FactTail,
     LineTail,
     StateTail,
+    read_restarts,
     read_spec,
     read_state,
     read_summary,
     status_of,
 )
-from launcher.runs.writer import ResultFile, RunWriter
+from launcher.runs.writer import LogWriter, ResultFile, RunWriter
 from launcher.spec import Assignment, JobSpec, Target, TargetKind
 from launcher.state import Phase
 
@@ -204,10 +206,14 @@ def file_size_limit(size: int) -> Iterator[None]:
 def test_a_full_disk_tears_one_fact_and_not_the_verdict(writer: RunWriter) -> None:
     write_all(writer, UP)
     size = (writer.folder / paths.EVENTS).stat().st_size
-    with file_size_limit(size + 20), pytest.raises(OSError, match="large"):
-        writer.append(ev.NoteMade(time=4.0, text="x" * 100))
+    note = ev.NoteMade(time=4.0, text="x" * 100)
+    with file_size_limit(size + 20):
+        writer.append(note)
+        assert UP == FactTail(writer.folder).poll()
     writer.append(ENDED)
-    assert [*UP, ENDED] == FactTail(writer.folder).poll()
+    facts = FactTail(writer.folder).poll()
+    assert [*UP, note, ENDED] == [f for f in facts if not isinstance(f, ev.RecordingStopped)]
+    assert "File too large" == (writer.state.recording and writer.state.recording.reason)
 
 
 def test_the_last_value_that_a_rank_publishes_counts(writer: RunWriter) -> None:
@@ -284,3 +290,60 @@ def test_a_summary_that_cannot_be_read_is_told(tmp_path: Path, text: bytes) -> N
     (tmp_path / paths.SUMMARY).write_bytes(text)
     with pytest.raises(RecordError):
         read_summary(tmp_path)
+
+
+# --- attempts
+
+RESTARTED = ev.GangRestarted(time=10.0, attempt=1, reason="rank 1 failed", in_place=True)
+
+
+def test_a_restart_begins_new_logs_and_forgets_old_results(writer: RunWriter) -> None:
+    write_all(writer, [*UP, returned(0, "old"), returned(1, "old")])
+    for rank in (0, 1):
+        result = writer.open_result(rank)
+        result.write(memoryview(b"old"))
+        result.commit()
+    writer.output([(Chunk(1, 0, 4, 1), memoryview(b"old\n"))])
+    assert 2 == len(read_summary(writer.folder))
+
+    writer.append(RESTARTED)
+    assert [] == read_summary(writer.folder)
+    assert [] == sorted((writer.folder / paths.RESULT).iterdir())
+    writer.output([(Chunk(2, 0, 4, 1), memoryview(b"new\n"))])
+    write_all(writer, [dataclasses.replace(PLACED, attempt=1), dataclasses.replace(returned(1), attempt=1)])
+
+    assert [0, 1] == paths.attempts(writer.folder)
+    assert [b"old\n", b"new\n"] == [paths.log_file(writer.folder, a, 0, 1).read_bytes() for a in (0, 1)]
+    assert [1] == [entry["rank"] for entry in read_summary(writer.folder)]
+    assert {1: RESTARTED} == read_restarts(writer.folder)
+    assert writer.state == read_state(writer.folder)
+
+
+def test_a_result_that_is_on_its_way_when_the_gang_restarts_can_still_be_dropped(writer: RunWriter) -> None:
+    write_all(writer, UP)
+    half = writer.open_result(0)
+    half.write(memoryview(b"half"))
+    writer.append(RESTARTED)
+    half.discard()
+    assert [] == sorted((writer.folder / paths.RESULT).iterdir())
+
+
+def test_a_reader_that_sees_new_logs_can_read_why_they_began(writer: RunWriter) -> None:
+    write_all(writer, UP)
+    seen: list[dict[int, ev.GangRestarted]] = []
+
+    def look(folder: Path, attempt: int) -> LogWriter:
+        seen.append(read_restarts(folder))
+        return LogWriter(folder, attempt)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("launcher.runs.writer.LogWriter", look)
+        writer.append(RESTARTED)
+    assert [{1: RESTARTED}] == seen
+
+
+def test_attempts_are_those_folders_that_are_numbered(tmp_path: Path) -> None:
+    assert [] == paths.attempts(tmp_path)
+    for name in ("10", "2", "0", "x", "-1", "\u0663"):
+        (tmp_path / paths.LOGS / name).mkdir(parents=True)
+    assert [0, 2, 10] == paths.attempts(tmp_path)

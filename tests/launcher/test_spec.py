@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import SpecError
-from launcher.spec import REDACTED, JobSpec, Target, TargetKind, looks_secret
+from launcher.redaction import REDACTED, looks_secret
+from launcher.spec import JobSpec, SparkSpec, Target, TargetKind
 
 SCRIPT = Target(TargetKind.SCRIPT, "/w/train.py")
 
@@ -94,3 +95,27 @@ def test_redaction_hides_values_and_keeps_names_and_the_original() -> None:
 )
 def test_a_run_is_called_what_it_runs_unless_it_has_a_name(target: Target, name: str, expected: str) -> None:
     assert expected == JobSpec(target, name=name).label
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"master": "spark://h:1", "remote": "sc://h:2"}, "two different Sparks"),
+        ({"master": "sc://h:1"}, "is a Connect server, not a master"),
+        ({"lost_after_s": 0}, "must be allowed some seconds"),
+        ({"lost_after_s": float("nan")}, "must be allowed some seconds"),
+    ],
+)
+def test_a_spark_that_cannot_be_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        SparkSpec(**fields)
+
+
+def test_what_looks_secret_in_sparks_settings_is_not_written_down() -> None:
+    spark = SparkSpec(
+        remote="sc://h:1/;token=abc;user_id=ada", conf={"spark.ssl.keyPassword": "x", "spark.ui.port": "0"}
+    )
+    shown = JobSpec(Target(TargetKind.SCRIPT, "a.py"), spark=spark).redacted().spark
+
+    assert f"sc://h:1/;token={REDACTED};user_id=ada" == shown.remote
+    assert {"spark.ssl.keyPassword": REDACTED, "spark.ui.port": "0"} == shown.conf

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from launcher import events as ev
+from launcher.backends import Over
 from launcher.distributor import launch
-from launcher.errors import RankFailed
+from launcher.errors import RankFailed, SpecError
 from launcher.job import Job
+from launcher.plan import Plan
 from launcher.request import Request
 from launcher.runs.lines import LineIndex
 from launcher.runs.reader import FactTail
 from launcher.spec import JobSpec, Offer, Target, TargetKind
 from launcher.testing import Script, ScriptedBackend, Voice
 from launcher.worker.wire import Frame, Kind, encode
+from tests.commands import until
 
 TWO_HOSTS = (Offer(0, "alpha", 8, slots=2), Offer(1, "beta", 8, slots=2))
 ONE_HOST = (Offer(0, "alpha", 8),)
@@ -239,7 +244,93 @@ def test_the_time_limit_stops_the_run(start: Start) -> None:
     assert ("failed", 124) == (state.phase, state.exit_code)
 
 
-def test_a_stop_before_the_agents_have_joined_is_not_forgotten(start: Start) -> None:
+def ask_for_stacks(voice: Voice) -> int:
+    voice.join()
+    voice.expect(Kind.START)
+    for rank in (0, 1):
+        voice.fact("rank_started", rank=rank, pid=1)
+    number: int = voice.expect(Kind.STACKS).document()["round"]
+    return number
+
+
+def stopped(voice: Voice) -> None:
+    for rank in (0, 1):
+        voice.fact("rank_exited", rank=rank, exit_code=143, signal="SIGTERM")
+    voice.leave()
+
+
+def test_a_limit_asks_for_stacks_before_it_stops_the_ranks(start: Start) -> None:
+    def answers(voice: Voice) -> None:
+        number = ask_for_stacks(voice)
+        for rank in (0, 1):
+            voice.fact("stacks_taken", rank=rank, text=f"stacks of {rank}")
+        voice.send(Kind.STACKED, {"round": number})
+        voice.expect(Kind.STOP)
+        stopped(voice)
+
+    job, backend = start([answers], timeout_s=0.2)
+    state = job.wait(10)
+
+    assert [] == backend.errors
+    assert ["stacks of 0", "stacks of 1"] == [s.text for s in state.stacks]
+    heard = [f.kind for f in backend.voices[0].heard]
+    assert heard.index(Kind.STACKS) < heard.index(Kind.STOP)
+    assert ("failed", 124) == (state.phase, state.exit_code)
+
+
+def test_ranks_are_stopped_even_if_no_agent_tells_their_stacks(start: Start) -> None:
+    def mute(voice: Voice) -> None:
+        ask_for_stacks(voice)
+        voice.expect(Kind.STOP)
+        stopped(voice)
+
+    job, backend = start([mute], timeout_s=0.2)
+    state = job.wait(20)
+
+    assert [] == backend.errors
+    assert ("failed", 124, ()) == (state.phase, state.exit_code, state.stacks)
+
+
+def test_a_person_who_presses_on_does_not_wait_for_stacks(start: Start) -> None:
+    asked, pressed = threading.Event(), threading.Event()
+
+    def slow(voice: Voice) -> None:
+        number = ask_for_stacks(voice)
+        asked.set()
+        assert 0.0 == voice.expect(Kind.STOP).document()["grace_s"]
+        assert pressed.is_set()
+        voice.send(Kind.STACKED, {"round": number})
+        stopped(voice)
+
+    job, backend = start([slow], timeout_s=0.2)
+    assert asked.wait(10)
+    pressed.set()
+    job.stop(force=True)
+    state = job.wait(10)
+
+    assert [] == backend.errors
+    assert ("failed", 124) == (state.phase, state.exit_code)
+    assert 1 == [f.kind for f in backend.voices[0].heard].count(Kind.STOP)
+
+
+def test_stacks_can_only_be_asked_of_ranks_that_run(start: Start) -> None:
+    release = threading.Event()
+
+    def late(voice: Voice) -> None:
+        assert release.wait(10)
+        voice.play([0, 1])
+
+    job, backend = start([late])
+    with pytest.raises(SpecError, match="no rank is running"):
+        job._supervisor.dump_stacks()
+    release.set()
+    job.wait(10)
+    with pytest.raises(SpecError, match="no rank is running"):
+        job._supervisor.dump_stacks()
+    assert [] == backend.errors
+
+
+def test_a_stop_before_the_agents_have_joined_starts_no_rank(start: Start) -> None:
     holder: list[Job] = []
 
     def late(voice: Voice) -> None:
@@ -247,11 +338,6 @@ def test_a_stop_before_the_agents_have_joined_is_not_forgotten(start: Start) -> 
         job.stop()
         next(e for e in job.events() if isinstance(e, ev.StopRequested))
         voice.join()
-        voice.expect(Kind.START)
-        voice.expect(Kind.STOP)
-        for rank in (0, 1):
-            voice.fact("rank_exited", rank=rank, exit_code=143, signal="SIGTERM")
-        voice.leave()
 
     def holder_job() -> Job:
         while not holder:
@@ -262,8 +348,9 @@ def test_a_stop_before_the_agents_have_joined_is_not_forgotten(start: Start) -> 
     holder.append(job)
     state = job.wait(10)
 
-    assert [] == backend.errors
+    assert Kind.START not in {frame.kind for frame in backend.voices[0].heard}
     assert ("stopped", 143) == (state.phase, state.exit_code)
+    assert [None, None] == [rank.pid for rank in state.ranks]
 
 
 def test_facts_are_written_in_the_order_in_which_they_are_told(start: Start) -> None:
@@ -274,3 +361,50 @@ def test_facts_are_written_in_the_order_in_which_they_are_told(start: Start) -> 
     assert tags[0] == "run_submitted"
     assert tags[-1] == "run_ended"
     assert tags.index("agent_joined") < tags.index("rank_started") < tags.index("cleanup_proven")
+
+
+class Crowded(ScriptedBackend):
+    """A machine on which there is no room yet."""
+
+    def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
+        self.begin = partial(super().launch, request, plan, folder, attempt=attempt)
+        waiting = ev.SlotsAwaited(time=time.time(), have=0, need=1, limit_s=request.spec.start_timeout_s)
+        self.box.put(waiting)
+
+    def abort(self) -> None:
+        self.box.put(Over())
+        super().abort()
+
+
+def crowded(tmp_path: Path, start_timeout_s: float) -> tuple[Job, Crowded]:
+    backend = Crowded(ONE_HOST, [lambda v: v.play([0, 1])])
+    target = Target(TargetKind.SCRIPT, "/w/train.py")
+    spec = JobSpec(target, num_processes=2, workdir=str(tmp_path), start_timeout_s=start_timeout_s)
+    return launch(Request(spec), root=tmp_path / "runs", backend=backend), backend
+
+
+def test_a_run_waits_for_room_on_this_machine_and_then_starts(tmp_path: Path) -> None:
+    job, backend = crowded(tmp_path, 600.0)
+    until(lambda: job.state.phase == "waiting")
+    assert (None, ()) == (job.state.near, job.state.ranks)
+    backend.begin()
+
+    assert "succeeded" == job.wait(10).phase
+    assert ["waiting", "starting", "running", "succeeded"] == [phase for phase, _ in job.state.since[1:]]
+
+
+def test_a_run_that_finds_no_room_in_time_cannot_be_placed(tmp_path: Path) -> None:
+    job, _ = crowded(tmp_path, 0.4)
+    state = job.wait(10)
+
+    assert ("failed", 69) == (state.phase, state.exit_code)
+    assert "no room on this machine within 0.4 s" in state.why
+    assert [("start", 0.4)] == [(e.limit, e.limit_s) for e in job.events() if isinstance(e, ev.LimitNear)]
+
+
+def test_a_run_that_waits_for_room_can_be_stopped(tmp_path: Path) -> None:
+    job, _ = crowded(tmp_path, 600.0)
+    until(lambda: job.state.phase == "waiting")
+    job.stop()
+
+    assert ("stopped", 143) == (job.wait(10).phase, job.state.exit_code)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
-import pytest
-
-from launcher.frameworks.torch import Rendezvous, base_environ, environ
+from launcher.frameworks.torch import Rendezvous, environ, network
 from launcher.plan import rank_environ
 from launcher.spec import Assignment
+from launcher.worker.environ import base_environ
 
 PLACE = Assignment(
     rank=5,
@@ -100,23 +97,11 @@ def test_a_choice_about_nccl_is_kept() -> None:
     assert "3" == whole({"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"})["TORCH_NCCL_ASYNC_ERROR_HANDLING"]
 
 
-@pytest.mark.parametrize(
-    ("python", "path", "expected"),
-    [
-        ("/venv/bin/python", "/usr/bin:/bin", "/venv/bin:/usr/bin:/bin"),
-        ("/venv/bin/python", "/venv/bin:/bin", "/venv/bin:/bin"),
-        ("/venv/bin/python", "/bin:/venv/bin", "/venv/bin:/bin:/venv/bin"),
-        ("python3", "/usr/bin:/bin", "/usr/bin:/bin"),
-        ("", "/usr/bin:/bin", "/usr/bin:/bin"),
-        ("/venv/bin/python", None, f"/venv/bin:{os.defpath}"),
-    ],
-)
-def test_the_interpreters_folder_leads_the_path(python: str, path: str | None, expected: str) -> None:
-    caller = {} if path is None else {"PATH": path}
-    assert expected == base_environ(caller, {}, python=python)["PATH"]
+def test_a_known_interface_is_named_to_gloo_and_exactly_to_nccl() -> None:
+    assert {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "=eth1"} == network("eth1")
+    assert {} == network("")
 
 
-def test_neither_argument_is_changed() -> None:
-    caller, extra = {"PATH": "/bin"}, {"A": "1"}
-    base_environ(caller, extra, python="/venv/bin/python")
-    assert ({"PATH": "/bin"}, {"A": "1"}) == (caller, extra)
+def test_an_interface_that_the_user_has_chosen_is_left_alone() -> None:
+    env = rank_environ(PLACE, RENDEZVOUS, {"GLOO_SOCKET_IFNAME": "ib0"}, interface="eth1")
+    assert (False, "=eth1") == ("GLOO_SOCKET_IFNAME" in env, env["NCCL_SOCKET_IFNAME"])

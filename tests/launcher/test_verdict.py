@@ -18,9 +18,10 @@ from launcher.errors import (
     TimeLimit,
 )
 from launcher.fold import fold, fold_all
+from launcher.sentences import describe_failure, describe_loss
 from launcher.spec import Assignment
 from launcher.state import RunState
-from launcher.verdict import describe_failure, exit_code_of, next_stop, verdict
+from launcher.verdict import exit_code_of, next_restart, next_stop, verdict
 
 
 def up(n: int = 2, *, agents: int = 1) -> RunState:
@@ -245,3 +246,212 @@ def test_an_end_after_the_value_was_returned_says_so() -> None:
 
 def test_the_code_of_a_rank_whose_end_is_unknown_is_1() -> None:
     assert 1 == exit_code_of(up().ranks[0])
+
+
+# --- losses in Spark
+
+
+def joined(*agents: int, attempt: int = 0) -> list[ev.Event]:
+    return [ev.AgentJoined(time=0.5, attempt=attempt, agent=a, host="abcdefgh"[a], pid=1) for a in agents]
+
+
+def spark_up(n: int = 2) -> RunState:
+    """Every rank on a host and in a task of its own."""
+    return more(up(n, agents=n), *joined(*range(n)))
+
+
+def task_lost(task: int, time: float = 5.0, *, by_agent: bool = True, reason: str = "") -> ev.TaskLost:
+    words = reason or ("Spark ended the task" if by_agent else "Python worker exited unexpectedly (crashed)")
+    return ev.TaskLost(time=time, task=task, reason=words, agent_time=time if by_agent else None)
+
+
+EXECUTOR = ev.ExecutorLost(
+    time=5.2, executor="3", host="b", task=1,
+    reason="ExecutorLostFailure (executor 3 exited) Reason: Command exited with code 137\nDriver stacktrace:",
+)  # fmt: skip
+CANCELLED = ev.JobCancelled(time=5.0, reason="Job 4 cancelled\nas part of group 7")
+
+
+def test_75_when_an_executor_was_lost_with_spark_s_own_words() -> None:
+    state = more(spark_up(), task_lost(1))
+    asked = ask(state, now=5.0)
+    assert asked is not None
+    assert "loss" == asked.by
+    state = more(state, asked, exited(1, 5.1, *TERMINATED), EXECUTOR, raised(0, 5.3), exited(0, 5.4, 1))
+    assert ("lost", 75, None) == end(state)
+    assert "executor 3 on b was lost: Command exited with code 137" == verdict(state, now=9.0).why
+
+
+def test_75_when_a_task_was_lost_with_the_words_of_whoever_knows_most() -> None:
+    """Spark ends every task of a gang that lost one, so the others' agents tell of losses too."""
+    state = more(spark_up(), task_lost(1), ask(more(spark_up(), task_lost(1))) or EXECUTOR, task_lost(0, 7.0))
+    assert "Spark task 1 on b ended under rank 1: Spark ended the task" == verdict(state, now=9.0).why
+    state = more(state, task_lost(1, 7.5, by_agent=False))
+    assert ("lost", 75, None) == end(state)
+    assert "Spark task 1 on b ended under rank 1: Python worker exited unexpectedly (crashed)" == (
+        verdict(state, now=9.0).why
+    )
+
+
+def test_a_loss_before_any_rank_has_a_place() -> None:
+    state = fold_all([ev.ExecutorLost(time=1.0, reason="")])
+    assert ("lost", 75, None) == end(state)
+    assert "an executor was lost" == describe_loss(state)
+    asked = ask(state)
+    assert asked is not None
+    assert ("loss", "an executor was lost") == (asked.by, asked.reason)
+
+
+def test_a_rank_that_failed_before_its_executor_was_lost_is_the_cause() -> None:
+    state = more(spark_up(), exited(0, 4.0, 9))
+    asked = ask(state, now=4.1)
+    assert asked is not None
+    assert ("failed", 9, 0) == end(more(state, asked, EXECUTOR, task_lost(1)))
+
+
+def test_ranks_that_were_told_to_end_for_a_loss_have_not_succeeded_if_they_end_well() -> None:
+    state = more(spark_up(), task_lost(1))
+    state = more(state, ask(state, now=5.0) or EXECUTOR, exited(0, 5.2), exited(1, 5.2))
+    assert ("lost", 75, None) == end(state)
+
+
+def test_0_when_the_executor_goes_after_every_rank_has_ended_well() -> None:
+    state = more(spark_up(), exited(0, 4.0), exited(1, 4.5), EXECUTOR, task_lost(0), CANCELLED)
+    assert ask(state) is None
+    assert ("succeeded", 0, None) == end(state)
+
+
+@pytest.mark.parametrize("loss_first", [False, True])
+def test_143_when_somebody_cancelled_the_job_in_spark(loss_first: bool) -> None:
+    state = more(spark_up(), *([task_lost(0, 5.0), task_lost(1, 5.0)] if loss_first else [CANCELLED]))
+    asked = ask(state, now=5.1)
+    assert asked is not None
+    assert ("loss" if loss_first else "spark") == asked.by
+    assert (None if loss_first else 143) == asked.exit_code
+    ends = [exited(0, 5.3, *TERMINATED), exited(1, 5.3, *TERMINATED)]
+    state = more(state, asked, *([CANCELLED] if loss_first else []), *ends)
+    assert ("stopped", 143, None) == end(state)
+    assert "stopped: cancelled in Spark: Job 4 cancelled" == verdict(state, now=9.0).why
+
+
+def test_a_failed_rank_is_told_before_the_cancellation_that_followed() -> None:
+    state = more(spark_up(), exited(0, 4.0, 9), stop(4.0, "rank"), CANCELLED, exited(1, 5.5, *TERMINATED))
+    assert ("failed", 9, 0) == end(state)
+
+
+def test_a_start_that_the_infrastructure_broke_is_a_loss() -> None:
+    ended = verdict(up(), now=9.0, broken="the session is gone", exit_code=AgentLost.exit_code)
+    assert ("lost", 75) == (ended.state, ended.exit_code)
+    ended = verdict(up(), now=9.0, broken="no slots", exit_code=CannotPlace.exit_code)
+    assert ("failed", 69) == (ended.state, ended.exit_code)
+
+
+def test_a_monstrous_reason_is_cut_to_a_sentence() -> None:
+    state = more(spark_up(), task_lost(1, reason="\n\n" + "x" * 5000 + "\nand more"))
+    assert 400 > len(describe_loss(state))
+    assert "\n" not in describe_loss(state)
+
+
+# --- when to start again
+
+
+def again(state: RunState, *, most: int = 3, now: float = 10.0, timeout_s: float | None = None) -> object:
+    restart = next_restart(state, now=now, max_restarts=most, timeout_s=timeout_s)
+    return None if restart is None else (restart.attempt, restart.in_place, restart.reason)
+
+
+def failed_once(n: int = 2) -> RunState:
+    state = more(spark_up(n), exited(1, 5.0, 7), stop(5.0, "rank"))
+    return more(state, *(exited(r, 5.2, *TERMINATED) for r in range(n) if r != 1))
+
+
+def placed(attempt: int, n: int = 2) -> ev.GangPlaced:
+    ranks = tuple(Assignment(r, n, r, n, 0, 1, agent=r, host="abcdefgh"[r]) for r in range(n))
+    return ev.GangPlaced(time=11.0, attempt=attempt, ranks=ranks)
+
+
+def test_a_failed_gang_is_started_again_with_the_agents_that_are_there() -> None:
+    assert (1, True, "rank 1 on b exited with code 7") == again(failed_once())
+    assert again(failed_once(), most=0) is None
+
+
+def test_a_failed_gang_that_has_lost_an_agent_needs_new_ones() -> None:
+    departed = ev.AgentDeparted(time=6.0, agent=0, host="a", expected=False)
+    for gone in (departed, task_lost(0, 6.0), EXECUTOR):
+        assert (1, False, "rank 1 on b exited with code 7") == again(more(failed_once(), gone))
+
+
+def test_a_gang_that_lost_a_part_is_started_again_with_new_agents() -> None:
+    state = more(spark_up(), task_lost(1))
+    state = more(state, ask(state) or EXECUTOR, exited(0, 11.0), exited(1, 11.0, *TERMINATED), EXECUTOR)
+    assert (1, False, "executor 3 on b was lost: Command exited with code 137") == again(state)
+    departed = more(up(), ev.AgentDeparted(time=5.0, agent=0, host="a", expected=False))
+    assert (1, False, "the agent on a went away with 2 ranks running") == again(departed)
+
+
+def test_a_loss_before_any_rank_had_a_place_is_tried_again() -> None:
+    assert (1, False, "an executor was lost") == again(fold_all([ev.ExecutorLost(time=1.0, reason="")]))
+
+
+def test_nothing_is_started_again_that_nothing_happened_to() -> None:
+    assert again(more(up(), exited(0, 5.0), exited(1, 5.0))) is None
+    assert again(more(spark_up(), exited(0, 5.0), exited(1, 5.0), EXECUTOR)) is None
+    assert again(fold_all([])) is None
+    assert again(up()) is None
+
+
+@pytest.mark.parametrize("by", ["person", "limit", "spark"])
+def test_a_run_that_was_ended_is_not_started_again(by: str) -> None:
+    assert again(more(spark_up(), stop(5.0, by), exited(0, 5.1, *TERMINATED))) is None
+    assert again(more(failed_once(), stop(5.5, by))) is None
+
+
+def test_a_job_that_was_cancelled_in_spark_is_not_started_again() -> None:
+    assert again(more(spark_up(), task_lost(0), CANCELLED)) is None
+
+
+def test_the_time_limit_counts_over_all_attempts() -> None:
+    assert again(failed_once(), now=59.0, timeout_s=60.0) is not None
+    assert again(failed_once(), now=60.0, timeout_s=60.0) is None
+    restart = next_restart(failed_once(), now=59.0, max_restarts=1)
+    assert restart is not None
+    asked = ask(more(failed_once(), restart, placed(1)), now=60.0, timeout_s=60.0)
+    assert asked is not None
+    assert ("limit", 124, 1) == (asked.by, asked.exit_code, asked.attempt)
+
+
+def test_restarts_are_counted_and_told_when_they_are_used_up() -> None:
+    state = failed_once()
+    for attempt in (1, 2):
+        restart = next_restart(state, now=10.0, max_restarts=2)
+        assert restart is not None
+        assert attempt == restart.attempt
+        failure = ev.RankExited(time=12.0, attempt=attempt, rank=0, exit_code=3)
+        state = more(state, restart, placed(attempt), failure)
+        asked = ask(state, now=12.0)
+        assert asked is not None
+        assert attempt == asked.attempt
+        ending = ev.RankExited(time=12.5, attempt=attempt, rank=1, exit_code=143, signal="SIGTERM")
+        state = more(state, asked, ending)
+    assert again(state, most=2) is None
+    ended = verdict(state, now=20.0)
+    assert ("failed", 3, 0, 2) == (ended.state, ended.exit_code, ended.rank, ended.attempt)
+    assert "rank 0 on a exited with code 3, after 2 restarts" == ended.why
+
+
+def test_a_run_that_was_started_again_may_succeed() -> None:
+    restart = next_restart(failed_once(), now=10.0, max_restarts=1)
+    assert restart is not None
+    ends = [ev.RankExited(time=12.0, attempt=1, rank=r, exit_code=0) for r in (0, 1)]
+    state = more(failed_once(), restart, placed(1), *ends)
+    assert again(state) is None
+    assert "every rank exited with 0, after 1 restart" == verdict(state, now=20.0).why
+    assert ("succeeded", 0, None) == end(state)
+
+
+def test_a_restart_that_finds_no_slots_says_that_it_was_one() -> None:
+    restart = next_restart(more(spark_up(), task_lost(0)), now=10.0, max_restarts=1)
+    assert restart is not None
+    state = more(spark_up(), task_lost(0), restart)
+    ended = verdict(state, now=20.0, broken="1 of 2 slots", exit_code=CannotPlace.exit_code)
+    assert ("failed", 69, "1 of 2 slots, after 1 restart") == (ended.state, ended.exit_code, ended.why)

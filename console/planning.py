@@ -1,0 +1,71 @@
+"""`rankdeck run --dry-run`: who would go where with what, as far as it is known before anything starts."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import zipfile
+
+import click
+
+from console.printing import say
+from launcher.bundle import make_bundle
+from launcher.distributor import plan_for
+from launcher.plan import THREADS, Plan
+from launcher.request import Request
+from launcher.spec import JobSpec
+from launcher.worker.baggage import MANIFEST, SOURCES
+
+
+def print_plan(request: Request) -> int:
+    """What would be started, on standard output; what to know of it, on standard error."""
+    plan, spec = plan_for(request), request.spec.redacted()
+    click.echo(f"target   {shlex.join([spec.target.label, *spec.target.args])}")
+    click.echo(f"workdir  {spec.workdir}")
+    if plan is None:
+        _print_stage(request.spec)
+    else:
+        click.echo(f"python   {request.python}")
+        _print_places(plan)
+    for name, value in spec.env.items():
+        click.echo(f"env      {name}={value}")
+    for note in plan.notes if plan else ():
+        say(f"note: {note}")
+    return 0
+
+
+def _print_places(plan: Plan) -> None:
+    for place in plan.ranks:
+        devices = ", ".join(f"{d.uuid} ({d.name})" for d in place.devices) or "cpu"
+        click.echo(
+            f"rank {place.rank}   host {place.host}  local rank {place.local_rank} of "
+            f"{place.local_world_size}  node {place.node_rank}  {devices}  {THREADS}={place.threads}"
+        )
+
+
+def _print_stage(spec: JobSpec) -> None:
+    """A barrier stage: hosts and devices are known when its tasks run."""
+    each, tasks = spec.ranks_per_task, spec.num_processes // spec.ranks_per_task
+    shown = spec.redacted().spark
+    named = shown.master or shown.remote or "what the session or the environment says"
+    gpus = "no" if spec.gpu is False else str(spec.gpus_per_task or spec.gpus_per_rank)
+    wanted = f"{gpus} GPUs" + ("" if spec.gpu is not None else " where there are any")
+    click.echo(f"spark    {named}")
+    for name, value in shown.conf.items():
+        click.echo(f"conf     {name}={value}")
+    click.echo("python   the executors' own: PYSPARK_PYTHON or spark.pyspark.python")
+    click.echo(f"stage    {tasks} barrier tasks of {each} ranks, each with {wanted}")
+    if spec.min_processes is not None:
+        click.echo(f"ranks    {spec.min_processes} to {spec.num_processes}")
+    click.echo(f"sent     {_sent(make_bundle(spec))}")
+    spool = f", or by {spec.spark.spool}" if spec.spark.spool else ""
+    click.echo(f"output   live{spool}, or home with the stage")
+
+
+def _sent(bundle: bytes) -> str:
+    """How many files the ranks would get, and which come first."""
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        names = [name.removeprefix(SOURCES) for name in archive.namelist() if name != MANIFEST]
+    first = ", ".join(names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{len(names)} files, {len(bundle) / 1024:.1f} KiB: {first}{more}"

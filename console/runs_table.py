@@ -1,0 +1,109 @@
+"""`ps`: runs as a table for people, and as a list for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import click
+
+from console.listing import duration, printable, shorten, table
+from console.sources.history import Query, chosen_runs, took
+from launcher.codec import to_plain
+from launcher.runs.paths import runs_root
+from launcher.runs.status import Status
+
+_KEYS = (
+    "id", "name", "state", "exit_code", "mode", "num_processes", "started", "ended", "why",
+    "target", "args", "user", "host", "attempt", "step", "metrics", "revision", "dirty",
+)  # fmt: skip
+_values = attrgetter(*_KEYS)
+_HEAD = ("ID", "NAME", "RANKS", "MODE", "STATE", "EXIT", "STARTED", "TOOK", "BY", "TARGET", "LAST", "WHY")
+_OPTIONAL = frozenset({"TARGET", "LAST"})
+_WHY, _LEAST, _TARGET, _LAST, _FIGURES = 60, 20, 32, 40, 3
+
+
+def ps(query: Query, *, limit: int | None, as_json: bool) -> int:
+    """Print the runs that are wanted, newest first."""
+    runs = list(chosen_runs(runs_root(), query, limit))
+    if as_json:
+        click.echo(json.dumps([_document(run) for run in runs]))
+        return 0
+    if not runs:
+        none = "no runs yet; start one with: rankdeck run TARGET" if query == Query() else "no such runs"
+        click.echo(none, err=True)
+        return 0
+    _print(runs)
+    if limit is not None and len(runs) == limit:
+        click.echo(f"the newest {limit}; --all lists every run", err=True)
+    return 0
+
+
+def _document(run: Status) -> dict[str, Any]:
+    """A run as JSON has it; only its figures can hold what JSON has no word for."""
+    document = dict(zip(_KEYS, _values(run), strict=True))
+    return document if not run.metrics else {**document, "metrics": to_plain(run.metrics)}
+
+
+def _print(runs: Sequence[Status]) -> None:
+    now = time.time()
+    rows = [_row(run, now) for run in runs]
+    kept = [i for i, head in enumerate(_HEAD) if head not in _OPTIONAL or any(row[i] for row in rows)]
+    lines = [[row[i] for i in kept] for row in rows]
+    room = _room(lines, [_HEAD[i] for i in kept])
+    for line in lines:
+        line[-1] = shorten(line[-1], room)
+    click.echo(table([_HEAD[i] for i in kept], lines))
+
+
+def _room(lines: Sequence[Sequence[str]], head: Sequence[str]) -> int:
+    """How wide the last column may be: what a terminal leaves, and enough to say something."""
+    if not sys.stdout.isatty():
+        return _WHY
+    others = sum(max(len(printable(row[i])) for row in (head, *lines)) + 2 for i in range(len(head) - 1))
+    return max(_LEAST, shutil.get_terminal_size().columns - others)
+
+
+def _row(run: Status, now: float) -> tuple[str, ...]:
+    code = "" if run.exit_code is None else str(run.exit_code)
+    started = time.strftime("%d %b %H:%M", time.localtime(run.started)) if run.started else ""
+    seconds = took(run, now)
+    return (
+        run.id,
+        shorten(run.name, _TARGET),
+        str(run.num_processes),
+        run.mode,
+        run.state.value,
+        code,
+        started,
+        "" if seconds is None else duration(0.0, seconds),
+        run.user,
+        _target(run),
+        last(run),
+        "" if run.state == "succeeded" else run.why,
+    )
+
+
+def _target(run: Status) -> str:
+    """What was run with what, where the name does not say it already."""
+    source = os.path.basename(run.target)
+    words = f"{source} {run.args}".strip()
+    return "" if words == run.name or f":{run.name}" == words[words.find(":") :] else shorten(words, _TARGET)
+
+
+def last(run: Status) -> str:
+    """How far it came, and the figures that it reported last."""
+    step = [] if run.step is None else [f"step {run.step}"]
+    return shorten(" ".join([*step, *figures(run.metrics)]), _LAST)
+
+
+def figures(metrics: Mapping[str, Any]) -> list[str]:
+    """The first few of a run's last figures; a loss comes before others."""
+    ordered = sorted(metrics.items(), key=lambda item: "loss" not in item[0].lower())
+    return [f"{name}={value:.4g}" for name, value in ordered[:_FIGURES]]

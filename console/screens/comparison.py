@@ -1,0 +1,120 @@
+"""Two runs beside each other: what differs of them, and in one line what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Footer
+
+from console.differences import compared, difference_row
+from console.listing import table
+from console.screens.place import Place
+from console.widgets import figures as fig
+from console.widgets.sheet import Row, ScrollingSheet, clip
+from launcher.comparing import Comparison
+from launcher.errors import LauncherError
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+_NAME, _DELTA = 28, 22
+
+
+class ComparisonSheet(ScrollingSheet):
+    """The differences, section by section."""
+
+    def __init__(self, left: str, right: str) -> None:
+        super().__init__(id="comparison", classes="pane")
+        self._left, self._right = left, right
+        self.found: Comparison | None = None
+        self.problem = ""
+
+    def show(self, found: Comparison | None, problem: str = "") -> None:
+        """Show what was found, or why nothing could be."""
+        self.found, self.problem = found, problem
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """A heading for each section that differs, and a row for each value."""
+        if self.found is None:
+            return [((f" {self.problem or 'reading both runs …'}", "muted"),)]
+        return [clip(row, width) for row in self._lines(self.found, width)]
+
+    def _lines(self, found: Comparison, width: int) -> Iterator[Row]:
+        room = max((width - _NAME - _DELTA - 3) // 2, 8)
+        yield ((_cells("", f"A {self._left}", f"B {self._right}", "B - A", room), "muted"),)
+        for section in found.sections:
+            if section.differences:
+                yield ((f" {section.name}", "bold"),)
+            for difference in section.differences:
+                _, name, left, right, delta = difference_row(section.name, difference)
+                yield ((_cells(name, left, right, delta, room), ""),)
+        equal = [f"{s.name} {s.equal}" for s in found.sections if s.equal]
+        yield ((f" equal: {', '.join(equal) or 'nothing'}", "muted"),)
+        for note in found.notes:
+            yield ((f" note: {note}", "rank-behind"),)
+
+    def text(self) -> str:
+        """The differences as a table for other programs."""
+        if self.found is None:
+            return ""
+        rows = [difference_row(s.name, d) for s in self.found.sections for d in s.differences]
+        return table(("", "", f"A {self._left}", f"B {self._right}", "B - A"), rows)
+
+
+def _cells(name: str, left: str, right: str, delta: str, room: int) -> str:
+    columns = ((name, _NAME), (left, room), (right, room), (delta, _DELTA))
+    return " " + " ".join(f"{fig.shorten(text, size - 1):<{size - 1}}" for text, size in columns)
+
+
+class ComparisonScreen(Place):
+    """Compares two runs."""
+
+    AUTO_FOCUS = "#comparison"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Back", id="compare.back"),
+        Binding("y", "copy", "Copy", id="compare.copy"),
+        Binding("q", "app.detach", "Quit", show=False, id="compare.quit"),
+    ]
+
+    class Compared(Message):
+        """What was found, or why nothing could be."""
+
+        def __init__(self, found: Comparison | None, problem: str = "") -> None:
+            super().__init__()
+            self.found, self.problem = found, problem
+
+    def __init__(self, left: Path, right: Path) -> None:
+        super().__init__()
+        self._left, self._right = left, right
+
+    def compose(self) -> ComposeResult:
+        """One pane, and the keys."""
+        yield ComparisonSheet(self._left.name, self._right.name)
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Read both runs."""
+        self.query_one(ComparisonSheet).entitle("Compare")
+        self._compare()
+
+    @work(thread=True, exit_on_error=False, group="compare")
+    def _compare(self) -> None:
+        try:
+            self.post_message(self.Compared(compared(self._left, self._right)))
+        except LauncherError as error:
+            self.post_message(self.Compared(None, str(error)))
+
+    @on(Compared)
+    def _show(self, message: Compared) -> None:
+        self.query_one(ComparisonSheet).show(message.found, message.problem)
+
+    def action_copy(self) -> None:
+        """Copy the differences."""
+        if text := self.query_one(ComparisonSheet).text():
+            self.app.copy_to_clipboard(text)

@@ -1,0 +1,206 @@
+"""The history screen: every run there has been, found, opened, compared, started again, cleared away."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Footer, Static
+
+from console.screens.comparison import ComparisonScreen
+from console.screens.place import Site
+from console.screens.run import RunScreen
+from console.screens.run_acts import RunActs
+from console.sources.past_runs import Listing, PastRuns, Question
+from console.sources.wanted import ORDERS, parse
+from console.widgets.field import Field
+from console.widgets.run_card import RunCard
+from console.widgets.runs_list import RunsList
+from launcher.errors import LauncherError
+from launcher.runs.status import Status
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+_NONE_YET = "no run yet: f4 goes to the launch screen, `rankdeck run TARGET` starts one from a shell"
+_NO_SUCH = "no run is like that: / changes the filter, esc takes it away"
+_HELP = "words, state:failed, state:live, name:, target:, user:, mode:, since:2d; ! before one inverts it"
+
+
+class HistoryScreen(RunActs):
+    """Every run, newest first."""
+
+    AUTO_FOCUS = "#runs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", id="history.back"),
+        Binding("slash", "filter", "Filter", key_display="/", id="history.filter"),
+        Binding("s", "sort", "Sort", id="history.sort"),
+        Binding("S", "reverse", "Reverse the order", show=False, id="history.reverse"),
+        Binding("c", "compare", "Compare", id="history.compare"),
+        Binding("1", "pane('#runs')", "Runs", show=False, id="history.pane_1"),
+        Binding("2", "pane('#card')", "Run in full", show=False, id="history.pane_2"),
+        Binding("q", "app.detach", "Quit", show=False, id="history.quit"),
+    ]
+
+    class Listed(Message):
+        """The runs there are. A newer list replaces one not yet shown."""
+
+        def __init__(self, listing: Listing) -> None:
+            super().__init__()
+            self.listing = listing
+
+        def can_replace(self, message: Message) -> bool:
+            """Only the newest is worth showing."""
+            return isinstance(message, type(self))
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._question = Question()
+        self._listing: Listing | None = None
+        self._past = PastRuns(site.root, self._publish)
+
+    def compose(self) -> ComposeResult:
+        """The list, and one run in full below it."""
+        yield Static(" history", id="banner", markup=False)
+        yield Field(placeholder=_HELP, id="filter")
+        yield RunsList(id="runs")
+        yield RunCard(id="card")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.query_one("#filter").display = False
+        self.query_one(RunsList).show((), empty="reading …")
+        self._entitle()
+        self._past.watch.start()
+
+    def on_unmount(self) -> None:
+        """Look no more."""
+        self._past.watch.close()
+
+    def on_screen_suspend(self) -> None:
+        """Rest while another screen is shown."""
+        self._past.watch.rest()
+
+    def on_screen_resume(self) -> None:
+        """Runs may have come and gone meanwhile."""
+        self._past.watch.resume()
+
+    def _publish(self, listing: Listing) -> None:
+        self.post_message(self.Listed(listing))
+
+    @on(Listed)
+    def _show(self, message: Listed) -> None:
+        listing = self._listing = message.listing
+        empty = listing.problem or (_NO_SUCH if listing.total else _NONE_YET)
+        self.query_one(RunsList).show(listing.runs, empty=empty)
+        self._entitle()
+
+    @on(RunsList.Moved)
+    def _show_card(self) -> None:
+        self.query_one(RunCard).show(self.query_one(RunsList).chosen)
+
+    def _entitle(self, problem: str = "") -> None:
+        listing, question = self._listing or Listing(), self._question
+        count = f"{listing.total:,} run{'s' * (listing.total != 1)}"
+        shown = f" · {len(listing.runs):,} shown" if question.wanted.text else ""
+        order = f"sorted by {question.order}{', reversed' * question.reverse}"
+        below = problem or (f"filter: {question.wanted.text}" if question.wanted.text else "")
+        self.query_one(RunsList).entitle(f"1 Runs · {count}{shown} · {order}", below)
+
+    # --- finding -------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        """Type what is to be shown."""
+        field = self.query_one("#filter", Field)
+        field.display = True
+        field.focus()
+
+    @on(Field.Changed, "#filter")
+    def _narrow(self, message: Field.Changed) -> None:
+        try:
+            self._ask(replace(self._question, wanted=parse(message.value, time.time())))
+        except LauncherError as error:
+            self._entitle(str(error))
+
+    @on(Field.Submitted, "#filter")
+    def _narrowed(self) -> None:
+        self.query_one("#filter").display = bool(self._question.wanted.text)
+        self.action_pane("#runs")
+
+    def action_sort(self) -> None:
+        """Sort by something else."""
+        names = list(ORDERS)
+        following = names[(names.index(self._question.order) + 1) % len(names)]
+        self._ask(replace(self._question, order=following, reverse=False))
+
+    def action_reverse(self) -> None:
+        """The other way round."""
+        self._ask(replace(self._question, reverse=not self._question.reverse))
+
+    def _ask(self, question: Question) -> None:
+        self._question = question
+        self._past.ask(question)
+        self._entitle()
+
+    def action_pane(self, pane: str) -> None:
+        """Go to a pane."""
+        self.query_one(pane).focus()
+
+    def action_back(self) -> None:
+        """Take away the filter, then the marks; then leave."""
+        field, runs = self.query_one("#filter", Field), self.query_one(RunsList)
+        if field.value or field.display:
+            field.value, field.display = "", False
+            runs.focus()
+        elif runs.marked:
+            runs.unmark()
+        else:
+            self.dismiss()
+
+    # --- what acts are about -------------------------------------------------------------------------
+
+    def chosen(self) -> Status | None:
+        """The run under the cursor."""
+        return self.query_one(RunsList).chosen
+
+    def picked(self) -> list[Status]:
+        """The marked runs, or the one under the cursor."""
+        runs, here = self.query_one(RunsList), self.chosen()
+        marked = [run for run in runs.runs if run.id in runs.marked]
+        return marked or ([] if here is None else [here])
+
+    def done(self) -> None:
+        """Marks have served."""
+        self.query_one(RunsList).unmark()
+
+    def changed(self) -> None:
+        """Folders have gone."""
+        self._past.reread()
+
+    @on(RunsList.Chosen, "#runs")
+    def _open(self) -> None:
+        if (run := self.chosen()) is not None:
+            self.app.push_screen(RunScreen(self.folder(run), self.site.commands))
+
+    def action_compare(self) -> None:
+        """Compare the marked run with this one, or the two that are marked; else mark this one."""
+        runs, here = self.query_one(RunsList), self.chosen()
+        if here is None:
+            return
+        pair = list(runs.marked)
+        if len(pair) < 2 and here.id not in pair:
+            pair.append(here.id)
+        if len(pair) == 2:
+            left, right = (self.site.root / run for run in pair)
+            self.app.push_screen(ComparisonScreen(left, right))
+        elif len(pair) > 2:
+            self.tell("two runs are compared, and more are marked: esc takes the marks away", error=True)
+        else:
+            runs.marked.setdefault(here.id)
+            runs.refresh_rows()
+            self.tell("marked · c on another run compares the two")

@@ -1,0 +1,81 @@
+"""The places that one goes to by a key from everywhere: launch, history, cluster.
+
+Each is open at most once, so going to and fro never piles screens up; runs lie above the place that they
+were opened from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from console.commands import Commands
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from console.screens.launch import LaunchScreen
+    from console.sources.drafts import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What every place works on: the folder of runs, where programs are looked for, and who starts runs."""
+
+    root: Path
+    workdir: Path
+    commands: Commands
+
+
+class Place(Screen[None]):
+    """A screen from which the places can be reached."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f2,H", "go('history')", "History", show=False, key_display="f2", id="go.history"),
+        Binding("f3,C", "go('cluster')", "Cluster", show=False, key_display="f3", id="go.cluster"),
+        Binding("f4,L", "go('launch')", "Launch screen", show=False, key_display="f4", id="go.launch"),
+    ]
+
+    def action_go(self, name: str) -> None:
+        """Go to a place: back to it where it is open, else on top of this screen."""
+        go(self.app, name)
+
+
+def go(app: App[object], name: str) -> None:
+    """Show a place by its name."""
+    from console.screens.cluster import ClusterScreen
+    from console.screens.history import HistoryScreen
+
+    home = launch_screen(app)
+    kinds: dict[str, Callable[[Site], Place]] = {"history": HistoryScreen, "cluster": ClusterScreen}
+    kind = kinds.get(name)
+    if kind is None:
+        _return_to(app, home)
+    elif found := next((screen for screen in app.screen_stack if type(screen) is kind), None):
+        _return_to(app, found)
+    else:
+        app.push_screen(kind(home.site))
+
+
+def edit(app: App[object], draft: Draft) -> None:
+    """Go to the launch screen, and fill its form."""
+    home = launch_screen(app)
+    _return_to(app, home)
+    home.fill(draft)
+
+
+def launch_screen(app: App[object]) -> LaunchScreen:
+    """The screen below all others."""
+    from console.screens.launch import LaunchScreen
+
+    return next(screen for screen in app.screen_stack if isinstance(screen, LaunchScreen))
+
+
+def _return_to(app: App[object], screen: Screen[Any]) -> None:
+    while app.screen is not screen:
+        app.pop_screen()

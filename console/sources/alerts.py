@@ -1,0 +1,124 @@
+"""What deserves attention before it fails: rules with two thresholds each, so that nothing flickers.
+
+Pure but for what is remembered: the time is an argument, and what is unknown neither raises nor ends
+an alert. An alert is raised when a figure has been bad for as long as its rule says, and is over when the
+figure has been good for as long.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from console.sources.readings import Metric, Reading
+
+REMEMBERED = 50
+GANG = -1
+"""The rank of an alert that concerns the whole gang."""
+
+_SILENT_S = 300.0
+_BUSY = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that is wrong, or was: `over` says when it ended. `rank` may be `GANG`."""
+
+    what: str
+    rank: int
+    since: float
+    over: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When something is wrong. Between the two thresholds all stays as it was.
+
+    Attributes:
+        what: the alert's words.
+        bad, good: whether the figure raises the alert, or ends it.
+        hold_s: how long it must have been so.
+    """
+
+    what: str
+    bad: Callable[[float], bool]
+    good: Callable[[float], bool]
+    hold_s: float
+
+
+BEHIND = Rule("behind the others", lambda v: v >= 3, lambda v: v < 2, 5.0)
+IDLE = Rule("GPU idle while others work", lambda v: v <= 5, lambda v: v >= 20, 10.0)
+FULL = Rule("GPU memory nearly full", lambda v: v >= 97, lambda v: v < 94, 3.0)
+HOT = Rule("GPU above 87 °C", lambda v: v > 87, lambda v: v < 83, 5.0)
+SILENT = Rule("neither output nor a step for 5 min", lambda v: v >= _SILENT_S, lambda v: v < _SILENT_S, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the rules look at: one rank that is at work. Silence is in seconds, None if it never spoke."""
+
+    rank: int
+    reading: Reading
+    silent_s: float | None = None
+
+
+class Alarms:
+    """The alerts of one run."""
+
+    def __init__(self) -> None:
+        self._active: dict[tuple[str, int], Alert] = {}
+        self._turning: dict[tuple[str, int], float] = {}
+        self._over: deque[Alert] = deque(maxlen=REMEMBERED)
+
+    def look(self, now: float, ranks: Sequence[Looked]) -> tuple[Alert, ...]:
+        """The alerts at `now`: those that go on first, then those that are over, the newest first."""
+        seen = set()
+        for rule, rank, value in _values(ranks):
+            seen.add((rule.what, rank))
+            self._judge(rule, rank, value, now)
+        for key in [key for key in self._active if key not in seen]:
+            self._end(key, now)
+        return self.alerts
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """Those of the last look."""
+        going_on = sorted(self._active.values(), key=lambda a: (a.since, a.what, a.rank))
+        return (*reversed(going_on), *reversed(self._over))
+
+    def _judge(self, rule: Rule, rank: int, value: float | None, now: float) -> None:
+        key = rule.what, rank
+        turns = value is not None and (rule.good if key in self._active else rule.bad)(value)
+        if not turns:
+            self._turning.pop(key, None)
+            return
+        since = self._turning.setdefault(key, now)
+        if now - since < rule.hold_s:
+            return
+        self._turning.pop(key)
+        if key in self._active:
+            self._end(key, now)
+        else:
+            self._active[key] = Alert(rule.what, rank, since)
+
+    def _end(self, key: tuple[str, int], now: float) -> None:
+        self._turning.pop(key, None)
+        self._over.append(replace(self._active.pop(key), over=now))
+
+
+def _values(ranks: Sequence[Looked]) -> Iterable[tuple[Rule, int, float | None]]:
+    """Every rule's figure for every rank that it concerns."""
+    used = [v for looked in ranks if (v := looked.reading[Metric.USE.value]) is not None]
+    busy = median(used) >= _BUSY if used else False
+    for looked in ranks:
+        reading = looked.reading
+        yield BEHIND, looked.rank, reading[Metric.LAG.value]
+        yield FULL, looked.rank, reading[Metric.MEMORY.value]
+        yield HOT, looked.rank, reading[Metric.HEAT.value]
+        if busy:
+            yield IDLE, looked.rank, reading[Metric.USE.value]
+    silences = [looked.silent_s for looked in ranks if looked.silent_s is not None]
+    if silences:
+        yield SILENT, GANG, min(silences)

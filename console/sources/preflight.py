@@ -1,0 +1,85 @@
+"""The checks of ``--dry-run`` and those before it, for a launch that is filled in. Blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from console.sources.detected import Detected, look, mode_line, room_line
+from console.sources.drafts import Draft, concerning
+from launcher.bundle import make_bundle
+from launcher.distributor import backend_for, plan_for
+from launcher.errors import CannotPlace, SpecError
+from launcher.plan import Plan
+from launcher.redaction import redacted
+from launcher.request import Request
+from launcher.spec import JobSpec, Mode
+
+Line = tuple[str, str]
+_SHOWN = 64
+
+
+def preflight(draft: Draft) -> tuple[Line, ...]:
+    """What would be started: what it is about, and what is said of it, a line each.
+
+    Raises:
+        Misfit: it cannot be started; in a sentence, with the field that this concerns.
+    """
+    spec = draft.resolved()
+    with concerning("workdir"):
+        if not os.path.isdir(spec.workdir):
+            raise SpecError(f"the working directory {spec.workdir} does not exist")
+    found = look(os.environ)
+    with concerning("mode"):
+        works, how = mode_line(found, draft)
+        if not works:
+            raise CannotPlace(how)
+    return tuple(_lines(draft, spec, found, how))
+
+
+def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[Line]:
+    yield "target", f"{spec.target.label} {spec.target.arguments}".strip()
+    yield "workdir", spec.workdir
+    yield "mode", f"{spec.mode}: {how}"
+    yield "room", room_line(found, draft)
+    request = Request(spec)
+    field = "spark" if spec.mode is not Mode.LOCAL else "gpu" if draft.gpu == "yes" else "processes"
+    with concerning(field):
+        plan = _planned(request)
+    yield from _stage(request) if plan is None else _places(request, plan)
+    for name, value in redacted(spec.env).items():
+        yield "env", f"{name}={value}"
+
+
+def _planned(request: Request) -> Plan | None:
+    """The places, where they are known before anything starts."""
+    backend = backend_for(request.spec.mode)
+    try:
+        return plan_for(request, backend)
+    finally:
+        backend.close(0.0)
+
+
+def _places(request: Request, plan: Plan) -> Iterator[Line]:
+    yield "python", request.python
+    for place in plan.ranks[:_SHOWN]:
+        devices = ", ".join(f"GPU {d.index} {d.name}" for d in place.devices) or "CPU"
+        yield f"rank {place.rank}", f"{place.host}  {devices}  {place.threads} threads"
+    if len(plan.ranks) > _SHOWN:
+        yield "", f"and {len(plan.ranks) - _SHOWN} more ranks"
+    for note in plan.notes:
+        yield "note", note
+
+
+def _stage(request: Request) -> Iterator[Line]:
+    """A barrier stage: what is sent along is read here, as it is when it starts."""
+    spec = request.spec
+    with concerning("py_files" if spec.py_files else "target"):
+        size = len(make_bundle(spec))
+    gpus = "no GPU" if spec.gpu is False else f"{spec.gpus_per_task or spec.gpus_per_rank} GPUs"
+    where = " where there are any" if spec.gpu is None else ""
+    yield "stage", f"{spec.num_processes // spec.ranks_per_task} barrier tasks, each with {gpus}{where}"
+    yield "sent", f"{size / 1024:.1f} KiB of sources from {Path(spec.workdir).name}"
+    for name, value in redacted(spec.spark.conf).items():
+        yield "conf", f"{name}={value}"

@@ -1,0 +1,117 @@
+"""What happened so far, as curves; and what was alarming."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from console.messages import Alert, Metric, RunView, spans
+from console.widgets import figures as fig
+from console.widgets.plots import plot_rows
+from console.widgets.sheet import Row, ScrollingSheet, clip
+
+_HEIGHT, _WIDE = 5, 100
+_SHARES = ((Metric.USE, "GPU % of all ranks"), (Metric.MEMORY, "GPU memory %"), (Metric.POWER, "power %"))
+_SHOWN_RANKS = 4
+
+
+class Charts(ScrollingSheet):
+    """Reported figures over the whole run, devices over the last minutes, and the alerts."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.view: RunView | None = None
+
+    def show(self, view: RunView) -> None:
+        """Show another moment; nothing is drawn while the pane is not."""
+        self.view = view
+        if self.display:
+            self.refresh_rows()
+        self.entitle("5 Charts", alarm_count(view))
+
+    def on_show(self) -> None:
+        """Draw what came while the pane was hidden."""
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """Alerts first, then the curves."""
+        if self.view is None or not self.display:
+            return [()]
+        return [*(clip(row, width) for row in alert_rows(self.view)), *chart_rows(self.view, width)]
+
+
+def chart_rows(view: RunView, width: int) -> list[Row]:
+    """Every curve there is, two side by side where there is room."""
+    plots = [(name, values, None) for name, values in view.progress.curves.items() if len(values) > 1]
+    shares = [(name, course(view, metric), (0.0, 100.0)) for metric, name in _SHARES]
+    drawn = [*plots, *((name, values, scale) for name, values, scale in shares if len(values) > 1)]
+    if not drawn:
+        return [((" nothing to chart yet: launcher.report(step=…, loss=…) gives curves", "muted"),)]
+    per = 2 if width >= _WIDE else 1
+    blocks = [plot_rows(n, v, width // per, _HEIGHT, scale=s) for n, v, s in drawn]
+    return [row for at in range(0, len(blocks), per) for row in _beside(blocks[at : at + per], width // per)]
+
+
+def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
+    rows = []
+    for lines in zip(*blocks, strict=True):
+        row: Row = ()
+        for line in lines:
+            line = clip(line, width)
+            row = (*row, *line, (" " * (width - sum(len(text) for text, _ in line)), ""))
+        rows.append(row)
+    return rows
+
+
+def course(view: RunView, metric: Metric) -> list[float]:
+    """The mean of a figure over all ranks at each of the last samples."""
+    histories = [v.history(metric, len(v.past)) for v in view.ranks]
+    length = min((len(h) for h in histories), default=0)
+    points = []
+    for at in range(-length, 0):
+        known = [value for h in histories if (value := h[at]) is not None]
+        if known:
+            points.append(sum(known) / len(known))
+    return points
+
+
+def alarm_count(view: RunView) -> str:
+    """How many alerts go on."""
+    active = sum(alert.over is None for alert in view.alerts)
+    return f"! {active} alert{'s' * (active != 1)}" if active else ""
+
+
+def alarm_line(view: RunView) -> Row:
+    """What is alarming now, in one line; empty if nothing is."""
+    what: dict[str, list[int]] = {}
+    for alert in view.alerts:
+        if alert.over is None:
+            what.setdefault(alert.what, []).append(alert.rank)
+    if not what:
+        return ()
+    said = " · ".join(_named(text, sorted(ranks)) for text, ranks in what.items())
+    return ((f" ! {sum(map(len, what.values()))} ", "rank-behind bold"), (said, "rank-behind"))
+
+
+def _named(what: str, ranks: Sequence[int]) -> str:
+    if ranks[0] < 0:
+        return what
+    named = spans(ranks) if len(spans(ranks).split(", ")) <= _SHOWN_RANKS else f"{len(ranks)} ranks,"
+    return f"{'rank' if len(ranks) == 1 else 'ranks' * (named[-1] != ',')} {named} {what}".strip()
+
+
+def alert_rows(view: RunView) -> list[Row]:
+    """All alerts that are remembered, the newest first."""
+    rows = [_alert_row(alert) for alert in view.alerts]
+    return [*rows, ()] if rows else []
+
+
+def _alert_row(alert: Alert) -> Row:
+    when = time.strftime("%H:%M:%S", time.localtime(alert.since))
+    who = "" if alert.rank < 0 else f"rank {alert.rank} "
+    if alert.over is None:
+        return ((f" ! {when} ", "rank-behind bold"), (f"{who}{alert.what}", ""))
+    return (
+        (f" ✓ {when} ", "muted"),
+        (f"{who}{alert.what}, for {fig.age(int(alert.over - alert.since))}", "muted"),
+    )

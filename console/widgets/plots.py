@@ -1,0 +1,64 @@
+"""Curves in braille: two points a cell across, four up. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from console.widgets import figures as fig
+from console.widgets.sheet import Row
+
+_BLANK = 0x2800
+_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+_AXIS = 8
+
+
+def plot_rows(
+    title: str, values: Sequence[float], width: int, height: int, *, scale: tuple[float, float] | None = None
+) -> list[Row]:
+    """A title with the last value, and the whole course below it.
+
+    Args:
+        title: what is drawn.
+        values: the course, evenly spread, oldest first.
+        width, height: cells for all of it, the title among them.
+        scale: the two ends of a fixed scale; without one, the least and the greatest value.
+    """
+    known = [v for v in values if math.isfinite(v)]
+    last = fig.metric(known[-1]) if known else fig.UNKNOWN
+    rows: list[Row] = [((f" {title} ", "bold"), (last, ""))]
+    low, high = scale or (min(known, default=0.0), max(known, default=0.0))
+    drawn = braille(values, max(width - _AXIS - 2, 1), max(height - 1, 1), low, high)
+    labels = {0: fig.metric(high), len(drawn) - 1: fig.metric(low)}
+    for number, line in enumerate(drawn):
+        label = fig.shorten(labels.get(number, ""), _AXIS - 1)
+        rows.append(((f"{label:>{_AXIS}}┤", "muted"), (line, "bar")))
+    return rows
+
+
+def braille(values: Sequence[float], width: int, height: int, low: float, high: float) -> list[str]:
+    """`height` lines of `width` cells, from above. What is not finite is a gap; what is beyond, at the edge.
+
+    Of more values than there are columns each column shows the least and the greatest of its own, so that
+    no peak is lost.
+    """
+    cells = [[0] * width for _ in range(height)]
+    columns, before = width * 2, None
+    for column in range(columns):
+        first = column * len(values) // columns
+        part = values[first : max((column + 1) * len(values) // columns, first + 1)]
+        known = [_level(v, low, high, height * 4) for v in part if math.isfinite(v)]
+        if not known:
+            before = None
+            continue
+        reach = known if before is None else [*known, before]
+        for level in range(min(reach), max(reach) + 1):
+            cells[height - 1 - level // 4][column // 2] |= _DOTS[column % 2][level % 4]
+        before = known[-1]
+    return ["".join(chr(_BLANK + cell) for cell in line) for line in cells]
+
+
+def _level(value: float, low: float, high: float, levels: int) -> int:
+    if high <= low:
+        return levels // 2
+    return min(max(int((value - low) / (high - low) * levels), 0), levels - 1)

@@ -1,0 +1,132 @@
+"""Ranks as a table: a row each, with the columns that fit. Pure but for the rows that it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from console.listing import host_labels
+from console.messages import Metric, RankView
+from console.widgets import figures as fig
+from console.widgets.rank_rows import GLYPHS, STYLES
+from console.widgets.sheet import Row, Span
+
+_HOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: what stands above it, how wide it is, and which columns outlast it when room is short."""
+
+    title: str
+    width: int
+    cell: Callable[[RankView], str]
+    keep: int
+    style: str = ""
+    left: bool = False
+
+
+def _step(view: RankView) -> str:
+    return fig.count(view.rank.step)
+
+
+def _ages(view: RankView) -> str:
+    return " ".join(f"{fig.age(a):>8}" for a in (view.step_age, view.log_age, view.sample_age))
+
+
+def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column, ...]:
+    """What is known of a rank, in order; with GPUs or without. `hosts` are the names to show."""
+    usage = (
+        (
+            Column("GPU", 5, lambda v: fig.percent(v.util), 9),
+            Column("mem", 6, lambda v: fig.memory(v.memory), 7),
+            Column("power", 6, lambda v: fig.watts(v.power), 4),
+            Column("temp", 5, lambda v: fig.celsius(v.temperature), 5),
+        )
+        if devices
+        else (
+            Column("CPU", 6, lambda v: fig.percent(v.cpu), 9),
+            Column("RSS", 6, lambda v: fig.memory(v.memory), 7),
+        )
+    )
+    return (
+        Column("host", _HOST, lambda v: hosts.get(v.rank.host, fig.UNKNOWN), 6, left=True),
+        Column("step", 8, _step, 8),
+        Column("lag", 4, lambda v: fig.count(v.lag), 2),
+        *usage,
+        Column("pid", 8, lambda v: fig.UNKNOWN if v.rank.pid is None else str(v.rank.pid), 3, "muted"),
+        Column("step age  log age tele age", 26, _ages, 1, "muted"),
+    )
+
+
+_LEAD = 16
+_STRIP = (8, 48)
+
+
+def fitting(all_columns: Sequence[Column], width: int) -> list[Column]:
+    """The columns that fit beside rank, state and strip; the least important leave first."""
+    kept = list(all_columns)
+    while kept and _LEAD + _STRIP[0] + 1 + sum(c.width + 1 for c in kept) > width:
+        kept.remove(min(kept, key=lambda c: c.keep))
+    return kept
+
+
+class RankTable:
+    """Makes the table's rows, and takes over those of ranks that are as they were: a key changes two."""
+
+    def __init__(self) -> None:
+        self._layout: tuple[object, ...] = ()
+        self._shown: Sequence[Column] = ()
+        self._strip = 0
+        self._made: dict[int, tuple[RankView, bool, Row]] = {}
+
+    def rows(
+        self, ranks: Sequence[RankView], width: int, *, cursor: int | None, devices: bool, metric: Metric
+    ) -> list[Row]:
+        """A header, and a row a rank."""
+        self._lay_out(ranks, width, devices, metric)
+        label = fig.shorten(metric.label, self._strip)
+        head = "".join(" " + _aligned(c, c.title) for c in self._shown)
+        header: Row = (
+            ("   rank  state  ".ljust(_LEAD)[:_LEAD] + f" {label:<{self._strip}}" + head, "muted"),
+        )
+        return [header, *(self._row(v, v.rank.rank == cursor, metric) for v in ranks)]
+
+    def _lay_out(self, ranks: Sequence[RankView], width: int, devices: bool, metric: Metric) -> None:
+        hosts = tuple(dict.fromkeys(v.rank.host for v in ranks))
+        layout = (hosts, width, devices, metric)
+        if layout == self._layout:
+            return
+        self._layout = layout
+        self._made.clear()
+        self._shown = fitting(columns(devices=devices, hosts=host_labels(hosts, _HOST)), width)
+        used = _LEAD + 1 + sum(c.width + 1 for c in self._shown)
+        self._strip = min(max(width - used, 0), _STRIP[1])
+
+    def _row(self, view: RankView, here: bool, metric: Metric) -> Row:
+        made = self._made.get(view.rank.rank)
+        if made is None or made[0] is not view or made[1] is not here:
+            made = view, here, _table_row(view, self._shown, self._strip, here, metric)
+            self._made[view.rank.rank] = made
+        return made[2]
+
+
+def _table_row(view: RankView, shown: Sequence[Column], strip: int, here: bool, metric: Metric) -> Row:
+    ground = " on cursor-row" if here else ""
+    state = STYLES[view.condition]
+    history = view.history(metric, strip)
+    top = metric.top
+    if metric is Metric.CPU:
+        top = max(top, *(v for v in history if v is not None), top)
+    cells: list[Span] = [
+        (f"{GLYPHS[view.condition]:>2}", state + ground),
+        (f"{view.rank.rank:>4} ", "bold" + ground),
+        (f" {view.condition:<8}", state + ground),
+        (" " + fig.strip(history, strip, top=top), "bar dim" + ground),
+    ]
+    cells += [(" " + _aligned(c, c.cell(view)), c.style + ground) for c in shown]
+    return tuple(cells)
+
+
+def _aligned(column: Column, text: str) -> str:
+    return f"{text:<{column.width}}" if column.left else f"{text:>{column.width}}"

@@ -1,0 +1,290 @@
+"""Agents as the tasks of one barrier stage, of a classic Spark session or through a Connect server.
+
+Spark places the tasks and keeps their slots; each starts an agent beside its Python worker and waits for
+it. The agents dial the engine, and from then on Spark has nothing to do with the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher import codec
+from launcher import events as ev
+from launcher.backends import Expect, Mirror, News, Over
+from launcher.backends.active import find_active
+from launcher.backends.delivery import Delivery
+from launcher.backends.endpoint import ListenAt, addresses
+from launcher.backends.failures import read_failure
+from launcher.backends.jobs import StageJob, TaskEnd, cancel_stage, run_stage, running_tasks
+from launcher.backends.newsbox import Newsbox
+from launcher.backends.sessions import Session
+from launcher.backends.shipping import archive
+from launcher.backends.spool import check_spool
+from launcher.backends.standing import PROGRAM, stand
+from launcher.backends.waiting import await_slots
+from launcher.backends.warm import OwnSession, Sessions
+from launcher.channel.certificates import issue
+from launcher.channel.listener import Listener
+from launcher.errors import CannotPlace, LauncherError
+from launcher.plan import Plan
+from launcher.request import Request
+from launcher.runs.private import opener
+from launcher.spec import Mode, Offer
+from launcher.worker import handshake
+from launcher.worker.boot import Boot, Endpoint
+
+SPARK_LOG = "spark.log"
+CANCEL_EVERY_S = 0.5
+LEAVE_S = 20.0
+
+
+class SparkBackend:
+    """A session, and one stage of agents at a time.
+
+    Args:
+        mode: cluster or connect.
+        sessions: where the session comes from; by default the caller's, or one for this run alone.
+    """
+
+    def __init__(self, mode: Mode, sessions: Sessions | None = None) -> None:
+        self._mode = mode
+        self._sessions: Sessions = sessions or OwnSession()
+        self._log = Path()
+        self._box: Newsbox[News] = Newsbox()
+        self._given: Any = None
+        self._listen_at = ListenAt()
+        self._session: Session | None = None
+        self._thread: threading.Thread | None = None
+        self._aborted = threading.Event()
+        self._over = threading.Event()
+        self._taken, self._closing = threading.Event(), threading.Event()
+        self._delivery: Delivery | None = None
+        self._complaints: list[str] = []
+        self._tag, self._tasks = "", 0
+
+    def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
+        """Only agents can tell what their hosts have. The caller's own session is looked for here.
+
+        Raises:
+            SpecError: the address to listen at is none, or the spool folder cannot be one.
+        """
+        self._listen_at = ListenAt.parse(request.spec.spark.listen)
+        if request.spec.spark.spool:
+            check_spool(request.spec.spark.spool)
+        if not self._sessions.shared:
+            self._given = request.session if request.session is not None else find_active(self._mode)
+        return None, ""
+
+    def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
+        """Begin to look for slots, on a thread of the stage's own."""
+        del plan
+        # of its own, so that a thread that still cancels the last stage has nothing to do with this one
+        self._aborted, self._over, self._tag = threading.Event(), threading.Event(), ""
+        work = threading.Thread(
+            target=self._carry, args=(request, folder, attempt), name="rankdeck-stage", daemon=True
+        )
+        self._thread = work
+        work.start()
+
+    def fileno(self) -> int:
+        """Readable while there is news."""
+        return self._box.fileno()
+
+    def news(self) -> list[News]:
+        """Facts, agents that joined, and the end of the stage."""
+        taken = self._box.take()
+        self._taken.set()
+        return taken
+
+    def relay(self, request: ev.StopRequested) -> None:
+        """By whatever way the stage's output comes home."""
+        if self._delivery is not None:
+            self._delivery.relay(request)
+
+    def abort(self) -> None:
+        """Stop waiting for slots, and cancel the job until it is over: it may be about to begin."""
+        if not self._aborted.is_set():
+            self._aborted.set()
+            args = self._over, self._delivery
+            threading.Thread(target=self._cancel, args=args, name="rankdeck-cancel", daemon=True).start()
+
+    def close(self, timeout_s: float) -> bool:
+        """Wait for the stage's end, then let go of the session."""
+        self._closing.set()
+        if self._thread is not None:
+            self.abort()
+            self._thread.join(timeout_s)
+        if self._session is not None:
+            self._sessions.let_go(self._session, self._log)
+        self._box.close()
+        return self._thread is None or not self._thread.is_alive()
+
+    def complaint(self) -> str:
+        """What agents wrote to their own stderr."""
+        return "; ".join(self._complaints[:3])
+
+    # --- the stage's thread --------------------------------------------------------------------------
+
+    def _carry(self, request: Request, folder: Path, attempt: int) -> None:
+        error: LauncherError | None = None
+        try:
+            self._run(request, folder, attempt)
+        except LauncherError as told:
+            error = told
+        except Exception as raised:  # noqa: BLE001  what Java raised; it is read below
+            error = self._read(raised, folder) if not self._aborted.is_set() else None
+        finally:
+            self._over.set()
+            self._box.put(Over(error))
+
+    def _run(self, request: Request, folder: Path, attempt: int) -> None:
+        spec = request.spec
+        session = self._open(request, folder)
+        slots = await_slots(session, spec, aborted=self._aborted, tell=self._box.put)
+        if slots is None:
+            return
+        issued, token = issue(lifetime_s=spec.start_timeout_s), handshake.new_token()
+        host, told = addresses(self._listen_at, driver=session.driver_host, bind=session.bind_address)
+        with contextlib.ExitStack() as ends:
+            listener = Listener(
+                host,
+                self._listen_at.ports,
+                issued.engine,
+                token,
+                admit=lambda link: delivery.admit(link),
+                agents=slots.tasks,
+                lost_after_s=spec.spark.lost_after_s,
+            )
+            ends.callback(self._close_door, listener)
+            boot = Boot(
+                agent=0,
+                token=token,
+                endpoints=tuple(Endpoint(name, listener.address[1]) for name in told),
+                credentials=codec.to_plain(issued.agents),
+                lost_after_s=spec.spark.lost_after_s,
+                lifeline=True,
+                sample_s=spec.sample_s,
+                find_gpus=slots.find_gpus,
+            )
+            tag = f"rankdeck-{folder.name}-{attempt}-{uuid.uuid4().hex[:8]}"
+            delivery = self._delivery = Delivery(
+                request,
+                folder,
+                attempt=attempt,
+                tasks=slots.tasks,
+                boot=boot,
+                tell=self._box.put,
+                hand=self._hand,
+                cancel=self.abort,
+                look=None if session.remote else lambda: running_tasks(session, tag),
+            )
+            ends.callback(delivery.close)
+            job = StageJob(
+                tasks=slots.tasks,
+                tag=tag,
+                title=f"rankdeck {folder.name}: {spec.label}",
+                boot=json.dumps(codec.to_plain(boot)),
+                archive=archive(),
+                program=PROGRAM,
+                standing=stand(request, folder, slots.tasks, issued.engine, delivery.spool, session.conf),
+                profile=slots.profile,
+            )
+            done = self._submit(session, job, delivery)
+        self._review(done, delivery)
+
+    def _submit(self, session: Session, job: StageJob, delivery: Delivery) -> list[TaskEnd]:
+        """Run the stage to its end; how its tasks ended."""
+        if self._aborted.is_set():
+            return []
+        self._box.put(ev.StageSubmitted(time=time.time(), tasks=job.tasks), Expect(job.tasks))
+        self._tag, self._tasks = job.tag, job.tasks
+        delivery.start()
+        return run_stage(session, job, delivery.carried, delivery.running)
+
+    def _review(self, done: Sequence[TaskEnd], delivery: Delivery) -> None:
+        """Take note of what became of the tasks.
+
+        Raises:
+            CannotPlace: their agents could not come together.
+        """
+        self._complaints = [text for end in done if (text := _complaint(end))]
+        if not delivery.way and self._complaints and not self._aborted.is_set():
+            raise CannotPlace(self.complaint())
+
+    def _close_door(self, listener: Listener) -> None:
+        listener.close()
+        if text := listener.summary():
+            self._box.put(ev.NoteMade(time=time.time(), text=text, level="warning"))
+
+    def _hand(self, piece: Mirror) -> bool:
+        """Tell a piece of a record and wait until the loop has it, so that few of them are in memory."""
+        self._taken.clear()
+        self._box.put(piece)
+        while not self._taken.wait(0.1):
+            if self._closing.is_set():
+                return False
+        return True
+
+    def _open(self, request: Request, folder: Path) -> Session:
+        """The session of the run, opened with its first stage."""
+        if self._session is None:
+            self._log = folder / SPARK_LOG
+            self._session = self._sessions.open(
+                request.spec.spark,
+                session=self._given,
+                environ=request.environ,
+                log=self._log,
+                app_name=f"rankdeck {request.spec.label}",
+                slots=request.spec.num_processes,
+                want=self._mode,
+                limit_s=request.spec.start_timeout_s,
+            )
+            notes = (ev.NoteMade(time=time.time(), text=text) for text in self._session.notes)
+            self._box.put(_ready(self._session), *notes)
+        return self._session
+
+    def _cancel(self, over: threading.Event, delivery: Delivery | None) -> None:
+        """Again and again until the stage is over: Spark forgets what it is told before a job begins."""
+        if delivery and delivery.leave():
+            over.wait(LEAVE_S)
+        while not over.is_set():
+            try:
+                if self._session and self._tag:
+                    cancel_stage(self._session, self._tag)
+            except Exception as error:  # noqa: BLE001  a broken session's jobs end with it
+                self._complaints.append(f"Spark could not cancel the job: {str(error).splitlines()[0]}")
+            over.wait(CANCEL_EVERY_S)
+
+    def _read(self, raised: Exception, folder: Path) -> LauncherError | None:
+        """What Spark's exception means; all of its text goes to the run's log of Spark."""
+        with open(folder / SPARK_LOG, "a", opener=opener) as file:
+            file.write(f"\n{raised}\n")
+        read = read_failure(raised, time=time.time(), tasks=self._tasks)
+        if read.event is not None:
+            self._box.put(read.event)
+        return read.error
+
+
+def _ready(session: Session) -> ev.SparkReady:
+    return ev.SparkReady(
+        time=time.time(),
+        application=session.application,
+        master=session.master,
+        name=session.name,
+        version=session.version,
+        ui=session.ui,
+        remote=session.remote,
+    )
+
+
+def _complaint(end: TaskEnd) -> str:
+    """The last line of what an agent wrote to its stderr; nothing if it ended as it should."""
+    lines = end.errors.strip().splitlines()
+    return f"agent {end.agent} said: {lines[-1]}" if lines and end.code else ""

@@ -1,0 +1,86 @@
+"""The end of a run's output, read backwards: to be shown while what comes before it is still counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from launcher.runs import chunks, paths
+from launcher.runs.line_intake import Batch
+from launcher.runs.line_rows import SHIFT, Rows, Stream
+from launcher.runs.lines import Line
+from launcher.runs.log_files import LogFiles
+
+_RECORDS = 512
+
+
+def last_lines(run: Path, *, longest: int) -> list[Line] | None:
+    """The last whole lines, and after them the unfinished ones, of the newest attempt.
+
+    They are those that a `LineIndex` ends with. None if that is not certain: the run is writing just now, the
+    folder is torn, or a line is longer than `longest` bytes.
+    """
+    attempts = paths.attempts(run)
+    if not attempts:
+        return None
+    files = LogFiles(run, attempts[-1])
+    try:
+        return _Ending(run, files, longest).lines()
+    except FileNotFoundError:
+        return None
+    finally:
+        files.close()
+
+
+class _Ending:
+    """The last records of an attempt, and the bytes that they tell of."""
+
+    def __init__(self, run: Path, files: LogFiles, longest: int) -> None:
+        self._run, self._files, self._longest = run, files, longest
+        self._records = paths.log_folder(run, files.attempt) / paths.CHUNKS
+
+    def lines(self) -> list[Line] | None:
+        count = (os.stat(self._records).st_size - len(chunks.MAGIC)) // chunks.SIZE
+        first = max(count - _RECORDS, 0)
+        columns = self._files.records(self._files.attempt, len(chunks.MAGIC) + first * chunks.SIZE, _RECORDS)
+        if columns is None:
+            return None
+        batch = Batch(columns)
+        parts = self._read(batch.sizes(0, len(batch)), certain=first == 0)
+        unchanged = (os.stat(self._records).st_size - len(chunks.MAGIC)) // chunks.SIZE == count
+        return self._walk(batch, parts) if parts is not None and unchanged else None
+
+    def _read(self, sizes: dict[int, int], *, certain: bool) -> dict[int, tuple[Stream, bytes]] | None:
+        """Each stream as it stood before the records, and its bytes from its last line's start on."""
+        parts = {}
+        for key, size in sizes.items():
+            path = paths.log_file(self._run, self._files.attempt, key >> SHIFT, key & 3)
+            end = os.stat(path).st_size - size
+            lead = min(self._longest, max(end, 0))
+            data = self._files.read(key, self._files.attempt, end - lead, lead + size) if end >= 0 else b""
+            line = data.rfind(b"\n", 0, lead) + 1
+            if end < 0 or len(data) < lead + size or (certain and end) or (not line and end > lead):
+                return None
+            parts[key] = Stream(key, end, end, end - lead + line), data[lead:]
+        return parts
+
+    def _walk(self, batch: Batch, parts: dict[int, tuple[Stream, bytes]]) -> list[Line] | None:
+        rows, at = Rows(self._longest), dict.fromkeys(parts, 0)
+        for time_ns, key, length in zip(batch.times, batch.keys, batch.lengths, strict=True):
+            stream, data = parts[key]
+            rows.take(stream, data, at[key], at[key] + length, time_ns / 1e9)
+            at[key] += length
+        if rows.split:
+            return None
+        places = zip(rows.time, rows.key, rows.start, rows.length, strict=True)
+        whole = [self._line(*place) for place in list(places)[-_RECORDS:]]
+        return whole + self._unfinished(stream for stream, _ in parts.values())
+
+    def _unfinished(self, streams: Iterable[Stream]) -> list[Line]:
+        rest = sorted((s for s in streams if s.end > s.start), key=lambda stream: stream.opened)
+        return [self._line(s.opened, s.key, s.start, s.end - s.start, unfinished=True) for s in rest]
+
+    def _line(self, time: float, key: int, start: int, length: int, *, unfinished: bool = False) -> Line:
+        data = self._files.read(key, self._files.attempt, start, length)
+        return Line(time, key >> SHIFT, key & 3, data, open=unfinished)

@@ -1,0 +1,117 @@
+"""Return values on their way to disk, and their summaries for people."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from launcher import events as ev
+from launcher.codec import to_plain
+from launcher.runs import paths
+from launcher.runs.growing import Growing
+from launcher.runs.private import write_whole
+
+
+class ResultFile:
+    """A return value on its way to disk: nothing is seen under its name until it is whole.
+
+    Where the folder takes no more, its bytes are only counted, and what lay under its name goes: it is no
+    longer what the rank returned.
+
+    Attributes:
+        size: bytes so far.
+        kept: whether they are on disk.
+
+    Args:
+        path: the value's place.
+        failed: told of the error with which the folder took no more.
+        ended: told when the value is whole, kept or not.
+        kept: False: do not even try.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        failed: Callable[[OSError], None],
+        ended: Callable[[ResultFile], None],
+        *,
+        kept: bool = True,
+    ) -> None:
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.partial")
+        self._failed, self._ended = failed, ended
+        self._file: Growing | None = None
+        self.size = 0
+        self.kept = kept
+        self._try(self._open)
+
+    def write(self, data: memoryview) -> None:
+        """Append bytes."""
+        self.size += len(data)
+        if file := self._file:
+            self._try(lambda: file.write([data]))
+
+    def commit(self) -> None:
+        """The value is whole: give the file its name."""
+        self._try(self._name)
+        if not self.kept:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        self._ended(self)
+
+    def discard(self) -> None:
+        """The value will not come: leave nothing."""
+        if self._file:
+            self._file.close()
+            self._file = None
+        with contextlib.suppress(OSError):
+            self._partial.unlink(missing_ok=True)
+
+    def _open(self) -> None:
+        self._partial.unlink(missing_ok=True)
+        self._file = Growing(self._partial)
+
+    def _name(self) -> None:
+        assert self._file
+        os.close(self._file.descriptor)  # some disks say only now that they are full
+        self._file = None
+        self._partial.replace(self._path)
+
+    def _try(self, write: Callable[[], None]) -> None:
+        if not self.kept:
+            return
+        try:
+            write()
+        except OSError as error:
+            self.kept = False
+            self.discard()
+            self._failed(error)
+
+
+def summary_of(event: ev.RankReturned) -> dict[str, Any]:
+    """What people see of a value."""
+    entry: dict[str, Any] = {"rank": event.rank, "type": event.type, "size": event.size}
+    entry["value"] = event.value if event.json else event.preview
+    entry["json"] = event.json
+    return entry
+
+
+def write_summaries(run: Path, returned: Iterable[ev.RankReturned]) -> None:
+    """Replace the file of summaries, by rank.
+
+    Raises:
+        OSError: the folder does not take it.
+    """
+    listed = [to_plain(summary_of(event)) for event in sorted(returned, key=lambda e: e.rank)]
+    write_whole(run / paths.SUMMARY, json.dumps(listed).encode())
+
+
+def forget_results(run: Path) -> None:
+    """What ranks returned in an attempt that failed is not the run's result."""
+    for stale in (run / paths.SUMMARY, *(run / paths.RESULT).glob("*.pickle")):
+        with contextlib.suppress(OSError):
+            stale.unlink(missing_ok=True)

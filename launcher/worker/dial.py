@@ -1,0 +1,129 @@
+"""An agent's way to its engine: whichever of the engine's addresses answers first, and proves itself."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import selectors
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from launcher.worker.connecting import Target, connect, targets
+from launcher.worker.secure import Credentials, SecureStream, Untrusted, context
+
+STAGGER_S = 0.25
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+
+
+class Unreachable(OSError):
+    """No address of the engine could be reached; the message names each, and why."""
+
+
+def dial(
+    addresses: Sequence[tuple[str, int]], credentials: Mapping[str, str], timeout_s: float
+) -> SecureStream:
+    """A secure stream to the engine, non-blocking.
+
+    Addresses are tried in their order, each a quarter of a second after the last or at once when it has
+    failed, and names are looked up after the numbers have had their turn, since that may take long. An
+    engine that is flooded by strangers may drop us before we have proven who we are; then we come again.
+
+    Args:
+        addresses: where the engine may listen: (host, port).
+        credentials: the fields of this end's `Credentials`.
+        timeout_s: how long all of it may take.
+
+    Raises:
+        Unreachable: no engine of this run answers.
+    """
+    deadline = time.monotonic() + timeout_s
+    caller = _Caller(Credentials(**credentials), deadline)
+    wanted: Iterable[Target] = caller.look_up(sorted(addresses, key=lambda a: not _is_number(a[0])))
+    pause_s = FIRST_PAUSE_S
+    while True:
+        if (stream := caller.try_all(wanted, len(addresses))) is not None:
+            return stream
+        wanted = caller.dropped
+        if not caller.dropped or time.monotonic() + pause_s >= deadline:
+            break
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    tried = "; ".join(f"{name} ({why})" for name, why in caller.why.items())
+    raise Unreachable(f"cannot reach the engine at {tried or 'no address'}")
+
+
+class _Caller:
+    """What one dialling has learnt: why addresses failed, and which may be tried again."""
+
+    def __init__(self, credentials: Credentials, deadline: float) -> None:
+        self.why: dict[str, str] = {}
+        self.dropped: list[Target] = []
+        self._peer = credentials.peer
+        self._deadline = deadline
+        try:
+            self._tls = context(credentials, server=False)
+        except Untrusted as error:
+            raise Unreachable(str(error)) from error
+
+    def look_up(self, addresses: Sequence[tuple[str, int]]) -> Iterator[Target]:
+        for host, port in addresses:
+            try:
+                yield from targets(host, port)
+            except (OSError, UnicodeError) as error:
+                self.why[f"{host}:{port}"] = f"no such name: {_words(error)}"
+
+    def try_all(self, wanted: Iterable[Target], count: int) -> SecureStream | None:
+        """One round with about `count` targets; the first stream that is secure."""
+        self.dropped = []
+        attempts = connect(wanted, self._left(), stagger_s=STAGGER_S)
+        with contextlib.closing(attempts):
+            for tried, (target, outcome) in enumerate(attempts):
+                share_s = self._left() / max(1, count - tried)
+                if isinstance(outcome, OSError):
+                    self.why[target.name] = _words(outcome)
+                elif (stream := self._secured(target, outcome, share_s)) is not None:
+                    return stream
+        return None
+
+    def _secured(self, target: Target, sock: socket.socket, limit_s: float) -> SecureStream | None:
+        stream = SecureStream(sock, self._tls, self._peer, server=False)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _shake(stream, time.monotonic() + limit_s)
+        except OSError as error:
+            stream.close()
+            foreign = isinstance(error, Untrusted)
+            self.why[target.name] = f"not this run's engine: {error}" if foreign else _words(error)
+            if isinstance(error, ConnectionError) and not foreign:
+                self.dropped.append(target)
+            return None
+        return stream
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+
+def _shake(stream: SecureStream, deadline: float) -> None:
+    """The TLS handshake, to its end or to the deadline, however slowly the other end drips."""
+    with selectors.DefaultSelector() as selector:
+        key = selector.register(stream, selectors.EVENT_READ)
+        while not stream.shake():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("it accepted the connection and then said nothing that TLS says")
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if stream.blocked else 0)
+            selector.modify(key.fileobj, events)
+            selector.select(left)
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

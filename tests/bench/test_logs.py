@@ -1,0 +1,84 @@
+"""How long ten million lines take to open, to move in and to filter. Run with ``pytest -m bench``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.demo import record_demo
+from launcher.runs import chunks, paths
+from launcher.runs.writer import LogWriter
+from tests.bench.ledger import Comparison, record
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]
+
+LINES, RANKS, AT_ONCE, ROUNDS = 10_000_000, 8, 20, 3
+BEGIN = 1_767_261_600
+ROOT = Path(__file__).parents[2]
+LIMITS = {
+    "first": (1.0, "first screen"),
+    "counted": (None, "every line counted and merged"),
+    "end": (0.05, "to the end"),
+    "jump": (0.05, "to any line"),
+    "hits": (0.2, "filter, first hits of a regular expression on the screen"),
+    "whole": (None, "filter, the whole of it looked through"),
+}
+MEMORY = 250e6
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    """A run of eight ranks that wrote 10 million lines of 100 bytes, twenty at a time."""
+    folder = record_demo(tmp_path, ranks=RANKS)
+    shutil.rmtree(paths.log_folder(folder, 0))
+    writer = LogWriter(folder, 0)
+    step = 0
+    while step < LINES // RANKS:
+        pieces = [(rank, text_of(step, rank)) for rank in range(RANKS)]
+        now = BEGIN * 10**9 + step * 10**6
+        writer.append(
+            [(chunks.Chunk(now + r, r, len(data), paths.STDOUT), memoryview(data)) for r, data in pieces]
+        )
+        step += AT_ONCE
+    writer.close()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def text_of(step: int, rank: int) -> bytes:
+    lines = (
+        f"step {n:08d} rank {rank} loss {2 + n % 97 / 100:.4f} lr 1.98e-04 gnorm 0.{n % 89:02d} tok/s 489k"
+        for n in range(step, step + AT_ONCE)
+    )
+    return "".join(f"{line:.<99}\n" for line in lines).encode()
+
+
+def probe(run: Path) -> dict[str, float]:
+    command = [sys.executable, "-m", "tests.bench.log_probe", str(run), str(LINES)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert 0 == done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def test_ten_million_lines_open_at_once(run: Path) -> None:
+    size = sum(file.stat().st_size for file in paths.log_folder(run, 0).glob("*.out"))
+    assert LINES * 100 == size
+    rounds = [probe(run) for _ in range(ROUNDS)]
+    middle = {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
+    print({name: round(value, 4) for name, value in middle.items()})
+    for name, (limit, what) in LIMITS.items():
+        if limit is not None:
+            took = middle[name]
+            row = f"log of 10,000,000 lines (1 GB) of 8 ranks: {what}"
+            record(row, "its limit", Comparison(took, limit, took / limit), bound=1.0)
+    print(f"memory {middle['memory'] / 1e6:.0f} MB, worst jump {middle['jump_worst'] * 1000:.1f} ms")
+
+    assert [] == [name for name, (limit, _) in LIMITS.items() if limit and middle[name] > limit]
+    assert middle["memory"] <= MEMORY

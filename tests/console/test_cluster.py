@@ -1,0 +1,223 @@
+"""Whose each GPU is, what each run waits for; and that engines are asked seldom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.sources.cluster import ClusterView, GpuView, Held, Use, cluster_view
+from console.sources.machines import EngineRoll, Machines
+from launcher import events as ev
+from launcher.inventory import GpuUse, Holder, Machine
+from launcher.spec import Device
+from launcher.state import Host, Loss, Phase, Rank, RankPhase, RunState
+from tests.console.scripted import SPARK, START, Scripted
+
+GIB = 1 << 30
+
+
+def sample(uuid: str, **known: Any) -> ev.DeviceSample:
+    return ev.DeviceSample(uuid=uuid, **known)
+
+
+def gpu(index: int, *holders: Holder, **known: Any) -> GpuUse:
+    device = Device(index, f"GPU-{index}", "NVIDIA H100", 80 * GIB)
+    return GpuUse(device, sample(device.uuid, index=index, **known), holders)
+
+
+def rank(number: int, host: str, pid: int, *devices: int, phase: RankPhase = RankPhase.RUNNING) -> Rank:
+    held = tuple(Device(index, f"GPU-{index}") for index in devices)
+    return Rank(number, phase, host=host, pid=pid, devices=held)
+
+
+def running(*ranks: Rank, **known: Any) -> RunState:
+    state = RunState(id="20260101-100000-000abc", name="llama", phase=Phase.RUNNING, num_processes=len(ranks))
+    return replace(state, ranks=ranks, **known)
+
+
+def seen(machine: Machine, *runs: RunState) -> ClusterView:
+    return cluster_view(machine, runs, (), START)
+
+
+def one(use: GpuUse, *runs: RunState) -> GpuView:
+    return seen(Machine("here", gpus=(use,)), *runs).hosts[0].gpus[0]
+
+
+@pytest.mark.parametrize(
+    ("use", "whose"),
+    [
+        (gpu(0, util=0.0, memory_used=1), Use.FREE),
+        (gpu(0), Use.UNKNOWN),
+        (gpu(0, util=90.0), Use.TAKEN),
+        (gpu(0, util=0.0, memory_used=2 * GIB), Use.TAKEN),
+        (gpu(0, Holder(7, user="bo")), Use.OTHER),
+        (gpu(0, Holder(100)), Use.MINE),
+        (gpu(0, Holder(7, ancestors=(6, 100, 1))), Use.MINE),
+        (gpu(0, Holder(7, ancestors=(6, 1))), Use.OTHER),
+        (gpu(3, util=0.0), Use.MINE),
+    ],
+)
+def test_a_gpu_belongs_to_who_works_on_it(use: GpuUse, whose: Use) -> None:
+    assert whose is one(use, running(rank(0, "here", 100, 3))).use
+
+
+def test_a_rank_and_a_stranger_on_one_gpu_are_both_told() -> None:
+    stranger = Holder(7, user="bo", name="python")
+    found = one(gpu(0, Holder(100), stranger), running(rank(0, "here", 99, 1), rank(1, "here", 100)))
+
+    assert (Use.MINE, (stranger,)) == (found.use, found.foreign)
+    assert (Held("20260101-100000-000abc", "llama", (1,)),) == found.held
+
+
+def test_a_rank_that_has_ended_or_lives_elsewhere_holds_nothing() -> None:
+    ended = running(rank(0, "here", 100, 0, phase=RankPhase.FAILED), rank(1, "there", 100, 0))
+    view = seen(Machine("here", gpus=(gpu(0, Holder(100), util=1.0),)), ended)
+
+    assert Use.OTHER is view.hosts[0].gpus[0].use
+    assert () == view.hosts[0].held
+
+
+def test_other_machines_are_known_by_the_agents_of_live_runs() -> None:
+    there = Host(
+        1, "there", system=ev.HostSample(cpu=5.0), sampled_at=2.0,
+        devices={"GPU-4": sample("GPU-4", index=4, util=50.0), "GPU-5": sample("GPU-5", index=5, util=0.0)},
+    )  # fmt: skip
+    gone = Host(2, "gone", present=False)
+    view = seen(
+        Machine("here", reason="no driver"),
+        running(rank(0, "there", 100, 4), rank(1, "there", 101, 6), hosts={1: there, 2: gone}),
+    )
+    here, other = view.hosts
+
+    assert (True, "no driver", False, "") == (here.here, here.reason, other.here, other.reason)
+    assert (5.0, ((0, 1),)) == (other.system.cpu, tuple(held.ranks for held in other.held))
+    assert [(4, Use.MINE), (5, Use.FREE), (6, Use.MINE)] == [(g.device.index, g.use) for g in other.gpus]
+    assert [2, 0, 1] == [view.count(use) for use in (Use.MINE, Use.OTHER, Use.FREE)]
+
+
+def test_gpus_that_tell_nothing_stay_apart() -> None:
+    dead = tuple(GpuUse(Device(i, ""), sample("", index=i), error="lost") for i in range(2))
+    (host,) = seen(Machine("here", gpus=dead)).hosts
+
+    assert [(0, "lost"), (1, "lost")] == [(g.device.index, g.error) for g in host.gpus]
+
+
+def test_a_run_that_waits_comes_first_and_says_for_what() -> None:
+    awaited = ev.SlotsAwaited(time=START - 12, have=56, need=64, limit_s=600.0, reason="gpu-16 is lost")
+    waiting = replace(running(), id="9", asked=64, phase=Phase.WAITING, waiting=awaited)
+    waiting = replace(waiting, since=((Phase.WAITING, START - 12.5),))
+    lost: Loss = ev.ExecutorLost(time=1.0, reason="OOM")
+    works = running(
+        rank(0, "a", 1), rank(1, "a", 2), rank(2, "b", 3), spark=SPARK, losses=(lost,), waiting=awaited
+    )
+    first, second = seen(Machine("here"), works, waiting).work
+
+    assert ("9", awaited, 12, 64) == (first.run, first.waiting, first.waited_s, first.size)
+    assert ({"a": 2, "b": 1}, SPARK, None, None) == (
+        second.places, second.spark, second.waiting, second.waited_s
+    )  # fmt: skip
+    assert ("OOM",) == second.lost
+
+
+def test_engines_say_what_they_say_and_old_ones_less() -> None:
+    session = {"application": "app-1", "master": "spark://h:7077", "ui": "http://h:4040"}
+    slots = {"local_runs": 1, "of": 4}
+    told = [
+        {"pid": 1, "target": "local", "version": "1", "runs": [{}], "clients": 2, "slots": slots},
+        {"pid": 2, "target": "spark://h:7077", "version": "1", "runs": [], "session": session},
+        {"pid": 3, "target": "local", "runs": [], "silent": "timed out"},
+        {"pid": 4, "slots": {"new": 1}, "session": None},
+    ]
+    engines = cluster_view(Machine("here"), (), told, START).engines
+
+    assert ["1/4", "", "", ""] == [engine.slots for engine in engines]
+    assert ("app-1 on spark://h:7077", "http://h:4040") == (engines[1].session, engines[1].ui)
+    assert "timed out" == engines[2].silent
+
+
+class Asked:
+    """Engines that count how often they are asked."""
+
+    def __init__(self, *told: Mapping[str, Any]) -> None:
+        self.told, self.times = told, 0
+
+    def __call__(self) -> Iterable[Mapping[str, Any]]:
+        self.times += 1
+        return self.told
+
+
+def test_idle_engines_are_asked_once_and_busy_ones_now_and_then() -> None:
+    now = [0.0]
+    asked = Asked({"pid": os.getpid()}, {"pid": 4_194_304})
+    roll = EngineRoll(asked, lambda: now[0])
+    for second in range(20):
+        now[0] = float(second)
+        assert [os.getpid()] == [engine["pid"] for engine in roll.look(())]
+    assert 1 == asked.times
+
+    for second in range(20, 30):
+        now[0] = float(second)
+        roll.look(("run",))
+    assert 3 == asked.times
+    roll.look(())
+    assert 4 == asked.times
+
+
+class Still:
+    """A machine on which nothing moves."""
+
+    closed = False
+
+    def look(self) -> Machine:
+        return Machine("ip-10-0-47-5.ec2.internal", gpus=(gpu(0, util=1.0),))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_runs_are_followed_and_published_only_when_something_changes(root: Path) -> None:
+    script = Scripted(root)
+    script.add(ev.SlotsAwaited(time=1.0, have=2, need=4, limit_s=600.0, reason="executors come"))
+    published: list[ClusterView] = []
+    machines = Machines(root, published.append, inspector=Still(), engines=Asked(), clock=lambda: START + 5)
+    machines.look()
+    machines.look()
+    assert [(4, "executors come", 4)] == [
+        (v.work[0].size, v.work[0].waiting.reason, v.work[0].waited_s) for v in published if v.work[0].waiting
+    ]
+
+    script.place(2.0)
+    devices = (sample("GPU-9", index=9, util=7.0),)
+    for time in (3.0, 4.0):
+        script.add(
+            ev.Sampled(
+                time=time, agent=0, host=script.hosts[0], devices=devices, system=ev.HostSample(cpu=time)
+            )
+        )
+    machines.look()
+    hosts = {host.host: host for host in published[-1].hosts}
+    assert set(script.hosts) == hosts.keys()
+    assert (4.0, 9) == (hosts[script.hosts[0]].system.cpu, hosts[script.hosts[0]].gpus[0].device.index)
+    assert (True, 1, Use.FREE) == (
+        (here := hosts[script.hosts[2]]).here, len(here.gpus), here.gpus[0].use
+    )  # fmt: skip
+
+    script.add(ev.RunEnded(time=9.0, state="succeeded", exit_code=0, why=""))
+    script.writer.close()
+    machines.look()
+    machines.look()
+    assert ((), 3) == (published[-1].work, len(published))
+
+
+def test_what_cannot_be_read_is_said(root: Path) -> None:
+    root.rmdir()
+    root.write_text("")
+    published: list[ClusterView] = []
+    Machines(root, published.append, inspector=Still(), engines=Asked()).look()
+
+    assert "cannot read" in published[0].problem

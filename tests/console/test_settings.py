@@ -1,0 +1,218 @@
+"""`config.toml` for the console: what holds and why, and every problem with its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from console import settings
+from console.cli import cli
+from console.config_file import read
+from console.settings import ConsoleSettings, Entry, form_draft, load
+from launcher.settings import config_file
+from launcher.spec import Mode
+from tests.commands import rankdeck
+
+WRONG = """\
+[retention]
+runs = "x"
+
+[console]
+theme = "nop"
+ascii = 1
+colour = "red"
+
+[keys]
+run.stop = "q"
+"run.zoom" = "nokey"
+[keys.log]
+follow = 3
+nothing = "x"
+
+[defaults]
+num_processes = 0
+mode = "moon"
+[bogus]
+"""
+
+
+def settle(home: Path, text: str, **variables: str) -> dict[str, str]:
+    environ = {"RANKDECK_HOME": str(home), **variables}
+    config_file(environ).parent.mkdir(parents=True)
+    config_file(environ).write_text(text)
+    return environ
+
+
+def command(*words: str) -> object:
+    return cli.main(["config", *words], prog_name="rankdeck", standalone_mode=False)
+
+
+def test_without_a_file_there_are_defaults(home: Path) -> None:
+    assert load(environ={"RANKDECK_HOME": str(home)}) == ConsoleSettings()
+    assert form_draft(ConsoleSettings(), home) is None
+
+
+def test_a_file_settles_some_and_leaves_the_rest(home: Path) -> None:
+    environ = settle(
+        home,
+        '[console]\ntheme = "paper"\ntimestamps = "clock"\n[keys]\nrun.stop = "S"\n"log.follow" = "F"\n'
+        '[defaults]\nmode = "cluster"\nnum_processes = "2:8"\nspark = "spark://head:7077"\n',
+    )
+
+    found = load(environ=environ)
+    draft = form_draft(found, home)
+
+    assert (found.theme, found.timestamps, found.mouse, found.problems) == ("paper", "clock", True, ())
+    assert found.keys == {"run.stop": "S", "log.follow": "F"}
+    assert draft is not None
+    assert (draft.mode, draft.processes, draft.gpu) == (Mode.CLUSTER, "2:8", "auto")
+    assert (draft.spark, draft.workdir) == ("spark://head:7077", home)
+
+
+def test_options_come_before_variables_and_those_before_the_file(home: Path) -> None:
+    environ = settle(home, '[console]\ntheme = "paper"\nmouse = false\nascii = true\n')
+    environ |= {"RANKDECK_THEME": "ember", "RANKDECK_MOUSE": "yes"}
+
+    assert load({"theme": None}, environ) == ConsoleSettings(theme="ember", mouse=True, ascii=True)
+    assert load({"theme": "midnight", "ascii": False}, environ).theme == "midnight"
+    assert not load({"ascii": False}, environ).ascii
+
+
+@pytest.mark.parametrize(
+    ("variables", "ascii_", "origin"),
+    [
+        ({"LANG": "C.UTF-8"}, False, "default"),
+        ({"LANG": "en_US.ISO-8859-1"}, True, "$LANG=en_US.ISO-8859-1"),
+        ({"LANG": "C.UTF-8", "RANKDECK_ASCII": "1"}, True, "$RANKDECK_ASCII"),
+        ({"LC_ALL": "C", "RANKDECK_ASCII": "0"}, False, "$RANKDECK_ASCII"),
+    ],
+)
+def test_ascii_is_chosen_by_variable_or_locale(
+    home: Path, variables: dict[str, str], ascii_: bool, origin: str
+) -> None:
+    environ = {"RANKDECK_HOME": str(home), **variables}
+    entries = settings.console_entries(read(environ), environ)
+
+    assert Entry("console", "ascii", ascii_, origin) in list(entries)
+    assert load(environ=environ).ascii is ascii_
+
+
+def test_every_problem_has_its_line_and_the_rest_holds(home: Path) -> None:
+    found = read(settle(home, WRONG + "[console2]\n"))
+    lines = [(problem.line, problem.text.split(" ")[0]) for problem in found.problems]
+
+    assert lines == [
+        (2, "the"),
+        (6, "console.ascii"),
+        (7, "console.colour"),
+        (13, "keys.log.follow"),
+        (17, "defaults.num_processes"),
+        (18, "defaults.mode"),
+        (19, "the"),
+        (20, "the"),
+    ]
+    assert settings.keys_of(found) == {"run.stop": "q", "run.zoom": "nokey", "log.nothing": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("[console]\ntheme = \n", 2, "Invalid value"),
+        ("[console]\ntheme = 'a'\ntheme = 'b'\n", 3, "Cannot overwrite a value"),
+        ("a=" + "[" * 5000, 0, "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_told_and_the_defaults_hold(
+    home: Path, text: str, line: int, said: str
+) -> None:
+    environ = settle(home, text)
+    [problem] = read(environ).problems
+
+    assert (problem.line, said in problem.text) == (line, True)
+    assert load(environ=environ) == ConsoleSettings(problems=load(environ=environ).problems)
+    assert len(load(environ=environ).problems) == 1
+
+
+def test_a_file_that_cannot_be_read_is_told(home: Path) -> None:
+    environ = settle(home, "")
+    config_file(environ).write_bytes(b"\xff\xfe")
+    [problem] = read(environ).problems
+    config_file(environ).unlink()
+    config_file(environ).mkdir()
+    [folder] = read(environ).problems
+
+    assert "cannot be read" in problem.text
+    assert "Is a directory" in folder.text
+
+
+def test_variables_that_say_nothing_are_told(home: Path) -> None:
+    environ = {"RANKDECK_HOME": str(home), "RANKDECK_ASCII": "perhaps", "RANKDECK_ENGINE_IDLE_S": "soon"}
+
+    problems = [problem.text for problem in read(environ).problems]
+
+    assert len(problems) == 2
+    assert "RANKDECK_ENGINE_IDLE_S must be a number" in problems[0]
+    assert problems[1] == "RANKDECK_ASCII must be 1 or 0, not 'perhaps'"
+    assert not load(environ=environ).ascii
+
+
+def test_config_path_says_where(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("path") == 0
+    assert capsys.readouterr().out == f"{home}/config/config.toml\n"
+
+
+def test_config_print_says_what_holds_and_why(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(home, '[engine]\nidle_s = 7\n[console]\ntheme = "paper"\n[keys]\nrun.stop = "?"\n')
+    monkeypatch.setenv("RANKDECK_MAX_LOCAL_RUNS", "3")
+    assert command("print") == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    assert lines[0] == f"# {home}/config/config.toml"
+    assert {"[retention]", "[engine]", "[console]", "[keys]", "[defaults]"} <= set(lines)
+    assert "runs = 10000 # default" in lines
+    assert "mouse = true # default" in lines
+    assert "idle_s = 7 # config.toml:2" in lines
+    assert "max_local_runs = 3 # $RANKDECK_MAX_LOCAL_RUNS" in lines
+    assert 'theme = "paper" # config.toml:4' in lines
+    assert 'run.stop = "question_mark" # config.toml:6' in lines
+    assert 'run.zoom = "z" # default' in lines
+
+
+def test_what_is_printed_can_be_the_file(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command("print")
+    settle(home, capsys.readouterr().out)
+    command("print", "--json")
+    entries = json.loads(capsys.readouterr().out)
+
+    assert command("validate") == 0
+    assert "is right" in capsys.readouterr().err
+    assert {entry["origin"] for entry in entries if entry["table"] != "console"} != {"default"}
+    assert all(entry["origin"].startswith("config.toml:") for entry in entries)
+
+
+@pytest.mark.process
+def test_config_validate_tells_all(home: Path) -> None:
+    settle(home, WRONG)
+    (home / "config" / "themes").mkdir()
+    (home / "config" / "themes" / "own.toml").write_text('name = "own"\nprimary = "\\u001b[2J"\n')
+
+    done = rankdeck("config", "validate")
+    said = [line.removeprefix(f"{home}/config/config.toml:") for line in done.stdout.splitlines()]
+
+    assert done.returncode == 2
+    assert "\x1b" not in done.stdout
+    assert said[0].startswith("theme own.toml was skipped")
+    assert "5: there is no theme 'nop'; `rankdeck themes` lists them" in said
+    assert "10: keys.run.stop = 'q' is also the key of run.detach (Detach)" in said
+    assert "11: keys.run.zoom = 'nokey' is no key" in said
+    assert "14: keys.log.nothing names no binding; `rankdeck config print` lists them" in said
+    assert len(said) == 12
+
+
+def test_config_validate_without_a_file_is_right(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("validate") == 0
+    assert "everything has its default" in capsys.readouterr().err

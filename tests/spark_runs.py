@@ -1,0 +1,112 @@
+"""Runs on a real cluster from a session that is active in this process, and their misfortunes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from launcher import Distributor, Job
+from launcher import events as ev
+from launcher.state import RunState
+from tests import survivors
+from tests.spark_cluster import Cluster, wait_for
+
+PROGRAM = "from launcher import field"
+
+
+@contextmanager
+def classic_session(cluster: Cluster, **conf: str) -> Iterator[Any]:
+    """A SparkSession of the caller's own, as a notebook has one."""
+    from pyspark.sql import SparkSession
+
+    before = os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(cluster.url).appName("a notebook")
+    for key, value in {**cluster.conf(), "spark.ui.showConsoleProgress": "false", **conf}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+        if before is None:
+            os.environ.pop("PYSPARK_PYTHON", None)
+        else:
+            os.environ["PYSPARK_PYTHON"] = before
+
+
+@dataclass
+class Bench:
+    """A cluster, a session on it, and what runs there."""
+
+    cluster: Cluster
+    session: Any
+    mark: str = field(default_factory=survivors.new_mark)
+
+    def distributor(self, ranks: int = 4, **options: Any) -> Distributor:
+        """Ranks carry the mark, so that those that outlive their run are found."""
+        env = {survivors.MARK: self.mark, **options.pop("env", {})}
+        return Distributor(ranks, "cluster", env=env, **options)
+
+    def agents(self) -> dict[int, str]:
+        """Agents and wardens that are alive."""
+        return self.cluster.processes(PROGRAM)
+
+    def agent_of(self, job: Job, rank: int) -> int:
+        """The pid of the agent that supervises a rank; hosts are one machine here."""
+        return job.state.hosts[job.state.ranks[rank].agent].pid
+
+    def python_worker_of(self, job: Job, rank: int) -> int:
+        """Spark's own process above a rank's agent."""
+        return parent(parent(self.agent_of(job, rank)))
+
+    def executor_of(self, job: Job, rank: int) -> int:
+        """The JVM above that."""
+        pid = self.python_worker_of(job, rank)
+        executors = self.cluster.executors()
+        while pid not in executors:
+            pid = parent(pid)
+        return pid
+
+    def nothing_left(self) -> None:
+        """No rank and no agent is alive."""
+        assert survivors.gone(self.mark, within=20) == {}
+        wait_for(lambda: not self.agents())
+
+    def executors_back(self, count: int) -> None:
+        """Wait until Spark has replaced the executors that a test has ended."""
+        wait_for(lambda: len(self.cluster.executors()) == count, within=60)
+
+
+def parent(pid: int) -> int:
+    """A process's parent."""
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def entered(job: Job, ranks: int, within: float = 60) -> None:
+    """Wait until user code runs in every rank."""
+    wait_for(lambda: job.done or sum(r.entered is not None for r in job.state.ranks) == ranks, within=within)
+    assert not job.done, f"it ended: {job.state.why}"
+
+
+def struck(job: Job, act: Callable[[], object], *, ranks: int = 4) -> RunState:
+    """Let something happen to a run whose ranks are all at work, and wait for its end."""
+    entered(job, ranks)
+    act()
+    return job.wait(60)
+
+
+def kill(pid: int) -> None:
+    """As the kernel's OOM killer would."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def facts(job: Job, kind: type[ev.Event]) -> list[Any]:
+    """All facts of one kind."""
+    return [fact for fact in job.events() if isinstance(fact, kind)]
