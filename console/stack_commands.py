@@ -42,7 +42,7 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
     missing: list[int] = []
     state = read_state(folder)
     if not status_of(folder).state.final:
-        state, missing = _taken_now(folder)
+        state, missing = taken_now(folder)
     elif not state.stacks:
         raise SpecError(f"run {folder.name} has ended, and no stacks were taken of it", run=folder.name)
     click.echo(json.dumps(_documents(state)) if as_json else printable(stacks_block(state, most=None)))
@@ -59,7 +59,7 @@ def _documents(state: RunState) -> list[dict[str, Any]]:
     ]
 
 
-def _taken_now(folder: Path) -> tuple[RunState, list[int]]:
+def taken_now(folder: Path) -> tuple[RunState, list[int]]:
     """Have the stacks taken, and wait for the facts: the state with them alone, and who has not answered."""
     from launcher.client import tell_owner
     from launcher.fold import fold, fold_all

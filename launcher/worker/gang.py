@@ -139,13 +139,11 @@ class Gang:
             process.send(going, signal.SIGCONT)
 
     def dump(self, number: int) -> None:
-        """Tell the stacks of every rank; a request that comes before the last one is answered joins it."""
-        if self._dump:
-            self._dump.number = number
-            return
+        """Tell the stacks of every rank, in the round that goes on if there is one."""
+        if self._dump is None:
+            self._dump = Dump(self.emit, Naming(self.order.copied))
         ranks = {rank: live.process for rank, live in self._live.items() if not live.exited}
-        naming = Naming(self.order.copied)
-        self._dump = Dump(ranks, self.emit, naming, number=number, now=self.monotonic())
+        self._dump.ask(ranks, number=number, now=self.monotonic())
 
     def tick(self) -> None:
         """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""

@@ -32,6 +32,7 @@ class _Asked:
 
     Attributes:
         process: the rank.
+        until: when it has had its time.
         why_not: why it was not signalled; empty if it was.
         blocked: its threads that had the signal blocked before.
         size: how much it has written.
@@ -39,6 +40,7 @@ class _Asked:
     """
 
     process: RankProcess
+    until: float
     why_not: str
     blocked: frozenset[int]
     size: int
@@ -48,28 +50,37 @@ class _Asked:
 class Dump:
     """One round: all ranks are asked at once, and `poll` tells of each as its answer is whole."""
 
-    def __init__(
-        self, ranks: Mapping[int, RankProcess], emit: Emit, naming: child.Naming, *, number: int, now: float
-    ) -> None:
-        self.number = number
+    def __init__(self, emit: Emit, naming: child.Naming) -> None:
         self._emit = emit
         self._naming = naming
-        self._until = now + LIMIT_S
-        self._asked = {rank: _ask(process, now) for rank, process in ranks.items()}
+        self._number = 0
+        self._asked: dict[int, _Asked] = {}
+
+    def ask(self, ranks: Mapping[int, RankProcess], *, number: int, now: float) -> None:
+        """Ask ranks, but for those that are being asked; so who asks while others are answered hears of all.
+
+        Args:
+            ranks: those that have not ended.
+            number: of the request; the last one is told when all have answered.
+            now: the clock that `poll` goes by.
+        """
+        self._number = number
+        for rank in sorted(ranks.keys() - self._asked.keys()):
+            self._asked[rank] = _ask(ranks[rank], now)
 
     def poll(self, now: float, time: float) -> bool:
         """Tell what has come; whether that is all.
 
         Args:
-            now: the clock by which the round began.
+            now: the clock by which the ranks were asked.
             time: the time of day.
         """
         for rank, asked in list(self._asked.items()):
-            if now >= self._until or _is_whole(asked, now):
+            if now >= asked.until or _is_whole(asked, now):
                 del self._asked[rank]
                 self._emit.fact("stacks_taken", {"rank": rank, "time": time, **_answer(asked, self._naming)})
         if not self._asked:
-            self._emit.raw(wire.Kind.STACKED, json.dumps({"round": self.number}).encode(), rank=0)
+            self._emit.raw(wire.Kind.STACKED, json.dumps({"round": self._number}).encode(), rank=0)
         return not self._asked
 
 
@@ -77,7 +88,7 @@ def _ask(process: RankProcess, now: float) -> _Asked:
     """Signal a rank, if that does it no harm."""
     os.ftruncate(process.stacks, 0)
     blocked = procfs.blocking(process.pid, child.STACKS_SIGNAL)
-    asked = _Asked(process, _why_not(process), blocked, 0, now)
+    asked = _Asked(process, now + LIMIT_S, _why_not(process), blocked, 0, now)
     if not asked.why_not:
         with contextlib.suppress(OSError):  # it has just ended, or changed its user
             os.kill(process.pid, child.STACKS_SIGNAL)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
+import os
+import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,13 @@ from click.testing import CliRunner, Result
 
 from console.narrating import narrate
 from console.sources.stacks import MOST, grouped, spans, stacks_block
-from console.stack_commands import stacks
+from console.stack_commands import stacks, taken_now
 from launcher import Distributor, Job, LauncherError
 from launcher import events as ev
+from launcher.control import send_command
 from launcher.fold import fold, fold_all
 from launcher.runs import paths
+from launcher.runs.reader import read_state
 from launcher.spec import Assignment
 from launcher.state import RunState
 from tests.commands import Gate, until
@@ -151,24 +155,32 @@ def test_stacks_of_a_run_that_goes_on_are_those_of_now(gated: tuple[Job, Callabl
 
 def test_several_may_ask_at_once(gated: tuple[Job, Callable[[], None]]) -> None:
     job, let_go = gated
-    answers: list[str] = []
-    from console.stack_commands import _taken_now
-
-    def ask() -> None:
-        told, missing = _taken_now(job.folder)
-        answers.append(stacks_block(told))
-        assert [] == missing
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(taken_now, [job.folder] * 4))
     let_go()
 
     assert "succeeded" == job.wait(30).phase
-    assert 4 == len(answers)
-    assert all(answer.startswith("ranks 0-1:") for answer in answers)
+    assert [[]] * 4 == [missing for _, missing in answers]
+    assert all(stacks_block(told).startswith("ranks 0-1:") for told, _ in answers)
+
+
+def test_who_asks_while_others_are_answered_hears_of_every_rank(
+    gated: tuple[Job, Callable[[], None]],
+) -> None:
+    job, let_go = gated
+    slow = job.state.ranks[1].pid
+    assert slow
+    os.kill(slow, signal.SIGSTOP)
+    send_command(job.folder, {"stacks": True})
+    until(lambda: [0] == [taken.rank for taken in read_state(job.folder).stacks])
+    told, missing = taken_now(job.folder)
+    os.kill(slow, signal.SIGCONT)
+    let_go()
+
+    assert "succeeded" == job.wait(30).phase
+    assert [] == missing
+    assert [0, 1] == [taken.rank for taken in told.stacks]
+    assert "waiting.py" in told.stacks[0].text
 
 
 def test_stacks_of_a_run_that_has_ended_are_those_of_its_end(targets: Path, mark: str) -> None:
