@@ -22,7 +22,7 @@ from launcher import settings
 from launcher.backends import Backend
 from launcher.backends.local import LocalBackend
 from launcher.distributor import launch
-from launcher.engine_address import EngineAddress, sweep
+from launcher.engine_address import EngineAddress
 from launcher.engine_key import fingerprint
 from launcher.engine_wire import Conversation, Message, another_version, error_document, unpack_request
 from launcher.errors import InternalError, LauncherError, RunStopped, SpecError
@@ -31,6 +31,7 @@ from launcher.request import Request
 from launcher.runs.paths import runs_root
 from launcher.spec import Mode
 from launcher.teller import Teller
+from launcher.tidying import Tidying
 from launcher.turns import Turns
 from launcher.worker.procfs import resident
 
@@ -60,6 +61,7 @@ class Engine:
         self._leaving = self._outdated = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._address = EngineAddress(place)
+        self._tidying = Tidying(self._address.folder)
         self._started = time.time()
         self._address.announce(identity)
         log.info("up for %s, pid %d", identity["target"], os.getpid())
@@ -121,23 +123,9 @@ class Engine:
         now = time.monotonic()
         if self._tended_at and now - self._tended_at < self._tend_s:
             return
-        first, self._tended_at = not self._tended_at, now
+        self._tended_at = now
         self._outdated = not self._address.renew(self._identity) or fingerprint() != self._identity["build"]
-        threading.Thread(target=self._tidy, args=(first,), name="rankdeck-tidy", daemon=True).start()
-
-    def _tidy(self, first: bool) -> None:
-        """Let an idle session go, bury what dead owners left, and let old folders go."""
-        from launcher.runs import mending, retention
-
-        try:
-            if self._sessions is not None:
-                self._sessions.tend()
-            if first:
-                sweep(self._address.folder)
-                mending.bury_all(runs_root())
-            retention.prune(runs_root(), settings.load().retention)
-        except (OSError, LauncherError):
-            log.exception("could not tidy up")
+        self._tidying.start(self._sessions)
 
     def _end(self) -> None:
         self._address.close()
@@ -239,6 +227,7 @@ class Engine:
     def _on_news(self, job: Job) -> None:
         if job.done and self._jobs.pop(job.id, None) is not None:
             log.info("run %s: %s", job.id, job.state.phase)
+            self._tidying.run_ended()
             self._wake_up()
 
     def _hold(self, talk: Conversation, job: Job) -> None:

@@ -31,6 +31,7 @@ _LEFT_OUT = frozenset(
         "inventory.py",
         "options.py",
         "teller.py",
+        "tidying.py",
         "runs/index.py",
         "runs/last_lines.py",
         "runs/line_blocks.py",

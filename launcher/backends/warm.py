@@ -63,7 +63,7 @@ class OwnSession:
 
 @dataclass(slots=True)
 class _Kept:
-    """A session, how many runs use it, since when none does, and where each began in its log."""
+    """A session, how many runs use it, and since when none does."""
 
     session: Session
     users: int = 0
