@@ -51,7 +51,7 @@ def facts(kind: type[ev.Event] = ev.Event) -> list[ev.Event]:
     return [e for e in FactTail(last()).poll() if isinstance(e, kind)]
 
 
-def until(condition: Callable[[], bool], within: float = 20.0) -> None:
+def until(condition: Callable[[], bool], within: float = LIMIT_S) -> None:
     """Poll what has no event to wait for; fails after `within` seconds."""
     deadline = time.monotonic() + within
     while not condition():

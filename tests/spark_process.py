@@ -187,7 +187,7 @@ class Owner:
         self.close()
 
 
-def wait_for(condition: Callable[[], bool], within: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], within: float = LIMIT_S) -> None:
     """Poll what has no event to wait for; fails after `within` seconds."""
     deadline = time.monotonic() + within
     while not condition():

@@ -286,7 +286,7 @@ def test_a_stop_in_the_first_moment_is_heeded(targets: Path, force: bool) -> Non
     job = Distributor(2, grace_s=1).start(str(targets / "waiting.py"), "plain")
     job.stop(force=force)
 
-    assert Phase.STOPPED is job.wait(30).phase
+    assert Phase.STOPPED is job.wait(60).phase
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -35,7 +35,7 @@ def start(tmp_path: Path, *stages: ScriptedStage, n: int = 2, **options: Any) ->
 
 
 def ended(job: Job) -> RunState:
-    return job.wait(15)
+    return job.wait(60)
 
 
 def tags(job: Job) -> list[str]:
@@ -150,10 +150,10 @@ def test_nothing_starts_before_all_have_come_and_reached_each_other(tmp_path: Pa
         voice.expect(Kind.QUIT)
 
     def late(voice: Voice) -> None:
-        gate.wait(10)
+        gate.wait(60)
         voice.join(machine="b")
         asked = voice.expect(Kind.REACH)
-        assert seen.wait(10)
+        assert seen.wait(60)
         voice.send(Kind.REACHED, {"found": dict.fromkeys(asked.document()["addresses"], "")})
         live(voice, voice.expect(Kind.START).document())
         voice.expect(Kind.QUIT)
@@ -276,7 +276,7 @@ def test_an_agent_too_many_takes_no_part_and_is_let_go(tmp_path: Path) -> None:
         voice.expect(Kind.QUIT)
 
     def one_more(voice: Voice) -> None:
-        started.wait(10)
+        started.wait(60)
         refused(voice)
 
     job, backend = start(tmp_path, ScriptedStage([plays, one_more], expect=1), n=1)
@@ -295,7 +295,7 @@ def test_a_second_agent_of_one_number_does_not_take_the_firsts_place(tmp_path: P
 
     def waits(voice: Voice) -> None:
         voice.join(machine="a", addresses=["host0"])
-        assert gate.wait(10)
+        assert gate.wait(60)
         reach(voice)
         live(voice, voice.expect(Kind.START).document())
         voice.expect(Kind.QUIT)
@@ -507,7 +507,7 @@ def test_a_stop_by_a_person_is_not_followed_by_a_restart(tmp_path: Path) -> None
         order = met(voice)
         voice.fact("rank_exited", rank=0, exit_code=3)
         voice.expect(Kind.STOP)
-        assert gate.wait(10)
+        assert gate.wait(60)
         live(voice, {"ranks": {k: {} for k in order["ranks"] if k != "0"}})
         voice.expect(Kind.QUIT)
 

@@ -503,7 +503,7 @@ def test_the_folder_goes_however_the_agent_ends(
         os.kill(job.state.hosts[0].pid if victim == "agent" else backend.processes[0].pid, number)
     until(lambda: list(host.tmp.iterdir()) == [])
     job.stop(force=True)
-    job.wait(30)
+    job.wait(60)
 
 
 def test_a_broken_bundle_leaves_what_the_agent_s_end_removes(

@@ -36,7 +36,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, play: Callable[[Conversation, Messag
     thread.start()
     yield
     near.close()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -62,7 +62,7 @@ class Owner:
 
     def close(self) -> None:
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(60)
         self.server.close()
 
 
@@ -274,7 +274,7 @@ def test_a_command_is_not_told_to_another_user(reachable: Path) -> None:
     os.read(ready, 1)
     with pytest.raises(SpecError, match="held by another user"):
         send_command(reachable, {"reason": "secret"})
-    squatter.join(20)
+    squatter.join(60)
     os.close(ready)
     os.close(tell_ready)
     assert [0] == result

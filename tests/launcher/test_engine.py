@@ -279,7 +279,7 @@ class SlowStart:
 
     def launch(self, *_: object, **__: object) -> SlowStart:
         self.begun.set()
-        assert self.go.wait(30)
+        assert self.go.wait(60)
         return self
 
     def stop(self, *, reason: str) -> None:
@@ -302,7 +302,7 @@ def test_a_run_that_is_being_started_when_it_is_told_to_end_is_stopped_too(
     client = threading.Thread(target=engine._answer, args=(Conversation(far), asked))
     serving = threading.Thread(target=engine.serve)
     client.start()
-    assert job.begun.wait(30)
+    assert job.begun.wait(60)
     engine.leave()
     serving.start()
     serving.join(0.3)

@@ -318,7 +318,7 @@ def test_an_engine_of_another_user_is_not_spoken_to(reachable: Path, targets: Pa
         with pytest.raises(InternalError, match="is held by another user"):
             reach(place)
     finally:
-        thread.join(30)
+        thread.join(60)
         os.close(heard)
         os.close(tell)
         place.unlink(missing_ok=True)

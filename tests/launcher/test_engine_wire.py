@@ -106,7 +106,7 @@ def test_much_arrives_whole(ends: tuple[Conversation, Conversation]) -> None:
     sender = threading.Thread(target=say)
     sender.start()
     assert [Message({"n": n}, blobs) for n in (1, 2)] == [ends[1].receive() for _ in range(2)]
-    sender.join(20)
+    sender.join(60)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_nobody_says_is_a_lost_connection(ends: tuple[Conversation, Convers
     sender.start()
     with pytest.raises(ConnectionError):
         ends[1].receive()
-    sender.join(20)
+    sender.join(60)
 
 
 def test_a_silent_end_is_a_lost_one_where_there_is_a_limit(ends: tuple[Conversation, Conversation]) -> None:

@@ -230,7 +230,7 @@ class Receiver:
                 return
 
     def done(self) -> list[tuple[bytes, bytes]]:
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.packets
 

@@ -87,7 +87,7 @@ def test_a_killed_agent_is_replaced_in_local_mode(targets: Path) -> None:
     until(lambda: running(job, 1))
     restart = job.state.restarts[0]
     job.stop(force=True)
-    state = job.wait(30)
+    state = job.wait(60)
 
     assert (False, 1, 143) == (restart.in_place, state.attempt, state.exit_code)
 

@@ -130,7 +130,7 @@ def test_who_waits_to_be_let_in_is_not_sent_away(home: Path) -> None:
     server.setblocking(True)
     let_in = [server.accept()[0] for _ in range(6)]
     for thread in waiting:
-        thread.join(20)
+        thread.join(60)
 
     assert 5 == len(came)
     for sock in (server, first, *came, *let_in):
@@ -182,7 +182,7 @@ def test_a_lock_has_one_holder(home: Path) -> None:
         with locked(place, wait=False) as at_once:
             assert (True, False) == (free, at_once)
         order.append("first")
-    thread.join(20)
+    thread.join(60)
     assert ["first", "second True"] == order
     with locked(place, wait=False) as at_once:
         assert at_once

@@ -296,7 +296,7 @@ def test_a_graceful_stop_frees_the_slots_at_once(bench: Bench, tmp_path: Path, t
     entered(job, 4)
     began = time.monotonic()
     job.stop()
-    state = job.wait(30)
+    state = job.wait(60)
     following = bench.distributor().start(target("places"))
     entered(following, 4)
     took = time.monotonic() - began
@@ -311,7 +311,7 @@ def test_a_forced_stop_of_ranks_that_do_not_listen(bench: Bench) -> None:
     job = bench.distributor().start(target("stubborn"))
     entered(job, 4)
     job.stop(force=True)
-    state = job.wait(30)
+    state = job.wait(60)
 
     assert (Phase.STOPPED, 143) == (state.phase, state.exit_code)
     assert {"SIGKILL"} == {rank.signal for rank in state.ranks}
@@ -322,7 +322,7 @@ def test_a_stop_while_it_waits_for_slots(bench: Bench) -> None:
     wait_for(lambda: job.state.waiting is not None, within=60)
     job.stop()
 
-    assert (Phase.STOPPED, 143) == (job.wait(30).phase, job.state.exit_code)
+    assert (Phase.STOPPED, 143) == (job.wait(60).phase, job.state.exit_code)
     assert not facts(job, ev.StageSubmitted)
 
 

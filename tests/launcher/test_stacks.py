@@ -219,7 +219,7 @@ def test_a_person_gets_stacks_of_ranks_that_live_and_they_go_on(targets: Path, t
         job._supervisor.dump_stacks()
         until(lambda turn=turn: turn * 2 == sum(e.tag == "stacks_taken" for e in _so_far(job)))  # type: ignore[misc]
     gate.open()
-    state = job.wait(30)
+    state = job.wait(60)
 
     assert ("succeeded", 0) == (state.phase, state.exit_code)
     assert ["ready\npassed\n"] * 2 == [output(job, rank) for rank in (0, 1)]
@@ -234,7 +234,7 @@ def test_a_person_who_stops_the_run_waits_for_no_stacks(targets: Path) -> None:
     job = start(targets, "collective")
     until(lambda: all(output(job, rank) == "here\n" for rank in (0, 1)))
     job.stop(force=True)
-    state = job.wait(30)
+    state = job.wait(60)
 
     assert "stopped" == state.phase
     assert () == state.stacks

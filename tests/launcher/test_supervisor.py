@@ -68,7 +68,7 @@ def start(tmp_path: Path) -> Start:
 
 def test_a_gang_on_two_hosts_succeeds(start: Start) -> None:
     job, backend = start([lambda v: v.play([0, 1]), lambda v: v.play([2, 3])], n=4, offers=TWO_HOSTS)
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert ("succeeded", 0) == (state.phase, state.exit_code)
     assert ["alpha", "alpha", "beta", "beta"] == [r.host for r in state.ranks]
@@ -77,7 +77,7 @@ def test_a_gang_on_two_hosts_succeeds(start: Start) -> None:
 
 def test_every_rank_gets_its_own_environment_and_rank_0s_port(start: Start) -> None:
     job, backend = start([lambda v: v.play([0, 1]), lambda v: v.play([2, 3])], n=4, offers=TWO_HOSTS)
-    job.wait(10)
+    job.wait(60)
 
     orders = [next(f for f in v.heard if f.kind is Kind.START).document() for v in backend.voices]
     third = orders[1]["ranks"]["2"]
@@ -109,7 +109,7 @@ def test_the_first_failure_stops_the_others_on_every_host(start: Start) -> None:
         voice.leave()
 
     job, backend = start([fails, stops], n=4, offers=TWO_HOSTS)
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert [] == backend.errors
     assert (7, 0) == (state.exit_code, state.blamed)
@@ -130,7 +130,7 @@ def test_a_rank_that_raises_stops_the_gang_before_its_process_has_ended(start: S
         voice.leave()
 
     job, backend = start([raises])
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert [] == backend.errors
     assert (1, "rank 1 on alpha raised ValueError: bad") == (state.blamed, state.why)
@@ -142,7 +142,7 @@ def test_facts_of_a_host_with_a_wrong_clock_are_put_in_order(start: Start) -> No
         offers=(Offer(0, "alpha", 8, slots=1), Offer(1, "beta", 8, slots=1)),
         skews=(0.0, 3600.0),
     )
-    state = job.wait(10)
+    state = job.wait(60)
 
     started = next(e for e in job.events() if isinstance(e, ev.RankStarted) and e.rank == 1)
     assert state.hosts[1].clock_offset == pytest.approx(3600, abs=1)
@@ -157,7 +157,7 @@ def test_an_agent_that_goes_away_loses_the_run(start: Start) -> None:
         voice.fact("rank_started", rank=0, pid=1)
 
     job, _ = start([vanishes])
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert ("lost", 75) == (state.phase, state.exit_code)
     assert "alpha" in state.why
@@ -170,7 +170,7 @@ def test_an_agent_without_the_token_gets_nothing(start: Start) -> None:
         voice.expect(Kind.START)
 
     job, backend = start([stranger])
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert ("lost", 75) == (state.phase, state.exit_code)
     assert isinstance(backend.errors[0], ConnectionError)
@@ -183,7 +183,7 @@ def test_an_agent_may_not_tell_the_verdict(start: Start) -> None:
         voice.fact("run_ended", state="succeeded", exit_code=0, why="trust me")
 
     job, _ = start([liar])
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert ("failed", 70) == (state.phase, state.exit_code)
 
@@ -203,7 +203,7 @@ def test_output_and_results_reach_the_folder(start: Start) -> None:
         voice.leave()
 
     job, _ = start([talks])
-    job.wait(10)
+    job.wait(60)
     index = LineIndex(job.folder)
     index.poll()
 
@@ -220,7 +220,7 @@ def test_a_result_that_breaks_off_leaves_nothing(start: Start) -> None:
         voice.sock.sendall(b"".join(_half_a_result()))
 
     job, _ = start([breaks])
-    job.wait(10)
+    job.wait(60)
 
     assert [] == list((job.folder / "result").iterdir())
 
@@ -239,7 +239,7 @@ def test_the_time_limit_stops_the_run(start: Start) -> None:
         voice.leave()
 
     job, _ = start([obeys], timeout_s=0.05)
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert ("failed", 124) == (state.phase, state.exit_code)
 
@@ -269,7 +269,7 @@ def test_a_limit_asks_for_stacks_before_it_stops_the_ranks(start: Start) -> None
         stopped(voice)
 
     job, backend = start([answers], timeout_s=0.2)
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert [] == backend.errors
     assert ["stacks of 0", "stacks of 1"] == [s.text for s in state.stacks]
@@ -285,7 +285,7 @@ def test_ranks_are_stopped_even_if_no_agent_tells_their_stacks(start: Start) -> 
         stopped(voice)
 
     job, backend = start([mute], timeout_s=0.2)
-    state = job.wait(20)
+    state = job.wait(60)
 
     assert [] == backend.errors
     assert ("failed", 124, ()) == (state.phase, state.exit_code, state.stacks)
@@ -303,10 +303,10 @@ def test_a_person_who_presses_on_does_not_wait_for_stacks(start: Start) -> None:
         stopped(voice)
 
     job, backend = start([slow], timeout_s=0.2)
-    assert asked.wait(10)
+    assert asked.wait(60)
     pressed.set()
     job.stop(force=True)
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert [] == backend.errors
     assert ("failed", 124) == (state.phase, state.exit_code)
@@ -317,14 +317,14 @@ def test_stacks_can_only_be_asked_of_ranks_that_run(start: Start) -> None:
     release = threading.Event()
 
     def late(voice: Voice) -> None:
-        assert release.wait(10)
+        assert release.wait(60)
         voice.play([0, 1])
 
     job, backend = start([late])
     with pytest.raises(SpecError, match="no rank is running"):
         job._supervisor.dump_stacks()
     release.set()
-    job.wait(10)
+    job.wait(60)
     with pytest.raises(SpecError, match="no rank is running"):
         job._supervisor.dump_stacks()
     assert [] == backend.errors
@@ -346,7 +346,7 @@ def test_a_stop_before_the_agents_have_joined_starts_no_rank(start: Start) -> No
 
     job, backend = start([late])
     holder.append(job)
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert Kind.START not in {frame.kind for frame in backend.voices[0].heard}
     assert ("stopped", 143) == (state.phase, state.exit_code)
@@ -355,7 +355,7 @@ def test_a_stop_before_the_agents_have_joined_starts_no_rank(start: Start) -> No
 
 def test_facts_are_written_in_the_order_in_which_they_are_told(start: Start) -> None:
     job, _ = start([lambda v: v.play([0, 1])])
-    job.wait(10)
+    job.wait(60)
 
     tags = [e.tag for e in FactTail(job.folder).poll()]
     assert tags[0] == "run_submitted"
@@ -389,13 +389,13 @@ def test_a_run_waits_for_room_on_this_machine_and_then_starts(tmp_path: Path) ->
     assert (None, ()) == (job.state.near, job.state.ranks)
     backend.begin()
 
-    assert "succeeded" == job.wait(10).phase
+    assert "succeeded" == job.wait(60).phase
     assert ["waiting", "starting", "running", "succeeded"] == [phase for phase, _ in job.state.since[1:]]
 
 
 def test_a_run_that_finds_no_room_in_time_cannot_be_placed(tmp_path: Path) -> None:
     job, _ = crowded(tmp_path, 0.4)
-    state = job.wait(10)
+    state = job.wait(60)
 
     assert ("failed", 69) == (state.phase, state.exit_code)
     assert "no room on this machine within 0.4 s" in state.why
@@ -407,4 +407,4 @@ def test_a_run_that_waits_for_room_can_be_stopped(tmp_path: Path) -> None:
     until(lambda: job.state.phase == "waiting")
     job.stop()
 
-    assert ("stopped", 143) == (job.wait(10).phase, job.state.exit_code)
+    assert ("stopped", 143) == (job.wait(60).phase, job.state.exit_code)

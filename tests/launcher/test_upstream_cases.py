@@ -99,7 +99,7 @@ def test_local_output_comes_while_it_is_written(home: Path, mark: str) -> None:
     wait_for(lambda: log.exists() and log.stat().st_size > 0)
     assert not job.done
     job.stop()
-    job.wait(30)
+    job.wait(60)
 
 
 # --- on a cluster --------------------------------------------------------------------------------------
