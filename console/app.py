@@ -9,41 +9,52 @@ import console.pace  # noqa: F401  first, because Textual reads its settings whe
 import asyncio
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.theme import ThemeProvider
 
-from console.commands import Commands, LauncherCommands
+from console.commands import Commands
+from console.entrance import Entrance
 from console.frugal import frugal
-from console.keymap import key_text, known_bindings, usable
-from console.listing import printable
-from console.plain import line_filters, wants_no_color
-from console.screens.help import HelpScreen
-from console.screens.launch import LaunchScreen
-from console.screens.run import RunScreen
-from console.settings import ConsoleSettings, form_draft
-from console.sources.drafts import Draft
+from console.plain import line_filters
+from console.settings import ConsoleSettings
 from console.terminal import copy, exit_anyway
-from console.theming import FALLBACKS, choose_theme, load_themes
+from console.theming import FALLBACKS
 from console.widgets.hints import keys_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from textual.dom import DOMNode
     from textual.driver import Driver
     from textual.filter import LineFilter
     from textual.screen import Screen
 
+    from console.sources.drafts import Draft
+
 HANGUP, TERMINATED = 129, 143
-_TOLD = 400
 
 
-class RankdeckApp(App[int]):
+class Themes(ThemeProvider):
+    """The themes, for the palette. One that is picked there holds until the console is left."""
+
+    @property
+    def commands(self) -> list[tuple[str, Callable[[], None]]]:
+        """Each by its name."""
+        return [(name, partial(self._pick, name, take)) for name, take in super().commands]
+
+    def _pick(self, name: str, take: Callable[[], None]) -> None:
+        take()
+        self.app.notify(f'theme = "{name}" in [console] of config.toml keeps it', markup=False)
+
+
+class RankdeckApp(Entrance):
     """The console. It owns no run: leaving it, in whatever way, ends none."""
 
     TITLE = "rankdeck"
@@ -69,19 +80,14 @@ class RankdeckApp(App[int]):
         commands: Commands | None = None,
         settings: ConsoleSettings | None = None,
         handle_signals: bool = False,
+        paint_first: bool = False,
     ) -> None:
-        no_color = wants_no_color(os.environ)
-        super().__init__(ansi_color=no_color or None)
-        self.no_color, self.settings = no_color, settings or ConsoleSettings()
+        super().__init__(root, workdir, open_run, draft, commands, settings, waits=paint_first)
         self.log_times = self.settings.timestamps
-        self._root, self._workdir, self._first = root, workdir, open_run
-        self._draft = draft or form_draft(self.settings, workdir)
-        self._commands = commands if commands is not None else LauncherCommands()
         self._handle_signals = handle_signals
         self._interrupted = 0.0
-        self.own_keys: dict[str, str] = {}
         self.left_running: str | None = None
-        self._settle(theme or self.settings.theme)
+        self.settle(theme or self.settings.theme)
 
     def get_driver_class(self) -> type[Driver]:
         """The platform's, which writes as little as it can."""
@@ -92,18 +98,11 @@ class RankdeckApp(App[int]):
         return FALLBACKS
 
     def on_mount(self) -> None:
-        """Open the launch screen, and the run that was asked for above it."""
+        """Listen to signals, for who closes the terminal leaves too."""
         if self._handle_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)
             loop.add_signal_handler(signal.SIGTERM, self._leave, TERMINATED)
-        self.push_screen(LaunchScreen(self._root, self._workdir, self._commands, self._draft))
-        if self._first is not None:
-            self.open_run(self._first)
-
-    def open_run(self, run: Path) -> None:
-        """Show a run."""
-        self.push_screen(RunScreen(run, self._commands))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers: Textual's own, and every binding of the screen by its description."""
@@ -113,10 +112,21 @@ class RankdeckApp(App[int]):
                 run = partial(self._act, binding.action, node)
                 yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)
 
+    def search_themes(self) -> None:
+        """Let a person pick a theme, and say how to keep it."""
+        self.push_screen(CommandPalette(providers=[Themes], placeholder="Search for themes…"))
+
     def copy_to_clipboard(self, text: str) -> None:
         """Copy through the terminal, which works over SSH; say what was done, or why not."""
         self._clipboard = text
-        done = copy(text, os.environ, self._driver.write if self._driver is not None else None)
+        around = {} if self.is_web else os.environ
+        if around.get("TMUX"):  # which is asked by its own command, and may be slow to answer
+            self.run_worker(partial(self._copy, text, around), thread=True, exit_on_error=False, group="copy")
+        else:
+            self._copy(text, around)
+
+    def _copy(self, text: str, around: Mapping[str, str]) -> None:
+        done = copy(text, around, self._driver.write if self._driver is not None else None)
         self.notify(done, severity="warning" if done.startswith("not ") else "information")
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -125,6 +135,8 @@ class RankdeckApp(App[int]):
 
     def get_key_display(self, binding: Binding) -> str:
         """A key as footer, palette and help show it."""
+        from console.keymap import key_text
+
         return key_text(binding, ascii=self.settings.ascii)
 
     def action_detach(self) -> None:
@@ -137,6 +149,8 @@ class RankdeckApp(App[int]):
 
     def action_help(self) -> None:
         """Show the keys of what has the focus."""
+        from console.screens.help import HelpScreen
+
         self.push_screen(HelpScreen(self.screen.active_bindings.values(), self.get_key_display))
 
     def action_redraw(self) -> None:
@@ -155,21 +169,12 @@ class RankdeckApp(App[int]):
             f"nothing was stopped · {again} again leaves, runs go on · {stop} stops a run", markup=False
         )
 
-    def _settle(self, theme: str) -> None:
-        problems = list(self.settings.problems)
-        for each in load_themes(problems=problems):
-            self.register_theme(each)
-        self.theme = choose_theme(theme, self.available_themes, problems)
-        if self.settings.keys:
-            self.own_keys = usable(self.settings.keys, known_bindings(type(self)), problems)
-            self.set_keymap(self.own_keys)
-        for problem in problems:
-            self.notify(printable(problem)[:_TOLD], severity="warning", markup=False, timeout=10)
-
     def _act(self, action: str, node: DOMNode) -> None:
         self.call_later(self.run_action, action, node)
 
     def _leave(self, code: int) -> None:
+        from console.screens.run import RunScreen
+
         runs = [s for s in self.screen_stack if isinstance(s, RunScreen)]
         if runs and runs[-1].live:
             self.left_running = runs[-1].run.name

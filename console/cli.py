@@ -14,23 +14,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import launcher
-from console import (
-    config_commands,
-    engine_commands,
-    glyphs,
-    history_commands,
-    record_commands,
-    rerunning,
-    stack_commands,
-)
+from console import glyphs
 from console.finding import find
-from console.launching import launch_options, request_from
-from console.starting import start, start_options
+from console.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_ELSEWHERE = {
+    "run": "console.starting:run",
+    "ps": "console.history_commands:ps",
+    "show": "console.history_commands:show",
+    "result": "console.history_commands:result",
+    "compare": "console.history_commands:compare",
+    "rerun": "console.rerunning:rerun",
+    "rm": "console.record_commands:rm",
+    "prune": "console.record_commands:prune",
+    "export": "console.record_commands:export",
+    "stacks": "console.stack_commands:stacks",
+    "engine": "console.engine_commands:engine",
+    "config": "console.config_commands:config",
+    "serve": "console.serve_command:serve",
+    "serve-page": "console.serve_command:serve_page",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -72,7 +79,7 @@ def _tolerate_encodings() -> None:
             stream.reconfigure(errors=glyphs.ERRORS)
 
 
-@click.group(invoke_without_command=True, context_settings=_CONTEXT)
+@click.group(cls=LazyGroup, elsewhere=_ELSEWHERE, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(launcher.__version__, prog_name="rankdeck", message="%(prog)s %(version)s")
 @click.option("--theme", help="Colour theme of the console; `rankdeck themes` lists them.")
 @click.option("--mouse/--no-mouse", default=None, help="Let the console use the mouse.")
@@ -98,19 +105,6 @@ def _console(options: dict[str, Any], run: Path | None = None) -> int:
         raise click.ClickException(f"the console needs {error.name}: pip install textual") from error
     code: int = run_console(root=runs_root(), workdir=Path.cwd(), open_run=run, look=options)
     return code
-
-
-@cli.command()
-@click.argument("target")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@launch_options
-@start_options
-def run(target: str, args: tuple[str, ...], **options: Any) -> int:
-    """Run TARGET on every rank: train.py, train.py:function or package.module:function.
-
-    A script's own ARGS go after --.
-    """
-    return start(request_from(target, args, options), options)
 
 
 @cli.command()
@@ -182,19 +176,3 @@ def completion(shell: str) -> int:
     assert kind is not None
     click.echo(kind(cli, {}, "rankdeck", "_RANKDECK_COMPLETE").source())
     return 0
-
-
-for _command in (
-    engine_commands.engine,
-    history_commands.ps,
-    history_commands.show,
-    history_commands.result,
-    history_commands.compare,
-    rerunning.rerun,
-    record_commands.rm,
-    record_commands.prune,
-    record_commands.export,
-    stack_commands.stacks,
-    config_commands.config,
-):
-    cli.add_command(_command)

@@ -6,9 +6,10 @@ The seam that tests and the demo replace. Everything here may block and must run
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from launcher.request import Request
+if TYPE_CHECKING:
+    from launcher.request import Request
 
 
 class Commands(Protocol):

@@ -111,4 +111,7 @@ def _name_problems(found: Config) -> Iterator[Problem]:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
     return json.dumps(value, ensure_ascii=False)

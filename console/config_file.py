@@ -12,13 +12,12 @@ from typing import Any
 
 from launcher import settings as launcher_settings
 from launcher.errors import SpecError
-from launcher.spec import Mode, world_size
 
 VARIABLES = {"theme": "RANKDECK_THEME", "mouse": "RANKDECK_MOUSE", "ascii": "RANKDECK_ASCII"}
 LOOK: Mapping[str, object] = {"theme": "", "mouse": True, "ascii": False, "timestamps": ""}
 """What ``[console]`` may say, with the defaults."""
 
-FORM: Mapping[str, object] = {"mode": "local", "num_processes": "1", "gpu": "auto", "spark": ""}
+FORM: Mapping[str, object] = {"mode": "local", "num_processes": "1", "gpu": "auto", "spark": "", "env": {}}
 """What ``[defaults]`` may say, with the defaults."""
 
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -88,7 +87,9 @@ def _places(text: str) -> dict[str, int]:
             table = _dotted(header[1])
             places.setdefault(table, number)
         elif setting := _SETTING.match(line):
-            places.setdefault(f"{table}.{_dotted(setting[1])}".lstrip("."), number)
+            parts = f"{table}.{_dotted(setting[1])}".lstrip(".").split(".")
+            for count in range(len(parts), 0, -1):
+                places.setdefault(".".join(parts[:count]), number)
     return places
 
 
@@ -172,6 +173,8 @@ def _list(values: Sequence[str]) -> str:
 def _count_problem(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return f"must be a number or MIN:MAX, not {value!r}"
+    from launcher.spec import world_size
+
     try:
         _, most = world_size(str(value))
     except SpecError as error:
@@ -179,11 +182,29 @@ def _count_problem(value: object) -> str | None:
     return None if most >= 1 else f"must be at least 1, not {value!r}"
 
 
+def _mode_problem(value: object) -> str | None:
+    from launcher.spec import Mode
+
+    return _one_of([str(mode) for mode in Mode])(value)
+
+
+def _env_problem(value: object) -> str | None:
+    if not isinstance(value, dict):
+        return f"must be a table of variables, not {value!r}"
+    for name, text in value.items():
+        if not name or "=" in name or "\0" in name:
+            return f"cannot have a variable {name!r}"
+        if isinstance(text, bool) or not isinstance(text, (str, int, float)) or "\0" in str(text):
+            return f"must give {name} a text, not {text!r}"
+    return None
+
+
 _FIELDS: Mapping[str, Callable[[object], str | None]] = {
-    "mode": _one_of([str(mode) for mode in Mode]),
+    "mode": _mode_problem,
     "num_processes": _count_problem,
     "gpu": _one_of(["auto", "yes", "no"]),
     "spark": lambda value: None if isinstance(value, str) else f"must be an address, not {value!r}",
+    "env": _env_problem,
 }
 
 

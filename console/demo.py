@@ -5,6 +5,7 @@ Nothing of it outlives the terminal: its folders are temporary. Only `run_demo` 
 
 from __future__ import annotations
 
+import math
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -25,13 +26,23 @@ __all__ = ["DemoCommands", "record_demo", "replay", "run_demo"]
 
 
 def record_demo(
-    folder_root: Path, *, ranks: int = 8, gpus: bool = True, seconds: int = 90, fail: bool = False
+    folder_root: Path,
+    *,
+    ranks: int = 8,
+    gpus: bool = True,
+    seconds: int = 90,
+    fail: bool = False,
+    until: float = math.inf,
 ) -> Path:
-    """Write a whole run on two hosts, the same for the same arguments, and return its folder."""
+    """Write a run on two hosts, the same for the same arguments, and return its folder.
+
+    It is whole, or as it was `until` seconds after its start: then it goes on for as long as this process.
+    """
     folder = folder_root / new_id(RECORDED_AT, "0de")
     folder.mkdir(parents=True, mode=0o700)
     writer = RunWriter(folder, _spec(ranks, gpus))
-    for happening in Script(RECORDED_AT, ranks=ranks, gpus=gpus, seconds=seconds, fail=fail).happenings():
+    script = Script(RECORDED_AT, ranks=ranks, gpus=gpus, seconds=seconds, fail=fail)
+    for happening in script.happenings(until):
         if isinstance(happening, ev.Event):
             writer.append(happening)
             if isinstance(happening, ev.RankReturned):

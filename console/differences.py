@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from launcher.comparing import Comparison, Difference, Record, compare
 from launcher.runs.reader import read_spec, read_state, status_of
 
 _CELL = 48
+_MEASURED = frozenset({"outcome", "metrics"})
 _UNKNOWN = "–"
 
 
@@ -53,8 +55,19 @@ def _record(folder: Path) -> Record:
 
 def difference_row(section: str, found: Difference) -> tuple[str, ...]:
     """The section, the name, both values and by how much the second is greater; as short texts."""
-    delta = "" if found.delta is None else f"{found.delta:+.6g}{_share(found)}"
-    return (section, printable(found.name), _cell(found.left), _cell(found.right), delta)
+    delta = "" if found.delta is None else f"{found.delta:+,.6g}{_share(found)}"
+    figures = section in _MEASURED
+    values = (_cell(value, figures=figures) for value in (found.left, found.right))
+    return (section, printable(found.name), *values, delta)
+
+
+def told_apart(left: str, right: str, room: int) -> tuple[str, str]:
+    """Two ids in at most `room` cells each: whole, or from the part on in which they differ."""
+    if max(len(left), len(right)) <= room or left == right:
+        return left, right
+    parts, others = left.split("-"), right.split("-")
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts, others, strict=False)))
+    return ("…" + "-".join(parts[same:]), "…" + "-".join(others[same:])) if same else (left, right)
 
 
 def _share(found: Difference) -> str:
@@ -64,13 +77,15 @@ def _share(found: Difference) -> str:
     return f" ({found.delta / abs(found.left):+.1%})"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, *, figures: bool) -> str:
+    """A value as a short text; `figures` says that numbers are sizes, not what somebody wrote."""
     if value is None:
         return _UNKNOWN
-    text = (
-        f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
-    )
-    return shorten(text, _CELL)
+    if isinstance(value, float):
+        return f"{value:,.6g}" if figures else f"{value:.6g}"
+    if figures and isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return shorten(value if isinstance(value, str) else json.dumps(value), _CELL)
 
 
 def _document(left: str, right: str, found: Comparison) -> dict[str, Any]:

@@ -7,19 +7,17 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.losses import record_line
 from console.sources.cleaning import plain
-from launcher.codec import to_plain
-from launcher.errors import SpecError
-from launcher.events import OriginFound
-from launcher.record_events import Checkout
-from launcher.runs.reader import read_spec, read_state, read_summary, status_of
-from launcher.runs.status import Status
-from launcher.state import Rank, RunState
+
+if TYPE_CHECKING:
+    from launcher.events import OriginFound
+    from launcher.record_events import Checkout
+    from launcher.runs.status import Status
+    from launcher.state import Rank, RunState
 
 # all that JSON leaves as it is and a terminal might obey: C1 controls, directions, lone surrogates
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -55,6 +53,9 @@ def shorten(text: str, width: int) -> str:
 
 def show(folder: Path, *, as_json: bool) -> int:
     """Print one run."""
+    from console.losses import record_line
+    from launcher.runs.reader import read_spec, read_state, status_of
+
     state, status = read_state(folder), status_of(folder)
     if as_json:
         click.echo(json.dumps(_show_document(folder, state, status)))
@@ -123,6 +124,9 @@ def _rank_row(rank: Rank) -> tuple[str, ...]:
 
 
 def _show_document(folder: Path, state: RunState, status: Status) -> dict[str, Any]:
+    from launcher.codec import to_plain
+    from launcher.runs.reader import read_spec
+
     first = state.first_failure
     return {
         "id": folder.name,
@@ -147,6 +151,8 @@ def _show_document(folder: Path, state: RunState, status: Status) -> dict[str, A
 
 
 def _rank_document(rank: Rank) -> dict[str, Any]:
+    from launcher.codec import to_plain
+
     return {
         "rank": rank.rank,
         "host": rank.host,
@@ -179,6 +185,9 @@ def result(folder: Path, rank: int, *, as_json: bool) -> int:
     Raises:
         SpecError: there is none.
     """
+    from launcher.errors import SpecError
+    from launcher.runs.reader import read_summary
+
     entry = next((e for e in read_summary(folder) if e["rank"] == rank), None)
     if entry is None:
         raise SpecError(f"rank {rank} of run {folder.name} left no value", run=folder.name)

@@ -8,15 +8,28 @@ from __future__ import annotations
 from textual.message import Message
 
 from console.sources.alerts import Alert
-from console.sources.cluster import ClusterView, EngineView, GpuView, Held, HostView, Use, WorkView
+from console.sources.cluster import (
+    AppView,
+    ClusterView,
+    EngineView,
+    ExecutorView,
+    GpuView,
+    Held,
+    HostView,
+    SparkView,
+    Use,
+    WorkView,
+)
+from console.sources.cluster_query import METRICS, ORDERS, Item, MapQuery, arranged, troubles
 from console.sources.completion import complete_options, complete_path, describe, names_path, takes_path
 from console.sources.condition import Condition
 from console.sources.detected import Detected, mode_line, room_line
 from console.sources.drafts import MODES, Draft
+from console.sources.expression import Expression
 from console.sources.extras import EXTRAS, PATHS, split_pairs, words_of
 from console.sources.history import took
 from console.sources.log_copy import Rows, copy_rows, new_file
-from console.sources.logs import LogLine
+from console.sources.log_line import LogLine
 from console.sources.readings import Metric, usual_metric
 from console.sources.scan import Search
 from console.sources.sieve import Level, level_of
@@ -27,21 +40,28 @@ from launcher.options import Option
 
 __all__ = [
     "EXTRAS",
+    "METRICS",
     "MODES",
+    "ORDERS",
     "PATHS",
     "Alert",
+    "AppView",
     "ClusterView",
     "Condition",
     "Detected",
     "Draft",
     "EngineView",
+    "ExecutorView",
+    "Expression",
     "FeedFailed",
     "GpuView",
     "Held",
     "HostView",
+    "Item",
     "Level",
     "LogLine",
     "LogView",
+    "MapQuery",
     "Metric",
     "Option",
     "Progress",
@@ -51,9 +71,11 @@ __all__ = [
     "RunChanged",
     "RunView",
     "Search",
+    "SparkView",
     "Use",
     "Whither",
     "WorkView",
+    "arranged",
     "complete_options",
     "complete_path",
     "copy_rows",
@@ -68,6 +90,7 @@ __all__ = [
     "stacks_block",
     "takes_path",
     "took",
+    "troubles",
     "usual_metric",
     "whither",
     "words_of",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.app import RankdeckApp
 from console.commands import Commands
 from console.settings import load
-from console.sources.drafts import Draft
 from console.terminal import quiet_descriptors
+
+if TYPE_CHECKING:
+    from console.sources.drafts import Draft
 
 
 def run_console(
@@ -22,12 +25,13 @@ def run_console(
     commands: Commands | None = None,
     farewell: Callable[[str], None] | None = None,
     look: Mapping[str, object] | None = None,
+    page: tuple[int, int] | None = None,
 ) -> int:
     """Show the console until a person leaves it, and return the exit code.
 
     The form is filled from `draft`. `look` comes before a person's settings: theme, mouse and ascii, None
     for what is left to them. `farewell` is told the run that was open and goes on; without one, how to see
-    it again is said on stderr.
+    it again is said on stderr. `page` is for a console in a browser: its columns and rows.
     """
     settings = load(look)
     app = RankdeckApp(
@@ -38,9 +42,10 @@ def run_console(
         commands=commands,
         settings=settings,
         handle_signals=True,
+        paint_first=True,
     )
-    with quiet_descriptors():
-        code = app.run(mouse=settings.mouse)
+    with quiet_descriptors(page=page is not None):
+        code = app.run(mouse=settings.mouse, size=page)
     if app.left_running is not None:
         (farewell or _say_how_to_return)(app.left_running)
     return app.return_code or code or 0

@@ -5,6 +5,7 @@ theme = "rankdeck-dark"  run.stop = "ctrl+x"       mode = "cluster"
 mouse = true             log.follow = "f,F"        num_processes = 8
 ascii = false                                      gpu = "auto"
 timestamps = "clock"                               spark = "spark://head:7077"
+                                                   env.NCCL_DEBUG = "WARN"
 
 An option of the command line comes first, then ``RANKDECK_THEME``, ``RANKDECK_MOUSE`` and ``RANKDECK_ASCII``,
 then the file. What is wrong in it is told, and everything else of it holds.
@@ -13,9 +14,11 @@ then the file. What is wrong in it is told, and everything else of it holds.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.config_file import (
     FORM,
@@ -30,10 +33,11 @@ from console.config_file import (
     value_of,
 )
 from console.glyphs import wants_ascii
-from console.sources.drafts import Draft
 from launcher import settings as launcher_settings
 from launcher.errors import SpecError
-from launcher.spec import Mode
+
+if TYPE_CHECKING:
+    from console.sources.drafts import Draft
 
 DEFAULT = "default"
 """The origin of what nobody settled."""
@@ -68,9 +72,16 @@ def load(
     """What holds, with what the command line gave first; problems are told in it, never raised."""
     config = read(environ)
     look = {entry.key: entry.value for entry in console_entries(config, environ, given)}
-    form = {entry.key: str(entry.value) for entry in form_entries(config) if entry.origin != DEFAULT}
+    form = {entry.key: _typed(entry.value) for entry in form_entries(config) if entry.origin != DEFAULT}
     told = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
     return ConsoleSettings(**look, keys=keys_of(config), form=form, problems=told)  # type: ignore[arg-type]
+
+
+def _typed(value: object) -> str:
+    """A value as a person would type it into the form; variables as ``NAME=VALUE`` words."""
+    if isinstance(value, Mapping):
+        return shlex.join(f"{name}={text}" for name, text in value.items())
+    return str(value)
 
 
 def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
@@ -78,12 +89,17 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
     form = settings.form
     if not form:
         return None
+    from console.sources.drafts import Draft
+    from console.sources.extras import ENV
+    from launcher.spec import Mode
+
     usual = Draft()
     return Draft(
         processes=form.get("num_processes", usual.processes),
         mode=Mode(form.get("mode", usual.mode)),
         gpu=form.get("gpu", usual.gpu),
         spark=form.get("spark", usual.spark),
+        extras={ENV: form[ENV]} if form.get(ENV) else {},
         workdir=workdir,
     )
 

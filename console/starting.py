@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from console.launching import launch_options, request_from
+
 if TYPE_CHECKING:
     from launcher.request import Request
 
@@ -32,6 +34,19 @@ def start_options(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+@click.command()
+@click.argument("target")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@launch_options
+@start_options
+def run(target: str, args: tuple[str, ...], **options: Any) -> int:
+    """Run TARGET on every rank: train.py, train.py:function or package.module:function.
+
+    A script's own ARGS go after --.
+    """
+    return start(request_from(target, args, options), options)
 
 
 def start(request: Request, options: dict[str, Any]) -> int:

@@ -23,11 +23,14 @@ _EXIT_LIMIT_S = 3.0
 
 
 @contextmanager
-def quiet_descriptors() -> Iterator[None]:
-    """Keep stray output off the screen; what came is written to stderr when the screen is gone."""
+def quiet_descriptors(*, page: bool = False) -> Iterator[None]:
+    """Keep stray output off the screen; what came is written to stderr when the screen is gone.
+
+    With `page` the screen is at the other end of stdout, which is a browser's page and no terminal.
+    """
     saved = sys.__stdout__, sys.__stderr__
     out, err = os.dup(1), os.dup(2)
-    terminal = _terminal(err)
+    terminal = _writer(os.dup(out)) if page else _terminal(err)
     with tempfile.TemporaryFile() as noise:
         try:
             sys.stdout.flush()
@@ -48,6 +51,10 @@ def quiet_descriptors() -> Iterator[None]:
 
 def _terminal(err: int) -> TextIOWrapper:
     descriptor = os.dup(err) if os.isatty(err) else os.open("/dev/tty", os.O_WRONLY | os.O_CLOEXEC)
+    return _writer(descriptor)
+
+
+def _writer(descriptor: int) -> TextIOWrapper:
     return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
 
 

@@ -73,6 +73,19 @@ def choose_theme(name: str, there_are: Container[str], problems: list[str]) -> s
     return name if name in there_are else DEFAULT_THEME
 
 
+def first_theme(name: str = "", folder: Path | None = None) -> Theme | None:
+    """The bundled theme of that name, or the default one, read alone.
+
+    None if there is none of that name, or a person has own themes: one of those may replace it.
+    """
+    name = name or DEFAULT_THEME
+    own = user_folder() if folder is None else folder
+    file = files("themes") / f"{name}.toml"
+    if not _NAME.fullmatch(name) or not file.is_file() or next(own.glob("*.toml"), None):
+        return None
+    return parse_theme(tomllib.loads(file.read_text(encoding="utf-8")))
+
+
 def load_themes(folder: Path | None = None, *, problems: list[str] | None = None) -> list[Theme]:
     """Every theme; the user's replace bundled ones of the same name.
 

@@ -13,11 +13,15 @@ import stat
 import tempfile
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from launcher.errors import RecordError, RunNotFound
+from launcher.errors import AgentLost, RecordError, RunNotFound
 from launcher.runs import paths
+from launcher.runs.status import stored_status, write_status
+from launcher.state import Phase
 
+COPIED = "this is a copy, made while the run went on: how it ended is not in it"
 MOST_BYTES = 16 << 30
 MOST_FILES = 200_000
 _BLOCK = 1 << 20
@@ -38,7 +42,15 @@ def unpack(file: Path, most_bytes: int = MOST_BYTES) -> Path:
             _unpack_all(packed, run, Path(scratch), most_bytes)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise RecordError(f"{file} cannot be unpacked: {error}") from error
+    _conclude(Path(scratch, run))
     return Path(scratch, run)
+
+
+def _conclude(copy: Path) -> None:
+    """Nobody goes on writing here: what was not over when it was packed never will be."""
+    status = stored_status(copy)
+    if status is not None and not status.state.final:
+        write_status(copy, replace(status, state=Phase.LOST, exit_code=AgentLost.exit_code, why=COPIED))
 
 
 def _run_in(packed: zipfile.ZipFile, file: Path) -> str:

@@ -140,7 +140,7 @@ def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
     if old is not None and old.attempt < e.attempt:
         state = replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
     told = {"host": e.host, "pid": e.pid, "clock_offset": e.clock_offset, "present": True}
-    return _update_host(state, e.agent, attempt=e.attempt, **told)
+    return _update_host(state, e.agent, attempt=e.attempt, address=e.address, **told)
 
 
 def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:

@@ -9,7 +9,7 @@ from launcher.fact import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkReady(Event):
-    """There is a Spark session: which, and where its own pages are."""
+    """There is a Spark session: which, and where its own pages and those of its standalone masters are."""
 
     application: str
     master: str
@@ -17,6 +17,7 @@ class SparkReady(Event):
     name: str = ""
     ui: str = ""
     remote: bool = False
+    pages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class Rank:
 class Host:
     """One agent's host: its clock, its last system sample and its devices by UUID.
 
-    `attempt` is the last one that the agent belonged to.
+    `attempt` is the last one that the agent belonged to; `address` is its own on the way to the engine.
     """
 
     agent: int
@@ -106,6 +106,7 @@ class Host:
     devices: Mapping[str, ev.DeviceSample] = field(default_factory=dict)
     sampled_at: float | None = None
     cleanup: ev.CleanupProven | None = None
+    address: str = ""
 
 
 Loss = ev.ExecutorLost | ev.TaskLost

@@ -12,7 +12,7 @@ import pytest
 
 from tests import engines, survivors
 
-pytest_plugins = ["tests.launcher.nvml_fixture", "tests.spark_fixtures"]
+pytest_plugins = ["tests.launcher.nvml_fixture", "tests.spark_fixtures", "tests.console.snapshot_fixture"]
 
 TARGETS = Path(__file__).parent / "targets"
 

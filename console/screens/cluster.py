@@ -1,25 +1,42 @@
-"""The cluster screen: machines, GPUs and whose they are; live runs, what they wait for; engines."""
+"""The cluster screen: machines, GPUs and whose they are; Spark; live runs, what they wait for; engines."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.message import Message
-from textual.widgets import Footer, Static
 
-from console.messages import ClusterView, EngineView, WorkView
+from console.messages import AppView, ClusterView, Held, Item, WorkView
 from console.pace import is_remote
+from console.screens.chosen import held_at, name_of, page_of
 from console.screens.place import Place, Site
 from console.screens.run import RunScreen
+from console.sources import pages
+from console.sources.cluster_query import parse
 from console.sources.machines import Engines, Inspects, Machines
+from console.sources.pages import Ask
+from console.widgets.cluster_head import ClusterHead
+from console.widgets.field import Field
+from console.widgets.hints import keys_of
+from console.widgets.key_line import KeyLine
+from console.widgets.long_list import ItemList
+from console.widgets.machine_detail import MachineDetail
 from console.widgets.machine_map import MachineMap
-from console.widgets.work_list import WorkList
+from console.widgets.work_list import Work, WorkList
+from launcher.errors import LauncherError
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import ComposeResult
+
+_BESIDE = 140
+_PANES = ("machines", "work", "detail")
+_HELP = "words, mine, other, free, taken, lost, temp>75, util<10, mem>90, power>300; ! before one inverts it"
 
 
 class ClusterScreen(Place):
@@ -27,9 +44,13 @@ class ClusterScreen(Place):
 
     AUTO_FOCUS = "#machines"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Back", id="cluster.back"),
-        Binding("1", "pane('#machines')", "Machines", show=False, id="cluster.pane_1"),
-        Binding("2", "pane('#work')", "Runs and engines", show=False, id="cluster.pane_2"),
+        Binding("escape", "back", "Back", id="cluster.back"),
+        Binding("1", "pane('machines')", "Machines", show=False, id="cluster.pane_1"),
+        Binding("2", "pane('work')", "Runs and engines", show=False, id="cluster.pane_2"),
+        Binding("3,d", "pane('detail')", "In full", id="cluster.pane_3"),
+        Binding("z", "zoom", "Zoom", show=False, id="cluster.zoom"),
+        Binding("slash", "filter", "Filter", key_display="/", id="cluster.filter"),
+        Binding("w", "waiting", "Run that waits", show=False, id="cluster.waiting"),
         Binding("y", "copy", "Copy", id="cluster.copy"),
         Binding("u", "copy_page", "Copy Spark's page", id="cluster.page"),
         Binding("o", "open_page", "Open Spark's page", show=False, id="cluster.open_page"),
@@ -48,37 +69,52 @@ class ClusterScreen(Place):
             return isinstance(message, type(self))
 
     def __init__(
-        self, site: Site, *, inspector: Inspects | None = None, engines: Engines | None = None
+        self,
+        site: Site,
+        *,
+        inspector: Inspects | None = None,
+        engines: Engines | None = None,
+        ask: Ask = pages.ask,
     ) -> None:
         super().__init__()
         self._site = site
         self.view: ClusterView | None = None
-        self._machines = Machines(site.root, self._publish, inspector=inspector, engines=engines)
+        self._lower, self._zoomed = "work", ""
+        self._about = "machines"
+        self._machines = Machines(site.root, self._publish, inspector=inspector, engines=engines, ask=ask)
 
     def compose(self) -> ComposeResult:
-        """Machines above, what goes on below."""
-        yield Static(" cluster", id="banner", markup=False)
+        """Machines above; below, what goes on and one thing in full."""
+        yield ClusterHead(id="banner")
+        yield Field(placeholder=_HELP, id="filter")
         yield MachineMap(id="machines")
-        yield WorkList(id="work")
-        yield Footer(compact=True, show_command_palette=False)
+        with Horizontal(id="lower"):
+            yield WorkList(id="work")
+            yield MachineDetail(id="detail")
+        yield KeyLine("list.choose", "cluster.filter", "machines.metric", "machines.sort", "cluster.pane_3")
 
     def on_mount(self) -> None:
         """Begin to look."""
+        self.query_one("#filter").display = False
         self.query_one(MachineMap).entitle("1 Machines")
         self.query_one(WorkList).entitle("2 Runs and engines")
-        self._machines.watch.start()
+        self._machines.start()
 
     def on_unmount(self) -> None:
         """Look no more."""
-        self._machines.watch.close()
+        self._machines.close()
 
     def on_screen_suspend(self) -> None:
         """Rest while another screen is shown."""
-        self._machines.watch.rest()
+        self._machines.rest()
 
     def on_screen_resume(self) -> None:
         """Much may have changed meanwhile."""
-        self._machines.watch.resume()
+        self._machines.resume()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Choose the panes that fit."""
+        self._place()
 
     def _publish(self, view: ClusterView) -> None:
         self.post_message(self.Seen(view))
@@ -86,18 +122,104 @@ class ClusterScreen(Place):
     @on(Seen)
     def _show(self, message: Seen) -> None:
         self.view = message.view
+        self.query_one(ClusterHead).show(message.view, keys_of(self, "cluster.waiting", "w"))
         self.query_one(MachineMap).show(message.view)
         self.query_one(WorkList).show(message.view)
+        self._show_detail()
+
+    # --- panes ---------------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        """Two panes below each other and the third beside; on a narrow terminal only one of two below."""
+        beside = self.size.width >= _BESIDE
+        for name in _PANES:
+            shown = (
+                name == self._zoomed if self._zoomed else name == "machines" or beside or name == self._lower
+            )
+            self.query_one(f"#{name}").display = shown
+        lower = self.query_one("#lower")
+        lower.display = self._zoomed != "machines"
+        lower.set_class(bool(self._zoomed), "-zoomed")
 
     def action_pane(self, pane: str) -> None:
         """Go to a pane."""
-        self.query_one(pane).focus()
+        if pane != "machines":
+            self._lower = pane
+        self._zoomed = pane if self._zoomed else ""
+        self._place()
+        self.query_one(f"#{pane}").focus()
+
+    def action_zoom(self) -> None:
+        """The pane with the focus alone, or all again."""
+        at = self.focused.id if self.focused is not None else None
+        self._zoomed = "" if self._zoomed or at not in _PANES else str(at)
+        self._place()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """What is told in full is what the pane with the focus has under its cursor."""
+        if event.widget.id in ("machines", "work"):
+            self._about = event.widget.id
+            self._show_detail()
+
+    @on(ItemList.Moved)
+    def _show_detail(self) -> None:
+        self.query_one(MachineDetail).show(self._chosen())
+
+    def _chosen(self) -> Item | Work | None:
+        """What is under the cursor of the pane that has the focus, or had it last."""
+        if self._about == "work":
+            return self.query_one(WorkList).chosen
+        return self.query_one(MachineMap).chosen
+
+    def action_back(self) -> None:
+        """Take away the zoom, then the filter; then leave."""
+        field = self.query_one("#filter", Field)
+        if self._zoomed:
+            self.action_zoom()
+        elif field.value or field.display:
+            field.value, field.display = "", False
+            self.query_one(MachineMap).focus()
+        else:
+            self.dismiss()
+
+    # --- finding -------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        """Type what is to be listed."""
+        field = self.query_one("#filter", Field)
+        field.display = True
+        field.focus()
+
+    @on(Field.Changed, "#filter")
+    def _narrow(self, message: Field.Changed) -> None:
+        machines = self.query_one(MachineMap)
+        try:
+            sought = parse(message.value)
+        except LauncherError as error:
+            machines.complain(str(error))
+        else:
+            machines.ask(replace(machines.query_now, sought=sought))
+            self._show_detail()
+
+    @on(Field.Submitted, "#filter")
+    def _narrowed(self, message: Field.Submitted) -> None:
+        self.query_one("#filter").display = bool(message.value.strip())
+        self.query_one(MachineMap).focus()
+
+    def action_waiting(self) -> None:
+        """Go to the run that waits for slots, or to the next one."""
+        if self.query_one(WorkList).next_waiting():
+            self.action_pane("work")
+        else:
+            self._tell("no run waits for slots")
+
+    # --- what is under the cursor --------------------------------------------------------------------
 
     @on(MachineMap.Chosen, "#machines")
     def _open_held(self) -> None:
-        item = self.query_one(MachineMap).chosen
-        if item is not None and item.held:
-            self._open(item.held[0].run)
+        held = held_at(self.query_one(MachineMap).chosen, self.view or ClusterView())
+        if held is not None:
+            self._open(held)
         else:
             self._tell("no run of yours is there")
 
@@ -105,25 +227,22 @@ class ClusterScreen(Place):
     def _open_work(self) -> None:
         item = self.query_one(WorkList).chosen
         if isinstance(item, WorkView):
-            self._open(item.run)
+            self._open(Held(item.run, item.name, ()))
+        elif isinstance(item, AppView):
+            self._tell(f"an application of {item.user or 'somebody'}: its page is {item.page or 'not known'}")
         elif item is not None:
             self._tell(f"an engine: rankdeck engine stop --pid {item.pid} ends it")
 
-    def _open(self, run: str) -> None:
-        self.app.push_screen(RunScreen(self._site.root / run, self._site.commands))
+    def _open(self, held: Held) -> None:
+        """Open a run, at the first of these ranks."""
+        rank = held.ranks[0] if held.ranks else None
+        self.app.push_screen(RunScreen(self._site.root / held.run, self._site.commands, rank=rank))
 
     def action_copy(self) -> None:
         """Copy what names the thing under the cursor: a host, a GPU's UUID, a run's id, an engine's pid."""
-        if text := self._named():
+        if text := name_of(self._chosen()):
             self.app.copy_to_clipboard(text)
             self._tell(f"copied {text}")
-
-    def _named(self) -> str:
-        if self.query_one(WorkList).has_focus:
-            work = self.query_one(WorkList).chosen
-            return "" if work is None else work.run if isinstance(work, WorkView) else str(work.pid)
-        item = self.query_one(MachineMap).chosen
-        return "" if item is None else item.host.host if item.gpu is None else item.gpu.device.uuid
 
     def action_copy_page(self) -> None:
         """Copy the address of Spark's own pages."""
@@ -137,25 +256,20 @@ class ClusterScreen(Place):
         if not page:
             return
         if is_remote(os.environ) or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-            self._tell(f"no browser can be opened from here; u copies {page}")
+            copy = keys_of(self, "cluster.page", "u")
+            self._tell(f"no browser can be opened from here; {copy} copies {page}")
         else:
             self.app.open_url(page)
 
     def _page(self) -> str:
-        """The page of what is under the cursor, else of the first that has one; says if none has."""
-        work = self.query_one(WorkList)
-        items = [work.chosen, *work.items] if work.has_focus else list(work.items)
-        page = next((page for item in items if item is not None and (page := page_of(item))), "")
+        """The page of what is under the cursor, else the first that is known; says if there is none."""
+        view = self.view or ClusterView()
+        known = [page_of(self._chosen()), *(spark.page for spark in view.sparks)]
+        known += [*map(page_of, view.work), *map(page_of, view.engines)]
+        page = next(filter(None, known), "")
         if not page:
             self._tell("no Spark application has a page")
         return page
 
     def _tell(self, text: str) -> None:
         self.notify(text, markup=False)
-
-
-def page_of(item: WorkView | EngineView) -> str:
-    """The address of its Spark's own pages; empty without one."""
-    if isinstance(item, EngineView):
-        return item.ui
-    return item.spark.ui if item.spark is not None else ""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Footer
 
-from console.differences import compared, difference_row
+from console.differences import compared, difference_row, told_apart
 from console.listing import table
 from console.screens.place import Place
 from console.widgets import figures as fig
+from console.widgets.key_line import KeyLine
 from console.widgets.sheet import Row, ScrollingSheet, clip
 from launcher.comparing import Comparison
 from launcher.errors import LauncherError
@@ -22,7 +22,7 @@ from launcher.errors import LauncherError
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-_NAME, _DELTA = 28, 22
+_NAME, _DELTA, _LEAST = 28, 22, 10
 
 
 class ComparisonSheet(ScrollingSheet):
@@ -46,14 +46,15 @@ class ComparisonSheet(ScrollingSheet):
         return [clip(row, width) for row in self._lines(self.found, width)]
 
     def _lines(self, found: Comparison, width: int) -> Iterator[Row]:
-        room = max((width - _NAME - _DELTA - 3) // 2, 8)
-        yield ((_cells("", f"A {self._left}", f"B {self._right}", "B - A", room), "muted"),)
-        for section in found.sections:
-            if section.differences:
-                yield ((f" {section.name}", "bold"),)
-            for difference in section.differences:
-                _, name, left, right, delta = difference_row(section.name, difference)
-                yield ((_cells(name, left, right, delta, room), ""),)
+        found_rows = {s.name: [difference_row(s.name, d)[1:] for d in s.differences] for s in found.sections}
+        sizes = _sizes([row for rows in found_rows.values() for row in rows], width)
+        left, right = told_apart(self._left, self._right, sizes[1] - 2)
+        yield ((_cells(("", f"A {left}", f"B {right}", "B - A"), sizes), "muted"),)
+        for section, rows in found_rows.items():
+            if rows:
+                yield ((f" {section}", "bold"),)
+            for row in rows:
+                yield ((_cells(row, sizes), ""),)
         equal = [f"{s.name} {s.equal}" for s in found.sections if s.equal]
         yield ((f" equal: {', '.join(equal) or 'nothing'}", "muted"),)
         for note in found.notes:
@@ -67,9 +68,18 @@ class ComparisonSheet(ScrollingSheet):
         return table(("", "", f"A {self._left}", f"B {self._right}", "B - A"), rows)
 
 
-def _cells(name: str, left: str, right: str, delta: str, room: int) -> str:
-    columns = ((name, _NAME), (left, room), (right, room), (delta, _DELTA))
-    return " " + " ".join(f"{fig.shorten(text, size - 1):<{size - 1}}" for text, size in columns)
+def _sizes(rows: Sequence[Sequence[str]], width: int) -> tuple[int, int, int, int]:
+    """The widths of the columns: names and what was added take what they need, values share the rest."""
+    name = min(max((len(row[0]) for row in rows), default=0), _NAME)
+    delta = min(max((len(row[3]) for row in rows), default=0) or len("B - A"), _DELTA)
+    value = max((width - name - delta - 7) // 2, _LEAST)  # a cell at each end, two between any two
+    return name, value, value, delta
+
+
+def _cells(row: Sequence[str], sizes: Sequence[int]) -> str:
+    return " " + "  ".join(
+        f"{fig.shorten(text, size):<{size}}" for text, size in zip(row, sizes, strict=True)
+    )
 
 
 class ComparisonScreen(Place):
@@ -96,7 +106,7 @@ class ComparisonScreen(Place):
     def compose(self) -> ComposeResult:
         """One pane, and the keys."""
         yield ComparisonSheet(self._left.name, self._right.name)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Read both runs."""

@@ -10,12 +10,14 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from console.widgets.hints import keys_of
+
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Asks; only `y` says yes."""
+    """Asks; only one key says yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", id="confirm.yes"),
@@ -34,7 +36,9 @@ class ConfirmScreen(ModalScreen[bool]):
             yield Static(self._question, classes="title", markup=False)
             for line in self._lines:
                 yield Static(line, markup=False)
-            yield Static(f"y  {self._verb}      n  {self._otherwise}", classes="answers", markup=False)
+            yes, no = keys_of(self, "confirm.yes", "y"), keys_of(self, "confirm.no", "n")
+            said = f"{yes}  {self._verb}      {no}  {self._otherwise}"
+            yield Static(said, classes="answers", markup=False)
 
     def action_answer(self, answer: bool) -> None:
         """Close with the answer."""

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.reactive import Reactive
 
-from console.screens.picker import PickerScreen
 from console.screens.place import Place
-from console.screens.preflight import LAUNCH, PreflightScreen
-from console.screens.presets import PresetsScreen, SaveScreen
 from console.sources.drafts import Draft, Misfit, command_text
 from console.widgets.command_line import CommandLine
 from console.widgets.launch_form import LaunchForm
 from console.widgets.recent_runs import RecentRuns
-
-if TYPE_CHECKING:
-    from textual.widget import Widget
 
 
 class FormActs(Place):
@@ -34,9 +27,6 @@ class FormActs(Place):
         Binding("y,ctrl+y", "copy", "Copy command", show=False, id="launch.copy"),
         Binding("slash", "find", "Find", show=False, key_display="/", id="launch.search"),
     ]
-
-    # Textual would paint the whole screen for it; the widgets that gain and lose the focus paint themselves
-    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
     _workdir: Path
     _refused: tuple[Draft, Misfit] | None = None
@@ -66,10 +56,11 @@ class FormActs(Place):
         """
         refused = self._refused[1] if self._refused and self._refused[0] == self.draft else None
         misfit = refused or misfit
-        self.query_one(CommandLine).judge(str(misfit) if misfit else None, doubt)
-        form = self.query_one(LaunchForm)
         # a form that was not begun yet is not wrong
-        if misfit and (refused or self.draft.target or misfit.field != "target"):
+        begun = bool(refused or self.draft.target or (misfit and misfit.field != "target"))
+        self.query_one(CommandLine).judge(str(misfit) if misfit else None, doubt, begun=begun)
+        form = self.query_one(LaunchForm)
+        if misfit and begun:
             form.judge(misfit.field, str(misfit))
         else:
             form.judge("", None)
@@ -83,6 +74,8 @@ class FormActs(Place):
     @on(LaunchForm.FindWanted)
     def action_find(self) -> None:
         """Pick a script or function."""
+        from console.screens.picker import PickerScreen
+
         runs = self.query_one(RecentRuns).runs
         self.app.push_screen(PickerScreen(self._workdir, runs), self._picked)
 
@@ -96,9 +89,13 @@ class FormActs(Place):
 
     def action_preflight(self) -> None:
         """Check all that can be checked before a start, and show the plan."""
+        from console.screens.preflight import PreflightScreen
+
         self.app.push_screen(PreflightScreen(self.draft), self._preflighted)
 
     def _preflighted(self, said: Misfit | str | None) -> None:
+        from console.screens.preflight import LAUNCH
+
         self.detect()
         if said == LAUNCH:
             self.action_launch()
@@ -107,10 +104,14 @@ class FormActs(Place):
 
     def action_save(self) -> None:
         """Keep what is filled in under a name."""
+        from console.screens.presets import SaveScreen
+
         self.app.push_screen(SaveScreen(self.draft))
 
     def action_presets(self) -> None:
         """Fill the form from a preset."""
+        from console.screens.presets import PresetsScreen
+
         self.app.push_screen(PresetsScreen(self._workdir), lambda draft: self.fill(draft) if draft else None)
 
     def action_form(self) -> None:

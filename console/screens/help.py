@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from console.widgets.field import Field
+from console.widgets.hints import keys_of
 from console.widgets.sheet import Row, ScrollingSheet, clip
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _KEYS_WIDTH = 22
 _WHAT_WIDTH = 26
 _FRAME = 8
+# what Textual binds keys to in whatever scrolls, though it may not scroll sideways
+_SIDEWAYS = frozenset({"scroll_left", "scroll_right", "page_left", "page_right"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ class HelpScreen(ModalScreen[None]):
             yield Static("Keys here", classes="title")
             yield Field(placeholder="letters of a key, of what it does, or of its id", id="sought")
             yield Keys(self._lines)
-            yield Static("/ finds a key · esc closes this · q never stops a run", classes="answers")
+            find, close = keys_of(self, "help.search", "/"), keys_of(self, "help.close", "esc")
+            said = f"{find} finds a key · {close} closes this · leaving stops no run"
+            yield Static(said, classes="answers", markup=False)
 
     def on_mount(self) -> None:
         """As tall as the list, if the terminal is."""
@@ -110,7 +115,7 @@ def key_lines(bindings: Iterable[ActiveBinding], name: Callable[[Binding], str])
     keys: dict[str, list[Binding]] = {}
     for active in bindings:
         binding = active.binding
-        if binding.description and not binding.system:
+        if binding.description and not binding.system and (binding.id or binding.action not in _SIDEWAYS):
             keys.setdefault(binding.description, []).append(binding)
     return [
         Line(_unique(map(name, all_)), what, _unique(b.id or "" for b in all_)) for what, all_ in keys.items()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from console.screens.comparison import ComparisonScreen
 from console.screens.place import Site
 from console.screens.run import RunScreen
 from console.screens.run_acts import RunActs
 from console.sources.past_runs import Listing, PastRuns, Question
+from console.sources.records import Record, Records
 from console.sources.wanted import ORDERS, parse
 from console.widgets.field import Field
+from console.widgets.hints import keys_of
+from console.widgets.key_line import KeyLine
 from console.widgets.run_card import RunCard
 from console.widgets.runs_list import RunsList
 from launcher.errors import LauncherError
@@ -26,8 +30,17 @@ from launcher.runs.status import Status
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-_NONE_YET = "no run yet: f4 goes to the launch screen, `rankdeck run TARGET` starts one from a shell"
-_NO_SUCH = "no run is like that: / changes the filter, esc takes it away"
+_KEYS = (
+    "list.choose",
+    "history.open",
+    "history.filter",
+    "history.compare",
+    "history.again",
+    "history.edit",
+    "history.delete",
+    "history.copy",
+    "history.sort",
+)
 _HELP = "words, state:failed, state:live, name:, target:, user:, mode:, since:2d; ! before one inverts it"
 
 
@@ -36,6 +49,7 @@ class HistoryScreen(RunActs):
 
     AUTO_FOCUS = "#runs"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", id="history.open"),
         Binding("escape", "back", "Back", id="history.back"),
         Binding("slash", "filter", "Filter", key_display="/", id="history.filter"),
         Binding("s", "sort", "Sort", id="history.sort"),
@@ -45,6 +59,13 @@ class HistoryScreen(RunActs):
         Binding("2", "pane('#card')", "Run in full", show=False, id="history.pane_2"),
         Binding("q", "app.detach", "Quit", show=False, id="history.quit"),
     ]
+
+    class Read(Message):
+        """What the folder of a run tells."""
+
+        def __init__(self, record: Record) -> None:
+            super().__init__()
+            self.record = record
 
     class Listed(Message):
         """The runs there are. A newer list replaces one not yet shown."""
@@ -62,6 +83,8 @@ class HistoryScreen(RunActs):
         self._question = Question()
         self._listing: Listing | None = None
         self._past = PastRuns(site.root, self._publish)
+        self._records = Records(site.root, self._publish_record)
+        self._watches = (self._past.watch, self._records.watch)
 
     def compose(self) -> ComposeResult:
         """The list, and one run in full below it."""
@@ -69,40 +92,53 @@ class HistoryScreen(RunActs):
         yield Field(placeholder=_HELP, id="filter")
         yield RunsList(id="runs")
         yield RunCard(id="card")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(*_KEYS)
 
     def on_mount(self) -> None:
         """Begin to look."""
         self.query_one("#filter").display = False
+        self.watch(self.query_one(RunsList), "here", self._show_card)
         self.query_one(RunsList).show((), empty="reading …")
         self._entitle()
-        self._past.watch.start()
+        for watch in self._watches:
+            watch.start()
 
     def on_unmount(self) -> None:
         """Look no more."""
-        self._past.watch.close()
+        for watch in self._watches:
+            watch.close()
 
     def on_screen_suspend(self) -> None:
         """Rest while another screen is shown."""
-        self._past.watch.rest()
+        for watch in self._watches:
+            watch.rest()
 
     def on_screen_resume(self) -> None:
         """Runs may have come and gone meanwhile."""
-        self._past.watch.resume()
+        for watch in self._watches:
+            watch.resume()
 
     def _publish(self, listing: Listing) -> None:
         self.post_message(self.Listed(listing))
 
+    def _publish_record(self, record: Record) -> None:
+        self.post_message(self.Read(record))
+
     @on(Listed)
     def _show(self, message: Listed) -> None:
         listing = self._listing = message.listing
-        empty = listing.problem or (_NO_SUCH if listing.total else _NONE_YET)
+        empty = listing.problem or (self._no_such() if listing.total else self._none_yet())
         self.query_one(RunsList).show(listing.runs, empty=empty)
         self._entitle()
 
-    @on(RunsList.Moved)
-    def _show_card(self) -> None:
-        self.query_one(RunCard).show(self.query_one(RunsList).chosen)
+    def _show_card(self, run: Status | None) -> None:
+        near = [other.id for other in self.query_one(RunsList).around()]
+        record = self._records.ask("" if run is None else run.id, near)
+        self.query_one(RunCard).show(run, record)
+
+    @on(Read)
+    def _show_record(self, message: Read) -> None:
+        self.query_one(RunCard).tell(message.record)
 
     def _entitle(self, problem: str = "") -> None:
         listing, question = self._listing or Listing(), self._question
@@ -111,6 +147,14 @@ class HistoryScreen(RunActs):
         order = f"sorted by {question.order}{', reversed' * question.reverse}"
         below = problem or (f"filter: {question.wanted.text}" if question.wanted.text else "")
         self.query_one(RunsList).entitle(f"1 Runs · {count}{shown} · {order}", below)
+
+    def _none_yet(self) -> str:
+        launch = keys_of(self, "go.launch", "f4")
+        return f"no run yet: {launch} goes to the form, `rankdeck run TARGET` starts one from a shell"
+
+    def _no_such(self) -> str:
+        change, back = keys_of(self, "history.filter", "/"), keys_of(self, "history.back", "esc")
+        return f"no run is like that: {change} changes the filter, {back} takes it away"
 
     # --- finding -------------------------------------------------------------------------------------
 
@@ -182,8 +226,17 @@ class HistoryScreen(RunActs):
         """Folders have gone."""
         self._past.reread()
 
+    def text(self) -> str:
+        """The card of the run under the cursor."""
+        return self.query_one(RunCard).text
+
+    def shown(self) -> Sequence[Status]:
+        """The runs that are listed, in their order."""
+        return self.query_one(RunsList).runs
+
     @on(RunsList.Chosen, "#runs")
-    def _open(self) -> None:
+    def action_open(self) -> None:
+        """Open the run under the cursor, live or as it was."""
         if (run := self.chosen()) is not None:
             self.app.push_screen(RunScreen(self.folder(run), self.site.commands))
 
@@ -199,8 +252,10 @@ class HistoryScreen(RunActs):
             left, right = (self.site.root / run for run in pair)
             self.app.push_screen(ComparisonScreen(left, right))
         elif len(pair) > 2:
-            self.tell("two runs are compared, and more are marked: esc takes the marks away", error=True)
+            back = keys_of(self, "history.back", "esc")
+            self.tell(f"two runs are compared, and more are marked: {back} takes the marks away", error=True)
         else:
             runs.marked.setdefault(here.id)
             runs.refresh_rows()
-            self.tell("marked · c on another run compares the two")
+            compare = keys_of(self, "history.compare", "c")
+            self.tell(f"marked · {compare} on another run compares the two")

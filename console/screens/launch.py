@@ -15,9 +15,8 @@ from textual.worker import get_current_worker
 
 from console.commands import Commands
 from console.screens.form_acts import FormActs
+from console.screens.outline import COMMAND_TITLE, banner, placed
 from console.screens.place import Site
-from console.screens.run import RunScreen
-from console.sources.again import request_again
 from console.sources.completion import misgiven
 from console.sources.detected import Detected, look
 from console.sources.drafts import Draft, Misfit, command_text, draft_of, require_editable
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 _LOOK_S = 2.0
-_WIDE = 110
 
 
 class LaunchScreen(FormActs):
@@ -108,16 +106,16 @@ class LaunchScreen(FormActs):
 
     def compose(self) -> ComposeResult:
         """The form, past runs, and the command below both."""
-        yield Static(f" rankdeck  {_short(self._workdir)}", id="banner", markup=False)
-        with Container(id="launch"):
+        yield Static(banner(self._workdir), id="banner", markup=False)
+        with Container(id="launch", classes=placed(self.app.size)):
             yield LaunchForm(self._workdir, id="form")
             yield RecentRuns(id="recent")
         yield CommandLine(id="command")
-        yield KeyLine(id="keys-here")
+        yield KeyLine("launch.start", "launch.find", id="keys-here")
 
     def on_mount(self) -> None:
         """Look what there is."""
-        self.query_one(CommandLine).entitle("The same on a command line")
+        self.query_one(CommandLine).entitle(COMMAND_TITLE)
         self.action_form()
         self._changed()
         if self._first is not None:
@@ -128,7 +126,9 @@ class LaunchScreen(FormActs):
 
     def on_resize(self) -> None:
         """Past runs beside the form, or below it."""
-        self.query_one("#launch").set_class(self.size.width >= _WIDE, "-wide")
+        middle = self.query_one("#launch")
+        for name in ("-wide", "-low"):
+            middle.set_class(name == placed(self.size), name)
 
     def on_screen_suspend(self) -> None:
         """Rest while another screen is shown: Textual paints that one again for what changes below it."""
@@ -194,22 +194,26 @@ class LaunchScreen(FormActs):
     def action_edit(self) -> None:
         """Fill the form from the run under the cursor."""
         run = self.query_one(RecentRuns).chosen
-        if run is None:
-            return
+        if run is not None:
+            self._edit(self._root / run.id)
+
+    @work(thread=True, exit_on_error=False, group="edit")
+    def _edit(self, folder: Path) -> None:
+        """Beside the screen, for the target's source may be far away."""
         try:
-            spec = read_spec(self._root / run.id)
+            spec = read_spec(folder)
             require_editable(spec)
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        self.fill(draft_of(spec, self._workdir))
+        draft = draft_of(spec, self._workdir)
+        self.app.call_from_thread(self.fill, draft)
         if missing := unwritten(spec):
             self.notify(f"not in its record, for they look secret: {', '.join(missing)}", markup=False)
 
     @on(RecentRuns.Chosen, "#recent")
     def _open(self, message: RecentRuns.Chosen) -> None:
-        run = self.query_one(RecentRuns).runs[message.index]
-        self.app.push_screen(RunScreen(self._root / run.id, self._commands))
+        self._show_run(self._root / self.query_one(RecentRuns).runs[message.index].id)
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="list")
     def _list(self) -> None:
@@ -248,6 +252,8 @@ class LaunchScreen(FormActs):
 
     @work(thread=True, exit_on_error=False, group="launch")
     def _run_again(self, folder: Path) -> None:
+        from console.sources.again import request_again
+
         try:
             run = self._commands.start(request_again(folder))
         except LauncherError as error:
@@ -266,9 +272,9 @@ class LaunchScreen(FormActs):
 
     @on(Launched)
     def _watch(self, message: Launched) -> None:
-        self.app.push_screen(RunScreen(message.run, self._commands))
+        self._show_run(message.run)
 
+    def _show_run(self, run: Path) -> None:
+        from console.screens.run import RunScreen
 
-def _short(path: Path) -> str:
-    home = os.path.expanduser("~")
-    return f"~{str(path)[len(home) :]}" if str(path).startswith(home + os.sep) else str(path)
+        self.app.push_screen(RunScreen(run, self._commands))

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
+from console.sources.homes import tilde
 from console.sources.targets import Candidate, candidates, narrow, recent_candidates, with_recent
 from console.widgets import figures as fig
 from console.widgets.cursor_sheet import CursorSheet
@@ -106,7 +107,9 @@ class PickerScreen(ModalScreen[str]):
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self.query_one("#picker").border_title = Content(f"Scripts and functions below {self._workdir}")
+        self.query_one("#picker").border_title = Content(
+            f"Scripts and functions below {tilde(self._workdir)}"
+        )
         self._read()
 
     @work(thread=True, exit_on_error=False, group="read")

@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.reactive import Reactive
 from textual.screen import Screen
 
 from console.commands import Commands
+from console.widgets.cropping import CroppingCompositor
+from console.widgets.framed import Framed
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.dom import DOMNode
+    from textual.widget import Widget
 
     from console.screens.launch import LaunchScreen
     from console.sources.drafts import Draft
@@ -40,6 +45,32 @@ class Place(Screen[None]):
         Binding("f3,C", "go('cluster')", "Cluster", show=False, key_display="f3", id="go.cluster"),
         Binding("f4,L", "go('launch')", "Launch screen", show=False, key_display="f4", id="go.launch"),
     ]
+
+    # Textual would paint the whole screen for it; the widgets that gain and lose the focus paint themselves
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = CroppingCompositor()
+        self._within: DOMNode | None = None
+
+    def set_focus(
+        self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False
+    ) -> None:
+        """Move the focus, and repaint only what shows it."""
+        with Framed.focus_moves():
+            super().set_focus(widget, scroll_visible, from_app_focus)
+            self._mark_pane()
+
+    def _mark_pane(self) -> None:
+        """Let the pane that the focus is in show it; `console.tcss` says why this is no rule there."""
+        around = self.focused.ancestors if self.focused is not None else []
+        pane = next((node for node in around if node.has_class("pane")), None)
+        if pane is not self._within:
+            for node, within in ((self._within, False), (pane, True)):
+                if node is not None:
+                    node.set_class(within, "-within")
+            self._within = pane
 
     def action_go(self, name: str) -> None:
         """Go to a place: back to it where it is open, else on top of this screen."""

@@ -13,13 +13,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from console.sources.drafts import Draft, Misfit
-from console.sources.preflight import Line, preflight
 from console.widgets.hints import keys_of
 from console.widgets.sheet import Row, ScrollingSheet, clip
 from launcher.errors import LauncherError
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+
+    from console.sources.preflight import Line
 
 LAUNCH: Literal["launch"] = "launch"
 _ABOUT_WIDTH = 9
@@ -105,6 +106,8 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="preflight")
     def _check(self) -> None:
+        from console.sources.preflight import preflight  # it knows the whole launcher
+
         try:
             lines = preflight(self._draft)
         except Misfit as misfit:

@@ -27,6 +27,7 @@ from console.widgets import figures as fig
 from console.widgets.cursor_sheet import CursorSheet
 from console.widgets.field import Field
 from console.widgets.form_row import harmless
+from console.widgets.hints import keys_of
 from console.widgets.sheet import Row, clip
 from launcher.errors import LauncherError
 
@@ -60,7 +61,8 @@ class Presets(CursorSheet):
 
     def empty_row(self) -> Row:
         """Before the first one."""
-        return (("none yet: esc, and then s saves the form as one", "muted"),)
+        close, save = keys_of(self, "presets.close", "esc"), keys_of(self, "launch.save", "s")
+        return ((f"none yet: {close}, and then {save} saves the form as one", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
         """Name, and what it runs, or why it cannot be read."""
@@ -97,7 +99,9 @@ class PresetsScreen(ModalScreen[Draft]):
         with Vertical(id="dialog"):
             yield Static("Presets", classes="title", markup=False)
             yield Presets()
-            yield Static("enter fills the form · d removes · esc closes", classes="answers", markup=False)
+            fill, close = keys_of(self, "list.choose", "enter"), keys_of(self, "presets.close", "esc")
+            said = f"{fill} fills the form · {keys_of(self, 'presets.remove', 'd')} removes · {close} closes"
+            yield Static(said, classes="answers", markup=False)
 
     def on_mount(self) -> None:
         """Read them."""
@@ -167,7 +171,8 @@ class SaveScreen(ModalScreen[None]):
         with Vertical(id="dialog"):
             yield Static("Save the form as a preset", classes="title", markup=False)
             yield Field(placeholder="a name, such as smoke-2", max_length=48)
-            yield Static("enter saves · esc closes", classes="answers", id="said", markup=False)
+            said = f"enter saves · {keys_of(self, 'save.close', 'esc')} closes"
+            yield Static(said, classes="answers", id="said", markup=False)
 
     @on(Field.Submitted)
     def _submitted(self, message: Field.Submitted) -> None:

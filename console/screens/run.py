@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer
 
 from console.commands import Commands
 from console.messages import FeedFailed, RankChosen, RunChanged, RunView
 from console.screens.confirm import ConfirmScreen
 from console.screens.place import Place
 from console.screens.stacks import StacksScreen
+from console.sources.again import request_again
 from console.sources.drafts import command_text, draft_of
 from console.sources.feed import RunFeed
 from console.widgets.charts import Charts
@@ -21,6 +21,7 @@ from console.widgets.deck import Deck
 from console.widgets.failure import failure_text
 from console.widgets.headline import AlertLine, Headline, PhaseStrip
 from console.widgets.identity import RunHeader, gang
+from console.widgets.key_line import KeyLine
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from console.widgets.rank_detail import RankDetail
@@ -39,9 +40,10 @@ class RunScreen(Place):
     AUTO_FOCUS = "#lines"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "app.detach", "Detach", id="run.detach"),
-        Binding("escape", "back", "Back", show=False, id="run.back"),
-        Binding("x", "stop", "Stop", id="run.stop"),
-        Binding("X", "kill", "Kill", show=False, id="run.kill"),
+        Binding("x", "end('Stop')", "Stop", id="run.stop"),
+        Binding("X", "end('Kill')", "Kill", show=False, id="run.kill"),
+        Binding("R", "again", "Run again", id="run.again"),
+        Binding("escape", "back", "Back", id="run.back"),
         Binding("r", "toggle_rank", "Rank's log", id="run.rank"),
         Binding(
             "right_square_bracket", "next_rank(1)", "Next rank", key_display="]", show=False, id="run.next"
@@ -67,18 +69,15 @@ class RunScreen(Place):
         Binding("slash", "search", "Search", key_display="/", show=False, id="run.search"),
     ]
 
-    def __init__(self, run: Path, commands: Commands) -> None:
+    def __init__(self, run: Path, commands: Commands, *, rank: int | None = None) -> None:
         super().__init__()
         self.run = run
+        self._rank = rank
         self._commands = commands
         self.view: RunView | None = None
-        self._was_live = False
+        self._was_live = self._starting = False
         self._failure_shown = -1
-        self._feed = RunFeed(
-            run,
-            publish=self._publish,
-            failed=self._tell,
-        )
+        self._feed = RunFeed(run, publish=self._publish, failed=self._tell)
 
     def compose(self) -> ComposeResult:
         """From what the run is, down to what it says."""
@@ -87,7 +86,7 @@ class RunScreen(Place):
         yield Headline(id="headline")
         yield AlertLine(id="alerts")
         yield Deck(id="deck")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine("run.detach", "run.stop", "run.again", "run.back", "run.copy", "run.rank")
 
     def on_mount(self) -> None:
         """Begin to watch."""
@@ -115,15 +114,26 @@ class RunScreen(Place):
         """The run's own, once it has ended."""
         return (self.view.state.exit_code or 0) if self.view is not None else 0
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only a run that goes on can be stopped; only one that has ended is begun again."""
+        if action in ("end", "again"):
+            return self.live is (action != "again")
+        return super().check_action(action, parameters)
+
     @on(RunChanged)
     def show(self, message: RunChanged) -> None:
         """Hand the newest view to every pane."""
         view = self.view = message.view
+        if not view.live:
+            self.refresh_bindings()
         self.query_one(RunHeader).show(view)
         self.query_one(PhaseStrip).show(view)
         self.query_one(Headline).show(view)
         self.query_one(AlertLine).show(view)
         self.query_one(RankGrid).show(view)
+        if self._rank is not None and view.ranks:
+            self.query_one(RankGrid).move_to(self._rank)
+            self._rank = None
         self.query_one(Charts).show(view)
         self.query_one(RankDetail).show(view, self.query_one(RankGrid).cursor)
         self.query_one(ResultPane).show(view)
@@ -204,11 +214,18 @@ class RunScreen(Place):
         """Copy why the run failed, or the command that starts it."""
         if self.view is not None and self.view.state.first_failure is not None:
             self.app.copy_to_clipboard(failure_text(self.view))
-            return
+        else:
+            self._copy_command()
+
+    @work(thread=True, exit_on_error=False, group="copy")
+    def _copy_command(self) -> None:
+        """Beside the screen, for the target's source may be far away."""
         try:
-            self.app.copy_to_clipboard(command_text(draft_of(read_spec(self.run))))
+            text = command_text(draft_of(read_spec(self.run)))
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
+        else:
+            self.app.call_from_thread(self.app.copy_to_clipboard, text)
 
     def action_copy_page(self) -> None:
         """Copy the address of the application's own pages, or its id if it has none."""
@@ -233,20 +250,32 @@ class RunScreen(Place):
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
 
-    def action_stop(self) -> None:
-        """Ask whether to stop the run."""
-        self._ask(force=False)
+    def action_again(self) -> None:
+        """Start the run once more, as it was, and watch that."""
+        if not self._starting:
+            self._starting = True
+            self.notify("starting …", markup=False)
+            self._run_again()
 
-    def action_kill(self) -> None:
-        """Ask whether to kill the run."""
-        self._ask(force=True)
+    @work(thread=True, exit_on_error=False, group="launch")
+    def _run_again(self) -> None:
+        try:
+            folder = self.run.parent / self._commands.start(request_again(self.run))
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            self.app.call_from_thread(self._show_again, folder)
+        finally:
+            self._starting = False
 
-    def _ask(self, *, force: bool) -> None:
-        view = self.view
-        if view is None or not view.live:
-            self.notify("this run has ended", markup=False)
+    def _show_again(self, run: Path) -> None:
+        self.app.push_screen(RunScreen(run, self._commands))
+
+    def action_end(self, verb: str) -> None:
+        """Ask whether to stop the run, or to kill it."""
+        if (view := self.view) is None:
             return
-        verb = "Kill" if force else "Stop"
+        force = verb == "Kill"
         what = "SIGKILL at once" if force else "SIGTERM, and SIGKILL to what is left after the grace period"
         lines = (f"{view.state.name or view.state.id} · {gang(view)}", view.state.target, what)
         question = ConfirmScreen(f"{verb} this run?", lines, verb=verb)

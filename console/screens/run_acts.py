@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from console.screens.place import Place, Site, edit
 from console.screens.run import RunScreen
 from console.sources.again import request_again
 from console.sources.drafts import command_text, draft_of, require_editable
+from console.widgets.hints import keys_of
 from launcher.errors import LauncherError
 from launcher.runs.catalog import remove_run
 from launcher.runs.reader import read_spec
@@ -32,8 +35,11 @@ class RunActs(Place):
         Binding("x", "stop", "Stop", show=False, id="history.stop"),
         Binding("d", "delete", "Delete", id="history.delete"),
         Binding("w", "export", "Export to a file", show=False, id="history.export"),
-        Binding("y", "copy_id", "Copy id", show=False, id="history.copy"),
+        Binding("W", "write_list", "Write the list as CSV", show=False, id="history.write_list"),
+        Binding("y", "copy", "Copy", id="history.copy"),
         Binding("Y", "copy_command", "Copy command", show=False, id="history.copy_command"),
+        Binding("i", "copy_id", "Copy id", show=False, id="history.copy_id"),
+        Binding("p", "copy_path", "Copy the folder's path", show=False, id="history.copy_path"),
     ]
 
     def __init__(self, site: Site) -> None:
@@ -47,6 +53,14 @@ class RunActs(Place):
 
     def picked(self) -> list[Status]:
         """The runs that are marked, or the one under the cursor."""
+        raise NotImplementedError
+
+    def shown(self) -> Sequence[Status]:
+        """The runs that are listed, in their order."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """All that is shown of the run under the cursor; empty without one."""
         raise NotImplementedError
 
     def done(self) -> None:
@@ -65,15 +79,30 @@ class RunActs(Place):
 
     def action_edit(self) -> None:
         """Fill the launch form from the run."""
-        if (run := self.chosen()) is None:
-            return
+        if (run := self.chosen()) is not None:
+            self._edit(self.folder(run))
+
+    @work(thread=True, exit_on_error=False, group="edit")
+    def _edit(self, folder: Path) -> None:
+        """Beside the screen, for the target's source may be far away."""
         try:
-            spec = read_spec(self.folder(run))
+            spec = read_spec(folder)
             require_editable(spec)
         except LauncherError as error:
-            self.tell(str(error), error=True)
+            self.app.call_from_thread(self.tell, str(error), error=True)
         else:
-            edit(self.app, draft_of(spec, self.site.workdir))
+            draft = draft_of(spec, self.site.workdir)
+            self.app.call_from_thread(edit, self.app, draft)
+
+    def action_copy(self) -> None:
+        """Copy what is shown of the run: why it ended, with its traceback."""
+        if text := self.text():
+            self.app.copy_to_clipboard(text)
+
+    def action_copy_path(self) -> None:
+        """Copy the path of the run's folder."""
+        if (run := self.chosen()) is not None:
+            self.app.copy_to_clipboard(os.fspath(self.folder(run)))
 
     def action_copy_id(self) -> None:
         """Copy the run's id."""
@@ -82,12 +111,17 @@ class RunActs(Place):
 
     def action_copy_command(self) -> None:
         """Copy the command that starts the same run."""
-        if (run := self.chosen()) is None:
-            return
+        if (run := self.chosen()) is not None:
+            self._copy_command(self.folder(run))
+
+    @work(thread=True, exit_on_error=False, group="copy")
+    def _copy_command(self, folder: Path) -> None:
         try:
-            self.app.copy_to_clipboard(command_text(draft_of(read_spec(self.folder(run)))))
+            text = command_text(draft_of(read_spec(folder)))
         except LauncherError as error:
-            self.tell(str(error), error=True)
+            self.app.call_from_thread(self.tell, str(error), error=True)
+        else:
+            self.app.call_from_thread(self.app.copy_to_clipboard, text)
 
     def action_again(self) -> None:
         """Start the run once more, as it was."""
@@ -128,7 +162,7 @@ class RunActs(Place):
         """Ask whether to delete runs that have ended, with all that they left."""
         ended = [run for run in self.picked() if run.state.final]
         if not ended:
-            self.tell("this run goes on: x stops it")
+            self.tell(f"this run goes on: {keys_of(self, 'history.stop', 'x')} stops it")
             return
         self._ask_first("Delete", ended, "keep", self._delete)
 
@@ -153,6 +187,23 @@ class RunActs(Place):
             self.app.call_from_thread(self.tell, str(error), error=True)
         else:
             self.app.call_from_thread(self.tell, f"written, without pickles: {out}")
+
+    def action_write_list(self) -> None:
+        """Write the runs that are listed to a file for spreadsheets, beside what is exported."""
+        if runs := self.shown():
+            self._write_list(runs)
+
+    @work(thread=True, exit_on_error=False, group="export")
+    def _write_list(self, runs: Sequence[Status]) -> None:
+        from console.runs_file import write_runs
+
+        try:
+            out = write_runs(runs, self.site.workdir, time.time())
+        except LauncherError as error:
+            self.app.call_from_thread(self.tell, str(error), error=True)
+        else:
+            count = f"{len(runs):,} run{'s' * (len(runs) != 1)}"
+            self.app.call_from_thread(self.tell, f"written, {count}: {out}")
 
     def _ask_first(
         self, verb: str, runs: Sequence[Status], otherwise: str, act: Callable[[Sequence[Status]], object]

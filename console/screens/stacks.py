@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from console.messages import RunView, stacks_block
+from console.widgets.hints import keys_of
 from console.widgets.sheet import Row, ScrollingSheet, clip
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class StacksScreen(ModalScreen[None]):
         self._view = view
         for sheet in self.query(StackSheet):
             sheet.view = view
-            sheet.entitle(f"Stacks · {len(view.state.stacks)}/{view.size} ranks")
+            copy, close = keys_of(self, "stacks.copy", "y"), keys_of(self, "stacks.close", "esc")
+            taken = f"Stacks · {len(view.state.stacks)}/{view.size} ranks"
+            sheet.entitle(taken, f"{copy} copies all · {close} closes")
             sheet.refresh_rows()
 
     def action_copy(self) -> None:

@@ -74,7 +74,7 @@ def look(environ: Mapping[str, str]) -> Detected:
 
     gpus, reason = _gpus(environ)
     found = util.find_spec("pyspark")
-    home = Path(environ.get("SPARK_HOME") or os.path.dirname((found and found.origin) or ""))
+    home = _spark_home(environ) or Path()
     return Detected(
         cores=len(os.sched_getaffinity(0)),
         gpus=gpus,
@@ -86,6 +86,26 @@ def look(environ: Mapping[str, str]) -> Detected:
         environ=dict(environ),
         defaults=surroundings(environ, home).defaults if found else None,
     )
+
+
+def named_master(environ: Mapping[str, str] = os.environ) -> str:
+    """The standalone master that the environment or ``spark-defaults.conf`` names; empty if there is none."""
+    from launcher.backends.spark_choice import choose, surroundings
+
+    if not (home := _spark_home(environ)):
+        return ""
+    try:
+        choice = choose(SparkSpec(), surroundings(environ, home), Mode.CLUSTER, 1)
+    except LauncherError:
+        return ""
+    return choice.url if choice.url.startswith("spark://") else ""
+
+
+def _spark_home(environ: Mapping[str, str]) -> Path | None:
+    """Where the Spark to run is; None if there is none."""
+    found = util.find_spec("pyspark")
+    home = environ.get("SPARK_HOME") or (os.path.dirname(found.origin) if found and found.origin else "")
+    return Path(home) if home else None
 
 
 def _gpus(environ: Mapping[str, str]) -> tuple[tuple[Gpu, ...], str]:

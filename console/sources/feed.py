@@ -11,7 +11,7 @@ from pathlib import Path
 
 from console.sources.alerts import Alarms, Alert, Looked
 from console.sources.logs import LogBook
-from console.sources.past import Past
+from console.sources.older import LongPast
 from console.sources.view import RankView, RankViews, RunView
 from launcher.errors import LauncherError, RecordError
 from launcher.runs.reader import StateTail, read_spec, read_summary
@@ -23,6 +23,8 @@ _IDLE_S = 1.0
 _REST = 12.0
 _BEHIND_REST = 0.5
 _SHORTEST_S = 0.01
+_RECENT_BYTES = 1 << 20
+_RECALL_S = 0.05
 
 
 def usual_interval() -> float:
@@ -45,8 +47,8 @@ class RunFeed:
         self.book = LogBook(run)
         self._run, self._publish, self._failed, self._clock = run, publish, failed, clock
         self._interval = usual_interval() if interval is None else interval
-        self._tail = StateTail(run)
-        self._past, self._views, self._alarms = Past(), RankViews(), Alarms()
+        self._tail = StateTail(run, recent=_RECENT_BYTES)
+        self._past, self._views, self._alarms = LongPast(), RankViews(), Alarms()
         self._alerts: tuple[Alert, ...] = ()
         self._alerts_at = 0
         self._last: RunView | None = None
@@ -65,6 +67,7 @@ class RunFeed:
         """Stop watching; returns when the thread has ended or a second has passed."""
         self._closed.set()
         self._wake.set()
+        self.book.abandon()
         if self._thread.is_alive():
             self._thread.join(1.0)
         self.book.close()
@@ -76,8 +79,11 @@ class RunFeed:
     def look(self) -> bool:
         """Read what is new and publish it if anything on the screen would change; whether more waits."""
         facts = self._tail.poll()
-        self._past.take(facts, self._tail.state)
-        more = self.book.tick()
+        self._past.take(facts, self._tail.state, self._tail.skipped)
+        more = self._recall() if self._last is not None else bool(self._tail.skipped)
+        if self._tail.state.phase.final:
+            self.book.end()
+        more = self.book.tick() or more
         if facts:
             self._state = self._tail.state
             self._results = tuple(read_summary(self._run))
@@ -87,6 +93,11 @@ class RunFeed:
             self._last = view
             self._publish(view)
         return more
+
+    def _recall(self) -> bool:
+        """Read some of a long past; whether there is more. Nobody waits for it, so what is new goes first."""
+        until = time.monotonic() + _RECALL_S
+        return self._past.recall(self._tail.state, lambda: time.monotonic() >= until)
 
     def _watch(self) -> None:
         while not self._closed.is_set():
@@ -112,18 +123,20 @@ class RunFeed:
     def _view(self) -> RunView:
         state = self._state
         now = state.ended if state.phase.final and state.ended else self._clock()
+        past = self._past.known
         ranks = self._views.of(
-            state, now=now, written=self.book.written, past=self._past.readings, step_s=self._past.step_s
+            state, now=now, written=self.book.written, past=past.readings, step_s=past.step_s
         )
         return RunView(
             state=state,
             now=float(int(now)) if not state.phase.final else now,
             ranks=ranks,
-            progress=self._past.progress(state, now),
+            progress=past.progress(state, now),
             results=self._results,
             logs=self.book.view(),
             max_restarts=self._restarts_allowed(),
             alerts=self._alerts_of(ranks, now),
+            recalled=int(self._past.recalled * 100) / 100,
         )
 
     def _alerts_of(self, ranks: tuple[RankView, ...], now: float) -> tuple[Alert, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from console.sources.cleaning import plain
-from console.sources.logs import LogLine
+from console.sources.log_line import LogLine
 
 _PIECE = 2000
 

@@ -6,14 +6,16 @@ published by a count after it is complete, so neither waits for the other.
 
 from __future__ import annotations
 
+import math
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from console.sources.attempts import attempt_mark
-from console.sources.cleaning import plain, shown
+from console.sources.expression import TooSlowError
+from console.sources.filtered import Filtered
+from console.sources.log_line import LogLine, shown_line
 from console.sources.scan import Search, passing
 from console.sources.sieve import Level, filter_of, sieve_of
 from console.sources.view import LogView
@@ -27,27 +29,12 @@ _TURN_S, _LONGEST_TURN_S = 0.05, 0.4
 _LONGEST = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line to show: text that is safe for the terminal, colours included.
-
-    A `mark` is no output: it says where another attempt begins.
-    """
-
-    time: float
-    rank: int
-    stream: int
-    text: str
-    open: bool = False
-    mark: bool = False
-
-
 _GAP = LogLine(0.0, -1, paths.STDOUT, "── what comes before is still being counted ──", mark=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """What may be read: so many lines, and where attempts begin among them."""
+    """What may be read: so many lines, and the rows that stand before some of them, by their keys."""
 
     lines: int = 0
     begins: tuple[tuple[int, int], ...] = ()
@@ -65,11 +52,12 @@ class LogBook:
         self._extent = _Extent()
         self._marks: dict[int, LogLine] = {}
         self._begins_of: dict[tuple[int, int], int] = {}
-        self._version = 0
-        self._behind = self._asked = False
+        self._version = self._given_up = 0
+        self._behind = self._asked = self._ended = self._settled = False
         self._turn = _TURN_S
         self._opening, self._ahead = attempt is None, False
         self._open: tuple[Line, ...] = ()
+        self._left: dict[Line, int] = {}
         self._search: Search | None = None
         self._filter: Search | None = None
 
@@ -83,8 +71,8 @@ class LogBook:
         extent = self._extent
         if rank is None:
             return extent.lines + len(extent.begins)
-        lines = self._lines_of(rank, extent)
-        return lines + len(extent.begins) if lines else 0
+        lines, marks = self._lines_of(rank, extent), self._marks_of(rank, extent)
+        return lines + len(marks) if lines or any(key < 0 for key, _ in marks) else 0
 
     def total(self, rank: int | None = None) -> int:
         """How many whole lines there are, of one rank or of all."""
@@ -92,8 +80,8 @@ class LogBook:
 
     def line(self, position: int, rank: int | None = None) -> LogLine:
         """The row at `position` among those of `rank`, or of all."""
-        attempt, number = self._at(position, rank)
-        return self._marks[attempt] if attempt is not None else shown_line(self._index.line(number))
+        key, number = self._at(position, rank)
+        return self._marks[key] if key is not None else shown_line(self._index.line(number))
 
     def at_ordinal(self, ordinal: int, rank: int | None = None) -> int:
         """The row of a line, counted from 0 among those of `rank`, or of all."""
@@ -101,7 +89,7 @@ class LogBook:
 
     def _row_of(self, number: int, rank: int | None) -> int:
         """The row of a line, or of the rank's next one where it is another's."""
-        marks = sum(first <= number for _, first in self._extent.begins)
+        marks = sum(first <= number for _, first in self._marks_of(rank, self._extent))
         return marks + (number if rank is None else self._index.before(rank, number))
 
     def at_time(self, moment: float, rank: int | None = None) -> int:
@@ -129,6 +117,7 @@ class LogBook:
         """
         sieve = sieve_of(text)
         self._asked = True
+        _drop(self._search)
         self._search = Search(sieve.pattern, rank, sieve, among) if text else None
         return self._search
 
@@ -139,6 +128,7 @@ class LogBook:
             ValueError: the text is no regular expression.
         """
         sieve = filter_of(text, level)
+        _drop(self._search, self._filter)
         self._search, self._asked = None, True
         nothing = sieve.pattern is None and sieve.level is Level.ALL
         pattern = None if sieve.invert else sieve.pattern
@@ -154,6 +144,10 @@ class LogBook:
                     return str(path)
         return None
 
+    def end(self) -> None:
+        """The run has ended: what is unfinished stands from now on where it was written."""
+        self._ended = True
+
     def tick(self) -> bool:
         """Take in what has arrived, and look on, for a moment; whether there is more to do at once."""
         self._asked = False
@@ -161,7 +155,7 @@ class LogBook:
         begun, behind = self._clock(), self._behind
         grown = self._read_on(begun + (self._turn if self._behind else _TURN_S))
         self._turn = min(self._turn * 2, _LONGEST_TURN_S) if self._behind else _TURN_S
-        if grown or behind:
+        if grown or behind or (self._ended and not self._settled):
             self._publish()
         until = max(self._clock(), begun + _TURN_S)
         filtering = self._look_on(self._filter, until)
@@ -188,7 +182,13 @@ class LogBook:
             kept=len(kept.found) if kept else 0,
             sifted=self._share(kept),
             behind=self._behind,
+            given_up=self._given_up,
+            settled=self._settled,
         )
+
+    def abandon(self) -> None:
+        """Look for nothing more."""
+        _drop(self._search, self._filter)
 
     def close(self) -> None:
         """Close the files."""
@@ -201,16 +201,39 @@ class LogBook:
 
     def _publish(self) -> None:
         begins = self._index.begins
-        for attempt, _ in begins[len(self._extent.begins) :]:
-            restart = read_restarts(self._run).get(attempt)
-            time, text = (restart.time if restart else 0.0), attempt_mark(attempt, restart)
-            self._marks[attempt] = LogLine(time, -1, paths.STDOUT, text, mark=True)
+        for attempt, _ in begins:
+            if attempt not in self._marks:
+                restart = read_restarts(self._run).get(attempt)
+                time, text = (restart.time if restart else 0.0), attempt_mark(attempt, restart)
+                self._marks[attempt] = LogLine(time, -1, paths.STDOUT, text, mark=True)
         ahead = last_lines(self._run, longest=_LONGEST) if self._behind and self._opening else None
         self._opening = self._opening and self._behind
         self._open = tuple(self._index.open_lines() if ahead is None else ahead)
         self._ahead = ahead is not None
-        self._extent = _Extent(len(self._index), begins)
+        if self._ended and not self._settled and not self._behind:
+            self._settle()
+        self._open = tuple(line for line in self._open if line not in self._left)
+        left = ((-1 - n, first) for n, first in enumerate(self._left.values()))
+        rows = sorted((*begins, *left), key=lambda row: row[1])
+        self._extent = _Extent(len(self._index), tuple(rows))
         self._version += 1
+
+    def _settle(self) -> None:
+        """Find where the unfinished lines stand that others came after; those behind them move by one."""
+        self._settled = True
+        for line in self._open:
+            first = self._index.at_time(math.nextafter(line.time, math.inf))
+            if first < len(self._index):
+                self._make_room(line.rank, first)
+                self._marks[-1 - len(self._left)] = replace(shown_line(line), open=False)
+                self._left[line] = first
+
+    def _make_room(self, rank: int, first: int) -> None:
+        """A row of a rank comes in before a line: what was found behind it stands one further on."""
+        for search in filter(None, (self._search, self._filter)):
+            if search.among is None and search.rank in (None, rank):
+                moved = sum(search.rank in (None, line.rank) for line in self._left)
+                search.make_room(self._row_of(first, search.rank) + moved)
 
     def _lines_of(self, rank: int, extent: _Extent) -> int:
         if rank not in extent.of_rank:
@@ -218,35 +241,47 @@ class LogBook:
         return extent.of_rank[rank]
 
     def _at(self, position: int, rank: int | None) -> tuple[int | None, int]:
-        """Which attempt's mark stands at a row, or else which line."""
-        begins = self._extent.begins
-        for before, (attempt, first) in enumerate(begins):
-            row = before + (first if rank is None else self._begin_of(rank, attempt, first))
+        """The key of what stands at a row beside the lines, or else which line."""
+        begins = self._marks_of(rank, self._extent)
+        for before, (key, first) in enumerate(begins):
+            row = before + (first if rank is None else self._begin_of(rank, key, first))
             if position <= row:
                 if position == row:
-                    return attempt, first
+                    return key, first
                 return None, self._line_at(position - before, rank)
         return None, self._line_at(position - len(begins), rank)
 
     def _line_at(self, ordinal: int, rank: int | None) -> int:
         return ordinal if rank is None else self._index.number(rank, ordinal)
 
-    def _begin_of(self, rank: int, attempt: int, first: int) -> int:
-        """How many lines of a rank stand before an attempt, which never changes."""
-        if (rank, attempt) not in self._begins_of:
-            self._begins_of[rank, attempt] = self._index.before(rank, first)
-        return self._begins_of[rank, attempt]
+    def _marks_of(self, rank: int | None, extent: _Extent) -> tuple[tuple[int, int], ...]:
+        """The rows beside the lines: of all ranks, or those that concern one."""
+        if rank is None:
+            return extent.begins
+        return tuple(row for row in extent.begins if self._marks[row[0]].rank in (-1, rank))
+
+    def _begin_of(self, rank: int, key: int, first: int) -> int:
+        """How many lines of a rank stand before an attempt or an unfinished line, which never changes."""
+        if (rank, key) not in self._begins_of:
+            self._begins_of[rank, key] = self._index.before(rank, first)
+        return self._begins_of[rank, key]
 
     def _look_on(self, search: Search | None, until: float) -> bool:
         """Look through more lines, at least some, for a moment; whether there were any."""
-        if search is None:
+        if search is None or search.slow:
             return False
         lines = self._extent.lines if search.among is None else search.among.done
         moved = search.done < lines
         while search.done < lines:
             _, _, end = self._index.stretch(search.done)
             end = min(end, lines)
-            for number in passing(self._index, search.done, end, search.sieve, search.rank):
+            search.begin()
+            try:
+                found = passing(self._index, search.done, end, search.sieve, search.rank)
+            except TooSlowError:
+                self._given_up += search.slow
+                return False
+            for number in found:
                 search.add(self._row_of(number, search.rank))
             search.done = end
             if self._clock() >= until:
@@ -254,46 +289,7 @@ class LogBook:
         return moved
 
 
-class Filtered:
-    """The rows of a book that pass a filter; they grow while it is being read."""
-
-    def __init__(self, book: LogBook, passed: Search) -> None:
-        self._book, self.passed = book, passed
-
-    def count(self, rank: int | None = None) -> int:  # noqa: ARG002  a filter is for one choice of ranks
-        """How many rows have passed so far."""
-        return len(self.passed.found)
-
-    def total(self, rank: int | None = None) -> int:
-        """How many lines there are to be filtered."""
-        return self._book.total(rank)
-
-    def line(self, position: int, rank: int | None = None) -> LogLine:
-        """One of those that passed."""
-        return self._book.line(self.passed.found[position], rank)
-
-    def at_ordinal(self, ordinal: int, rank: int | None = None) -> int:
-        """The first row that passed, of a line or after it."""
-        return bisect_left(self.passed.found, self._book.at_ordinal(ordinal, rank))
-
-    def at_time(self, moment: float, rank: int | None = None) -> int:
-        """The first row that passed and came at a time or after it."""
-        return bisect_left(self.passed.found, self._book.at_time(moment, rank))
-
-    def live(self, rank: int | None = None) -> list[LogLine]:
-        """The unfinished lines that would pass as they are."""
-        lines = self._book.live(rank)
-        return [line for line in lines if self.passed.sieve.passes(plain(line.text.encode()))]
-
-    def search(self, text: str, rank: int | None = None) -> Search | None:
-        """Search among what passed.
-
-        Raises:
-            ValueError: the expression is none.
-        """
-        return self._book.search(text, rank, among=self.passed)
-
-
-def shown_line(line: Line) -> LogLine:
-    """A line as it may be shown."""
-    return LogLine(line.time, line.rank, line.stream, shown(line.data), line.open)
+def _drop(*searches: Search | None) -> None:
+    for search in searches:
+        if search is not None:
+            search.drop()

@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from console.sources.cluster import ClusterView, cluster_view
+from console.sources import pages
+from console.sources.cluster import ClusterView
+from console.sources.detected import named_master
 from console.sources.ledger import Ledger
+from console.sources.occupancy import cluster_view, known_sparks
+from console.sources.pages import Ask
+from console.sources.sparks import Sparks
 from console.sources.watch import Watch
 from launcher import events as ev
 from launcher.errors import LauncherError
@@ -47,6 +52,8 @@ class Machines:
         *,
         inspector: Inspects | None = None,
         engines: Engines | None = None,
+        ask: Ask = pages.ask,
+        named: Callable[[], str] = named_master,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root, self._publish, self._clock = root, publish, clock
@@ -55,7 +62,30 @@ class Machines:
         self._followed: dict[str, Followed] = {}
         self._roll = EngineRoll(_engines if engines is None else engines, clock)
         self._last: ClusterView | None = None
+        self._find_name: Callable[[], str] | None = named
+        self._name = ""
         self.watch = Watch(self.look, LOOK_S, name="rankdeck-cluster", finish=self._inspector.close)
+        self.sparks = Sparks(self.watch.nudge, ask=ask, clock=clock)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self.watch.start()
+        self.sparks.watch.start()
+
+    def rest(self) -> None:
+        """Look no more until told to."""
+        self.watch.rest()
+        self.sparks.watch.rest()
+
+    def resume(self) -> None:
+        """Look now, and go on."""
+        self.watch.resume()
+        self.sparks.watch.resume()
+
+    def close(self) -> None:
+        """End; what is asked of others just now is not waited for."""
+        self.watch.close()
+        self.sparks.watch.close()
 
     def look(self) -> None:
         """Look at everything, and publish what differs."""
@@ -68,12 +98,15 @@ class Machines:
             self._publish(view)
 
     def _view(self) -> ClusterView:
+        if self._find_name is not None:
+            self._name, self._find_name = self._find_name(), None
         machine = self._inspector.look()
         live = self._ledger.live()
         self._followed = {run.id: self._followed.get(run.id) or Followed(self._root / run.id) for run in live}
-        states = [followed.look() for followed in self._followed.values()]
+        states = [state for followed in self._followed.values() if not (state := followed.look()).phase.final]
         engines = self._roll.look(tuple(run.id for run in live))
-        return cluster_view(machine, [s for s in states if not s.phase.final], engines, self._clock())
+        self.sparks.want(known_sparks(states, engines, self._name))
+        return cluster_view(machine, states, engines, self._clock(), self.sparks.seen)
 
 
 class Followed:

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from console.sources.condition import median_step
 from console.sources.readings import Reading
-from console.sources.view import HISTORY, Curve, Progress, lag_of, sampled_reading
+from console.sources.step_times import Paces
+from console.sources.view import HISTORY, Curve, Progress, sampled_reading
 from launcher import events as ev
 from launcher.state import RunState
 
@@ -26,7 +26,7 @@ class Past:
     def __init__(self) -> None:
         self._readings: dict[int, deque[Reading]] = {}
         self._frozen: dict[int, tuple[Reading, ...]] = {}
-        self._steps: dict[int, tuple[int, float]] = {}
+        self._steps = Paces()
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._curves: dict[str, list[float]] = {}
         self._drawn: dict[str, Curve] = {}
@@ -34,7 +34,7 @@ class Past:
 
     def take(self, facts: Iterable[ev.Event], state: RunState) -> None:
         """Remember what `facts`, already folded into `state`, say."""
-        leader, middle = _leader(state), median_step(state.ranks)
+        leader = leader_of(state)
         for fact in facts:
             if isinstance(fact, ev.GangRestarted):
                 self.forget()
@@ -43,12 +43,13 @@ class Past:
             elif isinstance(fact, ev.RankReported):
                 self._reported(fact, leader)
             elif isinstance(fact, ev.Sampled):
-                self._sampled(fact, state, middle)
+                self._sampled(fact, state)
 
     def forget(self) -> None:
         """Another attempt begins: its ranks may be elsewhere, and its steps go on from a checkpoint."""
-        for history in (self._readings, self._frozen, self._steps, self._paces, self._curves, self._drawn):
+        for history in (self._readings, self._frozen, self._paces, self._curves, self._drawn):
             history.clear()
+        self._steps = Paces()
 
     def readings(self, rank: int) -> tuple[Reading, ...]:
         """A rank's last figures, oldest first."""
@@ -64,7 +65,7 @@ class Past:
 
     def progress(self, state: RunState, now: float) -> Progress:
         """The run's progress."""
-        leader = _leader(state)
+        leader = leader_of(state)
         if leader is None:
             return Progress()
         rank = state.ranks[leader]
@@ -78,6 +79,8 @@ class Past:
             curves=self._all_curves(),
             checkpoint=_whole(saved[0]) if saved else None,
             checkpoint_age=max(int(now - saved[1]), 0) if saved else None,
+            step_times=self._steps.times,
+            lags=self._steps.lags,
         )
 
     def _all_curves(self) -> dict[str, Curve]:
@@ -91,12 +94,10 @@ class Past:
             self._figures(fact)
         if fact.step is None:
             return
-        step, time = self._steps.get(fact.rank, (fact.step, fact.time))
-        if fact.step > step and fact.time > time and fact.rank == leader:
-            pace = (fact.time - time) / (fact.step - step)
+        pace = self._steps.reported(fact.rank, fact.step, fact.time)
+        if pace is not None and fact.rank == leader:
             self._paces.append(pace)
             self._plot(STEP_TIME, pace)
-        self._steps[fact.rank] = fact.step, fact.time
 
     def _figures(self, fact: ev.RankReported) -> None:
         for name, value in fact.metrics.items():
@@ -116,12 +117,12 @@ class Past:
         if len(points) > _POINTS:
             self._curves[name] = points[::2]
 
-    def _sampled(self, fact: ev.Sampled, state: RunState, middle: float | None) -> None:
+    def _sampled(self, fact: ev.Sampled, state: RunState) -> None:
         for sample in fact.ranks:
             if sample.rank < len(state.ranks):
                 rank = state.ranks[sample.rank]
                 past = self._readings.setdefault(sample.rank, deque(maxlen=HISTORY))
-                past.append(sampled_reading(fact, sample.cpu, rank, lag_of(rank, middle)))
+                past.append(sampled_reading(fact, sample.cpu, rank, self._steps.lag(sample.rank)))
                 self._frozen.pop(sample.rank, None)
 
 
@@ -129,5 +130,6 @@ def _whole(value: float | None) -> int | None:
     return int(value) if value is not None and math.isfinite(value) else None
 
 
-def _leader(state: RunState) -> int | None:
+def leader_of(state: RunState) -> int | None:
+    """The first rank that reports; its figures stand for the run's."""
     return next((r.rank for r in state.ranks if r.reported_at is not None), None)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from console.sources.detected import Detected, look, mode_line, room_line
 from console.sources.drafts import Draft, concerning
+from console.sources.homes import tilde
 from launcher.bundle import make_bundle
 from launcher.distributor import backend_for, plan_for
 from launcher.errors import CannotPlace, SpecError
@@ -39,8 +40,8 @@ def preflight(draft: Draft) -> tuple[Line, ...]:
 
 
 def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[Line]:
-    yield "target", f"{spec.target.label} {spec.target.arguments}".strip()
-    yield "workdir", spec.workdir
+    yield "target", tilde(f"{spec.target.label} {spec.target.arguments}".strip())
+    yield "workdir", tilde(spec.workdir)
     yield "mode", f"{spec.mode}: {how}"
     yield "room", room_line(found, draft)
     request = Request(spec)
@@ -77,7 +78,8 @@ def _stage(request: Request) -> Iterator[Line]:
     spec = request.spec
     with concerning("py_files" if spec.py_files else "target"):
         size = len(make_bundle(spec))
-    gpus = "no GPU" if spec.gpu is False else f"{spec.gpus_per_task or spec.gpus_per_rank} GPUs"
+    each = spec.gpus_per_task or spec.gpus_per_rank
+    gpus = "no GPU" if spec.gpu is False else f"{each} GPU{'s' * (each != 1)}"
     where = " where there are any" if spec.gpu is None else ""
     yield "stage", f"{spec.num_processes // spec.ranks_per_task} barrier tasks, each with {gpus}{where}"
     yield "sent", f"{size / 1024:.1f} KiB of sources from {Path(spec.workdir).name}"

@@ -56,10 +56,10 @@ class Script:
         """How many steps the training plans."""
         return int((self.seconds - 2.5 - TRAINS) / STEP_S)
 
-    def happenings(self) -> list[Happening]:
-        """Everything, by time."""
+    def happenings(self, until: float = math.inf) -> list[Happening]:
+        """Everything, by time; with `until`, only what happens in that many seconds."""
         everything = [*self._launch(), *self._training(), *self._ending()]
-        return sorted(everything, key=_time)
+        return sorted((each for each in everything if _time(each) <= self._at(until)), key=_time)
 
     def host(self, rank: int) -> int:
         """The host that a rank is on: two hosts, the first half on the first."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from console.sources.cleaning import plain
+from console.sources.expression import Expression
 from console.sources.sieve import Sieve
 from launcher.runs.line_rows import SHIFT
 from launcher.runs.lines import LineIndex
@@ -27,12 +27,27 @@ class Search:
         done: how many lines of the run have been looked through.
     """
 
-    pattern: re.Pattern[str] | None
+    pattern: Expression | None
     rank: int | None
     sieve: Sieve = _NOTHING
     among: Search | None = None
     found: array[int] = field(default_factory=lambda: array("I"))
     done: int = 0
+
+    @property
+    def slow(self) -> bool:
+        """Whether the looking was given up, because it took too long."""
+        return self.sieve.pattern is not None and self.sieve.pattern.slow
+
+    def begin(self) -> None:
+        """A stretch of lines is about to be looked through."""
+        if self.sieve.pattern is not None:
+            self.sieve.pattern.begin()
+
+    def drop(self) -> None:
+        """Nobody waits for more."""
+        if self.sieve.pattern is not None:
+            self.sieve.pattern.drop()
 
     def after(self, position: int) -> int | None:
         """The first match after `position`, or the very first one."""
@@ -49,6 +64,11 @@ class Search:
         at = bisect_left(self.found, position)
         return at + 1 if at < len(self.found) and self.found[at] == position else None
 
+    def make_room(self, position: int) -> None:
+        """A row that is no match has come in at `position`."""
+        for at in range(bisect_left(self.found, position), len(self.found)):
+            self.found[at] += 1
+
     def add(self, position: int) -> None:
         """A match was found; positions grow."""
         place = position if self.among is None else (self.among.ordinal(position) or 0) - 1
@@ -60,6 +80,9 @@ def passing(index: LineIndex, start: int, end: int, sieve: Sieve, rank: int | No
     """The numbers of the lines that pass, from `start` to before `end`, which are in one block.
 
     `rank` is the only one whose lines count, or None.
+
+    Raises:
+        TooSlowError: that takes too long, or nobody waits for it any more.
     """
     number, first, _ = index.stretch(start)
     spans = index.spans(number)

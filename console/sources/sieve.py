@@ -6,6 +6,8 @@ import enum
 import re
 from dataclasses import dataclass
 
+from console.sources.expression import Expression
+
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Traceback|[A-Z]\w+(?:Error|Exception)\b)")
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w+Warning:")
 _SAYS_ERROR = (b"ERROR", b"CRITICAL", b"FATAL", b"Traceback", b"Error", b"Exception")
@@ -35,24 +37,37 @@ def level_of(text: str) -> Level:
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """What passes: lines of a level or worse in which a pattern is found, or is not.
+    """What passes: lines of a level or worse in which an expression is found, or is not.
 
     Attributes:
         needles: a line of printable ASCII that passes has one of these; none if that cannot be told.
         folded: whether the needles stand for their capitals too.
     """
 
-    pattern: re.Pattern[str] | None = None
+    pattern: Expression | None = None
     level: Level = Level.ALL
     invert: bool = False
     needles: tuple[bytes, ...] = ()
     folded: bool = False
 
     def passes(self, text: str) -> bool:
-        """Whether a line passes."""
-        if self.level and level_of(text) < self.level:
-            return False
-        return self.pattern is None or (self.pattern.search(text) is None) == self.invert
+        """Whether a line passes.
+
+        Raises:
+            TooSlowError: that takes too long.
+        """
+        return self._is_bad_enough(text) and (
+            self.pattern is None or self.pattern.found_in(text) != self.invert
+        )
+
+    def seems_to_pass(self, text: str) -> bool:
+        """The same at a glance, for a line that is about to be shown: what takes longer is not found."""
+        return self._is_bad_enough(text) and (
+            self.pattern is None or bool(self.pattern.spans(text)) != self.invert
+        )
+
+    def _is_bad_enough(self, text: str) -> bool:
+        return not self.level or level_of(text) >= self.level
 
 
 def sieve_of(text: str, level: Level = Level.ALL, *, invert: bool = False) -> Sieve:
@@ -62,10 +77,7 @@ def sieve_of(text: str, level: Level = Level.ALL, *, invert: bool = False) -> Si
         ValueError: the expression is none.
     """
     folded = not any(c.isupper() for c in text)
-    try:
-        pattern = re.compile(text, re.IGNORECASE if folded else 0) if text else None
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"not a regular expression: {error}") from None
+    pattern = Expression(text, folded=folded) if text else None
     if pattern is not None and not invert and (needle := required(text)):
         return Sieve(pattern, level, needles=(needle.encode(),), folded=folded)
     return Sieve(pattern, level, invert, needles=_needles(level))

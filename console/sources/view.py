@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from console.sources.alerts import Alert
 from console.sources.condition import Condition, condition_of, median_step
 from console.sources.readings import Metric, Reading
+from console.sources.step_times import StepTimes, furthest_behind
 from launcher.events import DeviceSample, Sampled
 from launcher.state import Rank, RunState
 
@@ -68,6 +69,8 @@ class Progress:
     curves: Mapping[str, Curve] = field(default_factory=dict)
     checkpoint: int | None = None
     checkpoint_age: int | None = None
+    step_times: StepTimes | None = None
+    lags: Curve = ()
 
     @property
     def left_s(self) -> float | None:
@@ -86,7 +89,8 @@ class Progress:
 class LogView:
     """How much output there is, and where a search and a filter stand. Lines are read when shown.
 
-    `behind` says that more lines are known to wait than `lines` counts.
+    `behind` says that more lines are known to wait than `lines` counts, `given_up` how many
+    searches and filters took too long to go on, `settled` that unfinished lines have got their place.
     """
 
     lines: int = 0
@@ -97,11 +101,16 @@ class LogView:
     kept: int = 0
     sifted: float | None = None
     behind: bool = False
+    given_up: int = 0
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run at one moment. `max_restarts` is how many attempts may follow the first."""
+    """A run at one moment.
+
+    `max_restarts` is how many attempts may follow the first; `recalled`, the share of its past that is known.
+    """
 
     state: RunState
     now: float
@@ -111,6 +120,12 @@ class RunView:
     logs: LogView = LogView()
     max_restarts: int = 0
     alerts: tuple[Alert, ...] = ()
+    recalled: float = 1.0
+
+    @property
+    def straggler(self) -> tuple[int, float] | None:
+        """The rank that is the most steps behind the middle of the gang, and how many, if any is."""
+        return furthest_behind((view.rank.rank, view.lag) for view in self.ranks if view.rank.alive)
 
     @property
     def size(self) -> int:

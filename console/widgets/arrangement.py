@@ -10,9 +10,9 @@ from console.widgets.rank_rows import TABLE_RANKS
 if TYPE_CHECKING:
     from textual.geometry import Size
 
-WIDE, TALL = 110, 34
+WIDE, WIDEST, TALL = 110, 160, 34
 _LEAST_LOG = 8
-_DETAIL_ROWS = 11
+_DETAIL_ROWS, _CHART_ROWS = 12, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,21 @@ def arrange(
     """The panes for `room` lines of a terminal; `upper` and `lower` say which of two is wanted."""
     if zoomed is not None:
         return Arrangement((zoomed,))
-    beside = "charts" if upper == "charts" else "detail"
-    above = ("ranks", beside) if terminal.width >= WIDE else (upper,)
-    below = ("logs", "result") if terminal.height >= TALL else (lower,)
+    tall = terminal.height >= TALL
+    above = _above(terminal.width, upper, tall=tall)
+    below = ("logs", "result") if tall else (lower,)
     wanted = (ranks + 1 if ranks <= TABLE_RANKS else max(ranks // 32, 8)) + 2
     if len(above) > 1:
-        wanted = max(wanted, _DETAIL_ROWS + 2)
+        wanted = max(wanted, (_CHART_ROWS if len(above) > 2 else _DETAIL_ROWS) + 2)
     upper_height = max(min(wanted, room - _LEAST_LOG, room * 3 // 5), 4)
     result_height = min(max(room // 5, 5), 12) if len(below) > 1 else None
     return Arrangement((*above, *below), upper_height, result_height)
+
+
+def _above(width: int, upper: str, *, tall: bool) -> tuple[str, ...]:
+    """The panes side by side about ranks."""
+    if width >= WIDEST and tall:
+        return ("ranks", "detail", "charts")
+    if width >= WIDE:
+        return ("ranks", "charts" if upper == "charts" else "detail")
+    return (upper,)

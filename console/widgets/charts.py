@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from console.messages import Alert, Metric, RunView, spans
 from console.widgets import figures as fig
+from console.widgets.pace_rows import host_rows, pace_rows
 from console.widgets.plots import plot_rows
 from console.widgets.sheet import Row, ScrollingSheet, clip
 
-_HEIGHT, _WIDE = 5, 100
+_HEIGHT, _TALLEST, _WIDE = 5, 12, 100
 _SHARES = ((Metric.USE, "GPU % of all ranks"), (Metric.MEMORY, "GPU memory %"), (Metric.POWER, "power %"))
 _SHOWN_RANKS = 4
 
@@ -27,29 +28,42 @@ class Charts(ScrollingSheet):
         self.view = view
         if self.display:
             self.refresh_rows()
-        self.entitle("5 Charts", alarm_count(view))
+        past = f"reading the past, {fig.percent(view.recalled * 100)}" if view.recalled < 1 else ""
+        self.entitle("5 Charts", " · ".join(filter(None, (past, alarm_count(view)))))
 
     def on_show(self) -> None:
         """Draw what came while the pane was hidden."""
         self.refresh_rows()
 
     def rows(self, width: int) -> Sequence[Row]:
-        """Alerts first, then the curves."""
+        """Step times and alerts first, then the curves, and the hosts."""
         if self.view is None or not self.display:
             return [()]
-        return [*(clip(row, width) for row in alert_rows(self.view)), *chart_rows(self.view, width)]
+        above = [*pace_rows(self.view), *alert_rows(self.view)]
+        below = host_rows(self.view)
+        room = self.scrollable_content_region.height - len(above) - len(below) - 1
+        drawn = [*chart_rows(self.view, width, room), *([()] if below else []), *below]
+        return [*(clip(row, width) for row in above), *(clip(row, width) for row in drawn)]
 
 
-def chart_rows(view: RunView, width: int) -> list[Row]:
-    """Every curve there is, two side by side where there is room."""
-    plots = [(name, values, None) for name, values in view.progress.curves.items() if len(values) > 1]
+def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
+    """Every curve there is, two side by side where there is room; they share `room` lines if those do."""
+    plots = [(name, list(values), None) for name, values in view.progress.curves.items()]
     shares = [(name, course(view, metric), (0.0, 100.0)) for metric, name in _SHARES]
-    drawn = [*plots, *((name, values, scale) for name, values, scale in shares if len(values) > 1)]
+    drawn = [(name, values, scale) for name, values, scale in (*plots, *shares) if len(values) > 1]
     if not drawn:
         return [((" nothing to chart yet: launcher.report(step=…, loss=…) gives curves", "muted"),)]
     per = 2 if width >= _WIDE else 1
-    blocks = [plot_rows(n, v, width // per, _HEIGHT, scale=s) for n, v, s in drawn]
+    height = min(max(room // -(-len(drawn) // per), _HEIGHT), _TALLEST)
+    blocks = [
+        plot_rows(n, v, width // per, height, scale=s, span=_span(len(v), lately=s is not None))
+        for n, v, s in drawn
+    ]
     return [row for at in range(0, len(blocks), per) for row in _beside(blocks[at : at + per], width // per)]
+
+
+def _span(points: int, *, lately: bool) -> str:
+    return f"last {points} samples" if lately else "whole attempt"
 
 
 def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
@@ -67,11 +81,11 @@ def course(view: RunView, metric: Metric) -> list[float]:
     """The mean of a figure over all ranks at each of the last samples."""
     histories = [v.history(metric, len(v.past)) for v in view.ranks]
     length = min((len(h) for h in histories), default=0)
-    points = []
+    points: list[float] = []
     for at in range(-length, 0):
         known = [value for h in histories if (value := h[at]) is not None]
         if known:
-            points.append(sum(known) / len(known))
+            points.append(round(sum(known) / len(known)))
     return points
 
 

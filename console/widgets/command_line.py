@@ -25,14 +25,19 @@ class CommandLine(Sheet):
         self.problem: str | None = None
         self.doubt = ""
         self.busy = ""
+        self.begun = True
 
     def show(self, command: str) -> None:
         """Show another command; whether it can run is not known yet."""
         self.command = command
         self.refresh_rows()
 
-    def judge(self, problem: str | None, doubt: str = "") -> None:
-        """Say what is wrong, or with None that nothing is; `doubt` is what only the script can tell."""
+    def judge(self, problem: str | None, doubt: str = "", *, begun: bool = True) -> None:
+        """Say what is wrong, or with None that nothing is; `doubt` is what only the script can tell.
+
+        What is missing from a form that was not begun is a hint, and no fault.
+        """
+        self.begun = begun
         self.problem, self.doubt, self.busy = problem, doubt, ""
         self.refresh_rows()
 
@@ -58,6 +63,8 @@ class CommandLine(Sheet):
     def _verdict(self) -> Row:
         if self.busy:
             return ((f" ◐ {self.busy}", "rank-waiting"),)
+        if self.problem and not self.begun:
+            return ((f" {self.problem} · {keys_of(self, 'launch.find', 'ctrl+f')} finds", "muted"),)
         if self.problem:
             return ((f" ✗ {self.problem}", "rank-behind"),)
         start, check = keys_of(self, "launch.start", "ctrl+r"), keys_of(self, "launch.preflight", "p")

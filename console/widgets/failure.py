@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 
 from console.messages import RunView
 from console.widgets import figures as fig
 from console.widgets.sheet import Row, clip
-from launcher.state import Rank, RankPhase
+from launcher.state import Rank, RankPhase, RunState
+
+_MOST_ROWS, _FEWEST = 8, 5
 
 
-def failure_rows(view: RunView, width: int) -> list[Row]:
-    """The block, shortened to a few lines: the whole is in the result pane."""
+def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
+    """The block, shortened to a few lines, more where it is `tall`: the whole is in the result pane."""
     first = view.state.first_failure
     if first is None:
         return [clip(((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),), width)]
@@ -19,11 +22,18 @@ def failure_rows(view: RunView, width: int) -> list[Row]:
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
     ]
     if first.raised:
-        rows.append(((f"   {first.raised.message or first.raised.kind}", ""),))
+        room = (_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames)
+        message = _wrapped(first.raised.message or first.raised.kind, width - 3, room)
+        rows += [((f"   {line}", ""),) for line in message]
         if first.raised.frames:
             rows.append(((f"   {place(first)}", "muted"),))
-    rows.append(((f"   {circumstances(view, first)}", "muted"),))
+    rows.append(((f"   {circumstances(view.state, first)}", "muted"),))
     return [clip(row, width) for row in rows]
+
+
+def _wrapped(text: str, width: int, lines: int) -> list[str]:
+    """A text over at most so many lines; wide characters may take a line's end with them."""
+    return textwrap.wrap(text, max(width, 8), max_lines=lines, placeholder=" …") or [text]
 
 
 def ending(rank: Rank) -> str:
@@ -46,7 +56,7 @@ def place(rank: Rank) -> str:
     return " ← ".join(shown)
 
 
-def circumstances(view: RunView, first: Rank) -> str:
+def circumstances(state: RunState, first: Rank) -> str:
     """Its exit, when, at which step; and what became of the others."""
     parts = []
     if first.exit_code is not None:
@@ -55,13 +65,13 @@ def circumstances(view: RunView, first: Rank) -> str:
         parts.append(f"after {fig.age(int(first.ended - first.started))}")
     if first.step is not None:
         parts.append(f"at step {fig.count(first.step)}")
-    others = collateral(view, first)
+    others = collateral(state, first)
     return " ".join(parts) + (f" · {others}" if others else "")
 
 
-def collateral(view: RunView, first: Rank) -> str:
+def collateral(state: RunState, first: Rank) -> str:
     """How the other ranks ended, counted."""
-    others = [v.rank for v in view.ranks if v.rank.rank != first.rank]
+    others = [rank for rank in state.ranks if rank.rank != first.rank]
     ends = Counter(_short(r) for r in others if r.phase.ended)
     running = sum(not r.phase.ended for r in others)
     if not others:
@@ -84,4 +94,4 @@ def failure_text(view: RunView) -> str:
         return f"{view.state.id}: {view.state.why}"
     head = f"{view.state.id} {view.state.name}: rank {first.rank} on {first.host} {ending(first)}"
     detail = first.raised.traceback.rstrip() if first.raised else view.state.why
-    return "\n".join((head, circumstances(view, first), "", detail, ""))
+    return "\n".join((head, circumstances(view.state, first), "", detail, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 UNKNOWN = "–"
@@ -23,7 +24,14 @@ def percent(value: float | None) -> str:
 
 def watts(value: float | None) -> str:
     """A power."""
-    return UNKNOWN if value is None else f"{value:.0f}W"
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f}W" if value < 10_000 else f"{value / 1000:.1f}kW"
+
+
+def seconds(value: float) -> str:
+    """A short time, exactly enough to compare it with others of its kind."""
+    return f"{value:.3g} s"
 
 
 def celsius(value: float | None) -> str:
@@ -77,6 +85,16 @@ def clock(seconds: float | None) -> str:
         return UNKNOWN
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
+
+
+def moment(seconds: float) -> str:
+    """The local time of day of a moment; it does not change while one looks."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+def date(seconds: float) -> str:
+    """The local day and time of a moment."""
+    return time.strftime("%d %b %H:%M", time.localtime(seconds))
 
 
 def bar(share: float | None, width: int) -> tuple[str, str]:

@@ -10,9 +10,11 @@ from console.widgets import figures as fig
 from console.widgets.charts import alarm_line
 from console.widgets.failure import failure_rows
 from console.widgets.identity import PHASE_GLYPHS, ViewSheet
+from console.widgets.pace_rows import pace_row
 from console.widgets.sheet import Row, Span, clip, width_of
 from launcher.state import Phase, RankPhase
 
+_TALL, _STANDS_OUT = 34, 1.5
 _STRIP = (
     (Phase.SUBMITTED, "submit"),
     (Phase.WAITING, "slots"),
@@ -45,7 +47,7 @@ class Headline(ViewSheet):
         """One line, or the failure block."""
         if self.view is None:
             return [()]
-        return self.fit(headline_rows(self.view, width))
+        return self.fit(headline_rows(self.view, width, tall=self.app.size.height >= _TALL))
 
 
 class AlertLine(ViewSheet):
@@ -113,20 +115,21 @@ def _share(view: RunView) -> str:
     return ""
 
 
-def headline_rows(view: RunView, width: int) -> list[Row]:
-    """What matters most now."""
+def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
+    """What matters most now; where there is room for it, a second line on the pace of all ranks."""
     state = view.state
     if state.phase is Phase.WAITING and state.waiting:
         return [waiting_row(view, width)]
     if state.first_failure is not None or state.phase in (Phase.FAILED, Phase.LOST):
-        return failure_rows(view, width)
+        return failure_rows(view, width, tall=tall)
     if not view.live:
         return [verdict_row(view, width)]
     if state.near is not None:
         return [clip(((f" {near_line(state.near, view.now)}", "rank-behind bold"),), width)]
     if view.progress.step is None and not view.progress.metrics:
         return [clip(((f" {_hint(view)}", "muted"),), width)]
-    return [progress_row(view, width)]
+    pace = pace_row(view) if tall and view.size > 1 else ()
+    return [progress_row(view, width), *([clip(pace, width)] if pace else [])]
 
 
 def _hint(view: RunView) -> str:
@@ -169,6 +172,9 @@ def progress_row(view: RunView, width: int) -> Row:
     tail: list[Span] = []
     if progress.step_s is not None:
         tail.append((f"  {progress.step_s:.3g} s/step", ""))
+    times = progress.step_times
+    if times is not None and times.most >= _STANDS_OUT * times.p50 and view.size > 1:
+        tail.append((f", max {fig.seconds(times.most)} r{times.most_rank}", "rank-behind"))
     tail += [(f"  {name} {fig.metric(value)}", "") for name, value in progress.metrics.items()]
     if progress.left_s is not None:
         tail.append((f"  left {fig.age(int(progress.left_s))}", "muted"))

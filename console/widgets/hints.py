@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from textual.binding import Binding
+
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
 
 def keys_of(node: DOMNode, name: str, usual: str) -> str:
-    """The keys that a person gave to the binding of that id, else the usual ones."""
+    """The first key that a person gave to the binding of that id, as it is shown; else the usual one."""
     own: Mapping[str, str] = getattr(node.app, "own_keys", {})
-    return own.get(name, usual)
+    if name not in own:
+        return usual
+    return node.app.get_key_display(Binding(own[name].partition(",")[0], ""))

@@ -14,6 +14,7 @@ from console.messages import MODES, Detected, Draft, Option, describe, mode_line
 from console.widgets.choice import Choice
 from console.widgets.field import Field
 from console.widgets.form_row import FormRow
+from console.widgets.framed import Framed
 from console.widgets.more_form import Fold, MoreForm
 from console.widgets.param_form import ParamForm, takes_positional
 from console.widgets.suggesting import ArgumentSuggester
@@ -27,14 +28,14 @@ SCRIPT = "the whole script"
 _PARAM = "param:"
 
 
-class LaunchForm(VerticalScroll, can_focus=False):
+class LaunchForm(VerticalScroll, Framed, can_focus=False):
     """Fields of one line each. What is in them is a draft; whether it is right is not known here."""
 
     DEFAULT_CSS = """
     LaunchForm { scrollbar-size-vertical: 1; }
     LaunchForm #gpus { width: 16; height: 1; }
     LaunchForm #gpu { width: 16; }
-    LaunchForm #mode { width: 20; }
+    LaunchForm #mode { width: 16; }
     LaunchForm #hint { padding-left: 13; height: 1; color: $muted; }
     """
 
@@ -112,7 +113,9 @@ class LaunchForm(VerticalScroll, can_focus=False):
         field = self._input("target")
         field.value = target
         field.cursor_position = len(target)
-        self._input("processes").focus()
+        processes = self._input("processes")
+        processes.focus()
+        processes.action_select_all()  # it may have had the focus before, and a digit would be added to it
 
     def toggle_more(self) -> None:
         """Unfold the other options, or fold them."""
@@ -176,6 +179,7 @@ class LaunchForm(VerticalScroll, can_focus=False):
 
     @on(Field.Changed)
     @on(Choice.Changed)
+    @on(MoreForm.Filled)
     def _edited(self) -> None:
         self._remark()
         self._more.summarise()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from rich.text import Text
 from textual.color import Color
 from textual.strip import Strip
 
-from console.messages import Level, LogLine, level_of
+from console.messages import Expression, Level, LogLine, level_of
 from launcher.runs import paths
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class LinePaint:
     times: Times = Times.NONE
     origin: float = 0.0
     left: int = 0
-    pattern: re.Pattern[str] | None = None
+    pattern: Expression | None = None
     _styles: dict[str, Style] = field(default_factory=dict)
 
     def strip(self, line: LogLine) -> Strip:
@@ -68,7 +67,9 @@ class LinePaint:
             return Strip([Segment(line.text, self._style("accent") + Style(bold=True))])
         body = Text.from_ansi(line.text, no_wrap=True, end="")
         if self.pattern is not None:
-            body.highlight_regex(self.pattern, Style(bgcolor=self.color("log-match"), bold=True))
+            found = Style(bgcolor=self.color("log-match"), bold=True)
+            for start, end in self.pattern.spans(body.plain):
+                body.stylize(found, start, end)
         cells = Strip(body.render(_CONSOLE), body.cell_len).apply_style(self._tone(line.text))
         return Strip([*self._head(line), *(cells.crop(self.left) if self.left else cells)])
 

@@ -17,6 +17,7 @@ from console.widgets.hints import keys_of
 from console.widgets.log_lines import Book, Kept
 from console.widgets.log_output import LogOutput
 from console.widgets.log_paint import Times
+from console.widgets.log_titles import TOO_SLOW, filter_title, search_title
 from console.widgets.log_view import LogView
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _HINTS = {
     "place": "line 1200, time 12:04:38, or 50%",
     "file": "file to save to",
 }
-_LEVELS = {Level.ALL: "", Level.WARNING: " · warnings and errors", Level.ERROR: " · errors"}
 
 
 class LogPane(LogOutput):
@@ -81,11 +81,16 @@ class LogPane(LogOutput):
 
     def show(self, state: LogState, ranks: int) -> None:
         """Take in what has arrived."""
+        if state.given_up > self.state.given_up:
+            self._warn(TOO_SLOW)
+        if state.settled > self.state.settled:
+            self.lines.redraw()
         self.state, self._complaint = state, ""
         self.lines.among(ranks)
         self.lines.update()
         if self._jump and self._search is not None and (self._search.found or state.searched == 1.0):
-            self._leap(self._jump)
+            # the last of a file is not known before its end: until then the first, which stays the first
+            self._leap(self._jump if state.searched == 1.0 else 1)
         self.retitle()
 
     def select(self, rank: int | None) -> None:
@@ -112,7 +117,7 @@ class LogPane(LogOutput):
         if self.copied is not None:
             ways.append(f"writing {fig.percent(self.copied * 100)}")
         self.entitle(
-            f"3 Logs · {who} · {lines}{self._filter_title()}{self._search_title()}",
+            f"3 Logs · {who} · {lines}{self._what_passes()}{self._what_is_found()}",
             self._complaint or " · ".join(["follow" if view.follow else paused, *ways]),
         )
 
@@ -237,13 +242,10 @@ class LogPane(LogOutput):
         at = view.current if view.current is not None else view.top
         return rows[at] if not view.follow and at < len(rows) else None
 
-    def _filter_title(self) -> str:
+    def _what_passes(self) -> str:
         if self._kept is None:
             return ""
-        text, share = self._texts["filter"], self.state.sifted or 0.0
-        done = "" if share >= 1.0 else f" ({fig.percent(share * 100)} filtered)"
-        what = f" · &{fig.shorten(text, 20)}" if text else ""
-        return f"{_LEVELS[self._level]}{what} · {fig.count(len(self._kept.passed.found))} kept{done}"
+        return filter_title(self._texts["filter"], self._level, self._kept.passed, self.state.sifted)
 
     def _begin(self, text: str, jump: int = -1) -> None:
         self._leave_field()
@@ -269,14 +271,10 @@ class LogPane(LogOutput):
         if not self.lines.step(direction):
             self._warn(f"nothing matches {self._texts['search']!r}")
 
-    def _search_title(self) -> str:
+    def _what_is_found(self) -> str:
         if self._search is None:
             return ""
-        found = len(self._search.found)
-        at = self._search.ordinal(self.lines.current) if self.lines.current is not None else None
-        searched = self.state.searched or 0.0
-        share = "" if searched >= 1.0 else f" ({fig.percent(searched * 100)} searched)"
-        return f" · /{fig.shorten(self._texts['search'], 20)} {at or fig.UNKNOWN}/{found}{share}"
+        return search_title(self._texts["search"], self._search, self.lines.current, self.state.searched)
 
     def _go(self, text: str) -> None:
         self._leave_field()

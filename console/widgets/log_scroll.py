@@ -13,12 +13,13 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 
 from console.widgets import log_wrap
+from console.widgets.framed import Framed
 
 if TYPE_CHECKING:
     from textual import events
 
 
-class LogScroll(ScrollView):
+class LogScroll(Framed, ScrollView):
     """A place among lines. Whoever has the lines says how many there are, and how wide one is.
 
     Attributes:

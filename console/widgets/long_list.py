@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, overload
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, overload
 
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 
 from console.widgets.cursor_sheet import CursorSheet
-from console.widgets.sheet import Row, differing, safe
+from console.widgets.sheet import Row, clip, differing, safe
 
 if TYPE_CHECKING:
     from textual import events
+
+T = TypeVar("T")
 
 
 class MadeRows(Sequence[Row]):
@@ -62,14 +65,12 @@ class LongList(CursorSheet):
 
         return MadeRows(1 + max(self.length, 1), make)
 
-    def refresh_rows(self) -> None:
-        """Ask for what is seen again, and repaint what differs."""
-        width = self.scrollable_content_region.width
+    def _lay_out(self, width: int) -> None:
+        """Only what is seen is made."""
         old, self._rows = self._rows, (new := self.rows(width))
         if len(new) != len(old) or not isinstance(old, MadeRows):
             self.virtual_size = Size(width, len(new))
             self.refresh()
-            self.call_after_refresh(self._refit, width)
             return
         for number in self._seen(len(new)):
             before, after = old.made.get(number), new[number]
@@ -77,11 +78,6 @@ class LongList(CursorSheet):
                 self.repaint_row(number)
             elif before != after:
                 self.repaint_row(number, *differing(before, after))
-
-    def _refit(self, width: int) -> None:
-        """A scroll bar that came or went has changed the width."""
-        if self.scrollable_content_region.width != width:
-            self.refresh_rows()
 
     def _seen(self, count: int) -> Iterator[int]:
         yield 0
@@ -107,3 +103,64 @@ class LongList(CursorSheet):
             self.action_move(index - self.cursor)
             if event.chain == 2:
                 self.action_choose()
+
+
+class ItemList(LongList, Generic[T]):
+    """A list that is told its items again and again, and keeps its cursor on the same one.
+
+    Subclasses say what the `key` of an item is, and make its `row`.
+    """
+
+    class Moved(Message):
+        """The cursor is on another item."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.items: tuple[T, ...] = ()
+        self.empty = ""
+
+    def key(self, item: T) -> Hashable:
+        """What tells an item from the others, however it looks."""
+        raise NotImplementedError
+
+    def row(self, item: T, width: int, /) -> Row:
+        """One item, as wide as it likes."""
+        raise NotImplementedError
+
+    def replace_items(self, items: Sequence[T]) -> None:
+        """Show these. If the item under the cursor has gone, the cursor stays as near as can be."""
+        here, before = self.chosen, self.cursor
+        self.items = tuple(items)
+        at = None
+        if here is not None:
+            wanted = self.key(here)
+            at = next((i for i, item in enumerate(self.items) if self.key(item) == wanted), None)
+        self.cursor = min(self.cursor, max(self.length - 1, 0)) if at is None else at
+        self.refresh_rows()
+        if self.cursor != before:  # else one may look elsewhere
+            self.reveal(self.cursor + self.fixed)
+
+    def action_move(self, items: int) -> None:
+        """Move the cursor, and tell."""
+        super().action_move(items)
+        self.post_message(self.Moved())
+
+    @property
+    def chosen(self) -> T | None:
+        """What is under the cursor."""
+        return self.items[self.cursor] if self.cursor < len(self.items) else None
+
+    @property
+    def length(self) -> int:
+        """How many items."""
+        return len(self.items)
+
+    def empty_row(self) -> Row:
+        """What is said where there are none."""
+        return ((f" {self.empty}", "muted"),)
+
+    def item_row(self, index: int, width: int, ground: str) -> Row:
+        """An item, as far as it fits."""
+        return clip(
+            tuple((text, style + ground) for text, style in self.row(self.items[index], width)), width
+        )

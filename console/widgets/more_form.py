@@ -20,6 +20,9 @@ from launcher.spec import Mode
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.widget import AwaitMount
+
+    from console.sources.extras import Extra
 
 
 class Fold(Sheet, can_focus=True):
@@ -60,27 +63,33 @@ class Fold(Sheet, can_focus=True):
 
 
 class MoreForm(Vertical):
-    """A field for each of them that has a meaning in the mode."""
+    """A field for each of them that has a meaning in the mode.
+
+    The fields are made when they are first unfolded or filled: most launches leave them alone, and every
+    widget is styled again whenever the focus moves.
+    """
 
     DEFAULT_CSS = """
     MoreForm { height: auto; }
     MoreForm #more-fields { height: auto; display: none; }
     """
 
+    class Filled(Message):
+        """Something else is filled in now."""
+
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._workdir = workdir
         self._mode = Mode.LOCAL
+        self._fields: dict[str, Field] = {}
+        self._made: AwaitMount | None = None
+        self._fold, self._room = Fold(id="fold"), Vertical(id="more-fields")
         self.unfolded = False
 
     def compose(self) -> ComposeResult:
-        """The line, and all fields, of which those that the mode needs are shown."""
-        yield FormRow("More", Fold(id="fold"))
-        with Vertical(id="more-fields"):
-            for extra in EXTRAS:
-                suggester = PathSuggester(self._workdir) if extra.name in PATHS else None
-                field = Field(placeholder=extra.hint, name=extra.name, suggester=suggester)
-                yield FormRow(f" {extra.label}", field, name=extra.name)
+        """The line, and room for the fields."""
+        yield FormRow("More", self._fold)
+        yield self._room
 
     def on_mount(self) -> None:
         """Fold."""
@@ -89,13 +98,16 @@ class MoreForm(Vertical):
     @property
     def values(self) -> dict[str, str]:
         """What is filled in, by name."""
-        return {name: field.value for name, field in self._fields() if field.value}
+        return {name: field.value for name, field in self._fields.items() if field.value}
 
     def fill(self, values: Mapping[str, str]) -> None:
         """Fill in these, and empty the others."""
-        for name, field in self._fields():
+        if values:
+            self._make()
+        for name, field in self._fields.items():
             field.value = values.get(name, "")
         self._fit()
+        self.post_message(self.Filled())
 
     def suit(self, mode: Mode) -> None:
         """Show what has a meaning in a mode; what the other fields hold is kept, and not used."""
@@ -105,9 +117,16 @@ class MoreForm(Vertical):
     def toggle(self, *, unfold: bool | None = None) -> None:
         """Show the fields, or hide them."""
         self.unfolded = not self.unfolded if unfold is None else unfold
+        if not self.unfolded:
+            self._fit()
+            self._fold.focus()
+            return
+        self._make()
         self._fit()
-        first = next((row for row in self._rows() if row.display), None)
-        (first.query_one(Field) if self.unfolded and first else self.query_one(Fold)).focus()
+        first = next(row for row in self._rows() if row.display)
+        self.call_later(self._go_to, first.name)
+        # they have no place before they are laid out
+        self.call_after_refresh(self.scroll_visible, top=True, animate=False)
 
     def judge(self, name: str | None, problem: str | None) -> None:
         """Say what is wrong with one of them; it must be seen."""
@@ -117,24 +136,39 @@ class MoreForm(Vertical):
         self.query_one(FormRow).judge(problem if own and not self.unfolded else None)
 
     def reveal(self, name: str) -> None:
-        """Unfold, if a field of this name is here."""
+        """Unfold and go there, if a field of this name is here."""
         if any(extra.name == name for extra in EXTRAS):
             self.toggle(unfold=True)
+            self.call_later(self._go_to, name)
 
     def summarise(self) -> None:
         """Say on the line what is set."""
         words = words_of(self.values, self._mode)
         sign = "▾" if self.unfolded else "▸"
-        self.query_one(Fold).show(f"{sign} {shlex.join(words) or 'limits, restarts, environment …'}")
+        self._fold.show(f"{sign} {shlex.join(words) or 'limits, restarts, environment …'}")
+
+    def _make(self) -> None:
+        """Make the fields, if that was not done yet."""
+        if self._made is None:
+            rows = [self._row(extra) for extra in EXTRAS]
+            self._made = self._room.mount_all(rows)
+
+    def _row(self, extra: Extra) -> FormRow:
+        suggester = PathSuggester(self._workdir) if extra.name in PATHS else None
+        field = Field(placeholder=extra.hint, name=extra.name, suggester=suggester)
+        self._fields[extra.name] = field
+        return FormRow(f" {extra.label}", field, name=extra.name)
+
+    async def _go_to(self, name: str) -> None:
+        if self._made is not None:
+            await self._made
+        self._fields[name].focus()
 
     def _fit(self) -> None:
-        self.query_one("#more-fields").display = self.unfolded
-        for extra, row in zip(EXTRAS, self._rows(), strict=True):
+        self._room.display = self.unfolded
+        for extra, row in zip(EXTRAS, self._rows(), strict=False):  # there may be none yet
             row.display = self._mode is not Mode.LOCAL or not extra.spark
         self.summarise()
 
     def _rows(self) -> list[FormRow]:
-        return list(self.query("#more-fields FormRow").results(FormRow))
-
-    def _fields(self) -> list[tuple[str, Field]]:
-        return [(field.name or "", field) for field in self.query("#more-fields Field").results(Field)]
+        return [row for row in self._room.children if isinstance(row, FormRow)]

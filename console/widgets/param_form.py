@@ -127,7 +127,7 @@ class ParamForm(Vertical):
             start = given or default or fig.UNKNOWN
             kind = Toggle if is_switch(parameter) else Choice
             return kind(values if start in values else (start, *values), start, name=parameter.name)
-        hint = "required" if parameter.required else parameter.default or ""
+        hint = "required" if parameter.required else default or parameter.default or ""
         suggester = PathSuggester(self._workdir) if is_path(parameter) else None
         return Field(value=given or "", placeholder=hint, name=parameter.name, suggester=suggester)
 
@@ -173,14 +173,22 @@ def choices_of(parameter: Parameter) -> tuple[str, ...]:
 
 
 def spoken_default(parameter: Parameter) -> str | None:
-    """The default as a person would type it: text without its quotes."""
+    """The default as a person would type it: text without its quotes, and a path without its class."""
     if parameter.default is None:
         return None
     try:
-        value = ast.literal_eval(parameter.default)
+        value = ast.literal_eval(_inside_path(ast.parse(parameter.default, mode="eval").body))
     except (ValueError, SyntaxError):
         return parameter.default
     return value if isinstance(value, str) else parameter.default
+
+
+def _inside_path(node: ast.expr) -> ast.expr:
+    """What ``Path(…)`` is made of; anything else as it is."""
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return node
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return node.args[0] if name == "Path" else node
 
 
 def _note(parameter: Parameter) -> str:

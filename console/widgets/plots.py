@@ -14,7 +14,13 @@ _AXIS = 8
 
 
 def plot_rows(
-    title: str, values: Sequence[float], width: int, height: int, *, scale: tuple[float, float] | None = None
+    title: str,
+    values: Sequence[float],
+    width: int,
+    height: int,
+    *,
+    scale: tuple[float, float] | None = None,
+    span: str = "",
 ) -> list[Row]:
     """A title with the last value, and the whole course below it.
 
@@ -23,17 +29,25 @@ def plot_rows(
         values: the course, evenly spread, oldest first.
         width, height: cells for all of it, the title among them.
         scale: the two ends of a fixed scale; without one, the least and the greatest value.
+        span: which part of the past it is, in words.
     """
     known = [v for v in values if math.isfinite(v)]
     last = fig.metric(known[-1]) if known else fig.UNKNOWN
-    rows: list[Row] = [((f" {title} ", "bold"), (last, ""))]
-    low, high = scale or (min(known, default=0.0), max(known, default=0.0))
+    rows: list[Row] = [((f" {title} ", "bold"), (last, ""), (f"  {span}", "muted"))]
+    low, high = scale or _own_scale(known)
     drawn = braille(values, max(width - _AXIS - 2, 1), max(height - 1, 1), low, high)
     labels = {0: fig.metric(high), len(drawn) - 1: fig.metric(low)}
     for number, line in enumerate(drawn):
         label = fig.shorten(labels.get(number, ""), _AXIS - 1)
         rows.append(((f"{label:>{_AXIS}}┤", "muted"), (line, "bar")))
     return rows
+
+
+def _own_scale(known: Sequence[float]) -> tuple[float, float]:
+    """From the least to the greatest; some room around a figure that never changes."""
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    room = (abs(low) or 1.0) / 10 if low == high else 0.0
+    return low - room, high + room
 
 
 def braille(values: Sequence[float], width: int, height: int, low: float, high: float) -> list[str]:

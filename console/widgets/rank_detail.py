@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from console.messages import Metric, RankView, RunView
 from console.widgets import figures as fig
 from console.widgets.failure import ending
+from console.widgets.pace_rows import gpu_figures, system_figures
 from console.widgets.rank_rows import GLYPHS, STYLES
 from console.widgets.sheet import Row, ScrollingSheet, Span, clip
 
@@ -31,7 +32,21 @@ class RankDetail(ScrollingSheet):
         """The rank's facts."""
         if self.view is None or self.rank >= len(self.view.ranks):
             return [((" no rank has a place yet", "muted"),)]
-        return [clip(row, width) for row in detail_rows(self.view.ranks[self.rank], width)]
+        return [
+            clip(row, width) for row in (*detail_rows(self.view.ranks[self.rank], width), *self._host(width))
+        ]
+
+    def _host(self, width: int) -> list[Row]:
+        """What its host does, and how many of the ranks are there."""
+        assert self.view is not None
+        agent = self.view.ranks[self.rank].rank.agent
+        mates = [v for v in self.view.ranks if v.rank.agent == agent]
+        system = system_figures(self.view.state.hosts.get(agent)) or fig.UNKNOWN
+        told = f"{len(mates)} rank{'s' * (len(mates) != 1)}", gpu_figures(mates)
+        together = "  ".join(told)
+        there = [together] if _LABEL + len(together) <= width else [*told]
+        rows = [_fact("there" * (not n), (text, "")) for n, text in enumerate(there)]
+        return [_fact("its host", (system, "")), *rows]
 
 
 def detail_rows(view: RankView, width: int) -> list[Row]:
@@ -57,10 +72,9 @@ def _device_rows(view: RankView, width: int) -> list[Row]:
     drawn = view.power / view.power_limit if view.power is not None and view.power_limit else None
     share = view.util / 100 if view.util is not None else None
     return [
-        _gauge("GPU", share, fig.percent(view.util), width),
+        _gauge("GPU", share, f"{fig.percent(view.util)} {fig.celsius(view.temperature)}", width),
         _gauge("memory", used, f"{fig.memory(view.memory)} of {fig.memory(view.memory_total)}", width),
         _gauge("power", drawn, f"{fig.watts(view.power)} of {fig.watts(view.power_limit)}", width),
-        _fact("temp", (fig.celsius(view.temperature), "")),
         _fact("lately", (_lately(view, Metric.USE, width), "bar dim")),
     ]
 

@@ -31,7 +31,7 @@ class RankGrid(ScrollingSheet):
         Binding("ctrl+u,pageup,b", "page(-1)", "Page up", show=False, id="ranks.page_up"),
         Binding("g,home", "first", "First rank", show=False, id="ranks.first"),
         Binding("G,end", "last", "Last rank", show=False, id="ranks.last"),
-        Binding("enter", "choose", "Rank's log", id="ranks.choose"),
+        Binding("enter", "choose", "Rank's log", show=False, id="ranks.choose"),
         Binding("w", "worst", "Worst rank", show=False, id="ranks.worst"),
         Binding("m", "metric", "Metric", id="ranks.metric"),
         Binding("s", "sort", "Worst first", show=False, id="ranks.sort"),
@@ -92,12 +92,15 @@ class RankGrid(ScrollingSheet):
             return self._table.rows(
                 self._order, width, cursor=cursor, devices=self.view.has_devices, metric=metric
             )
-        return self._cells.rows(self._compact(), width, cursor=cursor, metric=metric)
+        hosts = self.view.state.hosts
+        return self._cells.rows(self._compact(), width, cursor=cursor, metric=metric, hosts=hosts)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay the ranks out for the new width."""
+        """Lay the ranks out for the new width, with the cursor still in view."""
         self._lines = None
         super().on_resize(event)
+        if self.view is not None and self.view.ranks:
+            self.reveal(self._line_of(self.cursor))
 
     def move_to(self, rank: int) -> None:
         """Put the cursor on a rank."""

@@ -5,13 +5,15 @@ Pure. A glyph says how a rank is doing, so that no colour is needed; shade says 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from console.listing import host_labels
 from console.messages import Condition, Metric, RankView
 from console.widgets import figures as fig
 from console.widgets.sheet import Row, Span
+from launcher.events import HostSample
+from launcher.state import Host
 
 TABLE_RANKS = 64
 HOST_RANKS = 512
@@ -47,20 +49,33 @@ class CompactRows:
         self._made: dict[int, tuple[tuple[object, ...], Sequence[RankView], Row]] = {}
 
     def rows(
-        self, lines: Sequence[tuple[str, Sequence[RankView]]], width: int, *, cursor: int, metric: Metric
+        self,
+        lines: Sequence[tuple[str, Sequence[RankView]]],
+        width: int,
+        *,
+        cursor: int,
+        metric: Metric,
+        hosts: Mapping[int, Host],
     ) -> list[Row]:
-        """All rows."""
-        return [self._row(n, lines[n], width, cursor, metric) for n in range(len(lines))]
+        """All rows; `hosts` are those of the run, by agent."""
+        return [self._row(n, lines[n], width, cursor, metric, hosts) for n in range(len(lines))]
 
     def _row(
-        self, number: int, line: tuple[str, Sequence[RankView]], width: int, cursor: int, metric: Metric
+        self,
+        number: int,
+        line: tuple[str, Sequence[RankView]],
+        width: int,
+        cursor: int,
+        metric: Metric,
+        hosts: Mapping[int, Host],
     ) -> Row:
         label, members = line
         here = next((n for n, view in enumerate(members) if view.rank.rank == cursor), None)
-        asked = (label, width, here, metric)
+        system = _system(members, hosts)
+        asked = (label, width, here, metric, system)
         made = self._made.get(number)
         if made is None or made[0] != asked or made[1] is not members:
-            made = asked, members, _compact_row(label, members, here, width, metric)
+            made = asked, members, _compact_row(label, members, here, width, metric, system)
             self._made[number] = made
         return made[2]
 
@@ -82,8 +97,20 @@ def compact_lines(
     ]
 
 
+def _system(members: Sequence[RankView], hosts: Mapping[int, Host]) -> HostSample | None:
+    """What the host of all of them does; None if they are on several."""
+    host = hosts.get(members[0].rank.agent)
+    alone = host is not None and all(view.rank.agent == host.agent for view in members)
+    return host.system if host is not None and alone else None
+
+
 def _compact_row(
-    label: str, members: Sequence[RankView], here: int | None, width: int, metric: Metric
+    label: str,
+    members: Sequence[RankView],
+    here: int | None,
+    width: int,
+    metric: Metric,
+    system: HostSample | None,
 ) -> Row:
     cells: list[Span] = [(f" {label:<6} ", "muted")]
     drawn = [_cell(v, metric) for v in members]
@@ -91,9 +118,11 @@ def _compact_row(
         drawn[here] = drawn[here][0], drawn[here][1] + " reverse"
     for style, group in groupby(drawn, key=lambda cell: cell[1]):
         cells.append(("".join(cell[0] for cell in group), style))
-    summary = _summary(members)
     used = len(label) + 2 + len(members)
-    if used + len(summary) + 2 <= width:
+    own = _summary(members)
+    summaries = (f"{own}{_of_gpus(members)}{_of_host(system)}", f"{own}{_of_host(system)}", own)
+    summary = next((text for text in summaries if used + len(text) + 2 <= width), None)
+    if summary is not None:
         cells.append((f"  {summary}", "muted"))
     return tuple(cells)
 
@@ -111,6 +140,20 @@ _SHADES = "▁▂▃▄▅▆▇█"
 def shade(value: float | None, top: float) -> int:
     """How much of its scale a figure takes, in eight steps, so that small changes repaint nothing."""
     return 7 if value is None else min(max(int(value / top * 8), 0), 7)
+
+
+def _of_gpus(members: Sequence[RankView]) -> str:
+    """What they draw in all, and how hot the hottest is."""
+    power = [v.power for v in members if v.power is not None]
+    heat = max((v.temperature for v in members if v.temperature is not None), default=None)
+    return f"  {fig.watts(sum(power)):>6} {fig.celsius(heat):>4}" if power else ""
+
+
+def _of_host(system: HostSample | None) -> str:
+    """Its processors and memory; empty where they are unknown."""
+    if system is None:
+        return ""
+    return f"  CPU {fig.percent(system.cpu):>4} {fig.memory(system.memory_used):>6}"
 
 
 def _summary(members: Sequence[RankView]) -> str:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from console.listing import host_labels
 from console.messages import Metric, RankView
 from console.widgets import figures as fig
+from console.widgets.columns import Column, fitting
 from console.widgets.rank_rows import GLYPHS, STYLES
 from console.widgets.sheet import Row, Span
 
 _HOST = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: what stands above it, how wide it is, and which columns outlast it when room is short."""
-
-    title: str
-    width: int
-    cell: Callable[[RankView], str]
-    keep: int
-    style: str = ""
-    left: bool = False
 
 
 def _step(view: RankView) -> str:
@@ -31,12 +19,12 @@ def _step(view: RankView) -> str:
 
 
 def _ages(view: RankView) -> str:
-    return " ".join(f"{fig.age(a):>8}" for a in (view.step_age, view.log_age, view.sample_age))
+    return "  ".join(f"{fig.age(a):>8}" for a in (view.step_age, view.log_age, view.sample_age))
 
 
-def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column, ...]:
+def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column[RankView], ...]:
     """What is known of a rank, in order; with GPUs or without. `hosts` are the names to show."""
-    usage = (
+    usage: tuple[Column[RankView], ...] = (
         (
             Column("GPU", 5, lambda v: fig.percent(v.util), 9),
             Column("mem", 6, lambda v: fig.memory(v.memory), 7),
@@ -55,7 +43,7 @@ def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column, ...]:
         Column("lag", 4, lambda v: fig.count(v.lag), 2),
         *usage,
         Column("pid", 8, lambda v: fig.UNKNOWN if v.rank.pid is None else str(v.rank.pid), 3, "muted"),
-        Column("step age  log age tele age", 26, _ages, 1, "muted"),
+        Column("step age   log age  tele age", 29, _ages, 1, "muted"),
     )
 
 
@@ -63,20 +51,12 @@ _LEAD = 16
 _STRIP = (8, 48)
 
 
-def fitting(all_columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit beside rank, state and strip; the least important leave first."""
-    kept = list(all_columns)
-    while kept and _LEAD + _STRIP[0] + 1 + sum(c.width + 1 for c in kept) > width:
-        kept.remove(min(kept, key=lambda c: c.keep))
-    return kept
-
-
 class RankTable:
     """Makes the table's rows, and takes over those of ranks that are as they were: a key changes two."""
 
     def __init__(self) -> None:
         self._layout: tuple[object, ...] = ()
-        self._shown: Sequence[Column] = ()
+        self._shown: Sequence[Column[RankView]] = ()
         self._strip = 0
         self._made: dict[int, tuple[RankView, bool, Row]] = {}
 
@@ -86,7 +66,7 @@ class RankTable:
         """A header, and a row a rank."""
         self._lay_out(ranks, width, devices, metric)
         label = fig.shorten(metric.label, self._strip)
-        head = "".join(" " + _aligned(c, c.title) for c in self._shown)
+        head = "".join(" " + c.head for c in self._shown)
         header: Row = (
             ("   rank  state  ".ljust(_LEAD)[:_LEAD] + f" {label:<{self._strip}}" + head, "muted"),
         )
@@ -99,7 +79,8 @@ class RankTable:
             return
         self._layout = layout
         self._made.clear()
-        self._shown = fitting(columns(devices=devices, hosts=host_labels(hosts, _HOST)), width)
+        known = columns(devices=devices, hosts=host_labels(hosts, _HOST))
+        self._shown = fitting(known, width - _LEAD - _STRIP[0] - 1)
         used = _LEAD + 1 + sum(c.width + 1 for c in self._shown)
         self._strip = min(max(width - used, 0), _STRIP[1])
 
@@ -111,7 +92,9 @@ class RankTable:
         return made[2]
 
 
-def _table_row(view: RankView, shown: Sequence[Column], strip: int, here: bool, metric: Metric) -> Row:
+def _table_row(
+    view: RankView, shown: Sequence[Column[RankView]], strip: int, here: bool, metric: Metric
+) -> Row:
     ground = " on cursor-row" if here else ""
     state = STYLES[view.condition]
     history = view.history(metric, strip)
@@ -124,9 +107,5 @@ def _table_row(view: RankView, shown: Sequence[Column], strip: int, here: bool, 
         (f" {view.condition:<8}", state + ground),
         (" " + fig.strip(history, strip, top=top), "bar dim" + ground),
     ]
-    cells += [(" " + _aligned(c, c.cell(view)), c.style + ground) for c in shown]
+    cells += [(" " + c.text(view), c.style + ground) for c in shown]
     return tuple(cells)
-
-
-def _aligned(column: Column, text: str) -> str:
-    return f"{text:<{column.width}}" if column.left else f"{text:>{column.width}}"

@@ -27,9 +27,9 @@ class ResultPane(ScrollingSheet):
     def show(self, view: RunView) -> None:
         """Show another moment of the run."""
         self.view = view
-        back = f"{len(view.results)}/{view.size}"
+        back = f" · {len(view.results)}/{view.size} returned" if view.live or view.results else ""
         code = "" if view.state.exit_code is None else f" · exit {view.state.exit_code}"
-        self.entitle(f"4 Result · {back} returned{code}")
+        self.entitle(f"4 Result{back}{code}")
         self.refresh_rows()
 
     def rows(self, width: int) -> Sequence[Row]:
@@ -59,7 +59,7 @@ def result_rows(view: RunView, width: int) -> list[Row]:
 def _failure(view: RunView, first: Rank) -> list[Row]:
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
-        ((f"   {circumstances(view, first)}", "muted"),),
+        ((f"   {circumstances(view.state, first)}", "muted"),),
     ]
     if first.raised:
         for line in first.raised.traceback.rstrip().splitlines():

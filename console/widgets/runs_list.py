@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
+from textual.reactive import Reactive
 
 from console.messages import took
 from console.widgets import figures as fig
+from console.widgets.columns import Column, fitting
 from console.widgets.identity import PHASE_GLYPHS
 from console.widgets.long_list import LongList
 from console.widgets.recent_runs import outcome
@@ -24,31 +24,19 @@ _LEAD, _LEAST = 13, 20
 _TEXT = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column; those with the greatest `keep` outlast the others where room is short."""
-
-    title: str
-    width: int
-    cell: Callable[[Status], str]
-    keep: int
-    style: str = ""
-    left: bool = True
-
-
 def _target(run: Status) -> str:
-    return f"{os.path.basename(run.target[-_TEXT:])} {run.args}".strip()
+    return _line(f"{os.path.basename(run.target[-_TEXT:])} {run.args}")
 
 
-COLUMNS = (
-    Column("name", 16, lambda run: run.name or run.id, 9, "bold"),
-    Column("target", 24, _target, 3),
-    Column("ranks", 5, lambda run: str(run.num_processes), 7, left=False),
-    Column("mode", 7, lambda run: run.mode, 2, "muted"),
-    Column("who", 10, lambda run: run.user, 4),
-    Column("started", 12, lambda run: started(run.started), 6, "muted"),
-    Column("took", 7, lambda run: took_text(run), 8, left=False),
-    Column("exit", 4, lambda run: "" if run.exit_code is None else str(run.exit_code), 5, left=False),
+COLUMNS: tuple[Column[Status], ...] = (
+    Column("name", 16, lambda run: _line(run.name or run.id), 9, "bold", left=True),
+    Column("target", 24, _target, 3, left=True),
+    Column("ranks", 5, lambda run: str(run.num_processes), 7),
+    Column("mode", 7, lambda run: _line(run.mode), 2, "muted", left=True),
+    Column("who", 10, lambda run: _line(run.user), 4, left=True),
+    Column("started", 12, lambda run: started(run.started), 6, "muted", left=True),
+    Column("took", 7, lambda run: took_text(run), 8),
+    Column("exit", 4, lambda run: "" if run.exit_code is None else str(run.exit_code), 5),
 )
 
 
@@ -71,13 +59,9 @@ def took_text(run: Status, now: float | None = None) -> str:
     return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m" if minutes else "<1m"
 
 
-def fitting(width: int) -> list[Column]:
+def _columns(width: int) -> list[Column[Status]]:
     """The columns that fit beside the state and some words of why."""
-    kept = list(COLUMNS)
-    least = max(_LEAST, width // 4)
-    while kept and _LEAD + least + sum(column.width + 1 for column in kept) > width:
-        kept.remove(min(kept, key=lambda column: column.keep))
-    return kept
+    return fitting(COLUMNS, width - _LEAD - max(_LEAST, width // 4))
 
 
 class RunsList(LongList):
@@ -87,8 +71,9 @@ class RunsList(LongList):
         Binding("space", "mark", "Mark", id="history.mark"),
     ]
 
-    class Moved(Message):
-        """The cursor is on another run, or the run under it has changed."""
+    # watched, not told by a message: what is shown of a run is then painted together with the cursor
+    here: Reactive[Status | None] = Reactive(None, repaint=False)
+    """The run under the cursor."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
@@ -103,8 +88,7 @@ class RunsList(LongList):
         at = next((i for i, run in enumerate(self.runs) if here is not None and run.id == here.id), None)
         self.cursor = min(self.cursor, max(len(self.runs) - 1, 0)) if at is None else at
         self.refresh_rows()
-        if at is None or here != self.chosen:
-            self.post_message(self.Moved())
+        self.here = self.chosen
 
     @property
     def chosen(self) -> Status | None:
@@ -123,10 +107,12 @@ class RunsList(LongList):
 
     def action_move(self, items: int) -> None:
         """Move the cursor, and tell."""
-        before = self.cursor
         super().action_move(items)
-        if self.cursor != before:
-            self.post_message(self.Moved())
+        self.here = self.chosen
+
+    def around(self) -> list[Status]:
+        """The runs below and above the cursor."""
+        return [self.runs[i] for i in (self.cursor + 1, self.cursor - 1) if 0 <= i < len(self.runs)]
 
     def action_mark(self) -> None:
         """Mark the run under the cursor, or take its mark away, and go on to the next."""
@@ -149,7 +135,7 @@ class RunsList(LongList):
 
     def head_row(self, width: int) -> Row:
         """What each column is."""
-        cells = "".join(_aligned(column, column.title) for column in fitting(width))
+        cells = "".join(f"{column.head} " for column in _columns(width))
         return clip(((f"   {'state':<{_LEAD - 3}}{cells}why, or the last figures", "muted"),), width)
 
     def empty_row(self) -> Row:
@@ -164,15 +150,10 @@ class RunsList(LongList):
         row: Row = (
             (mark, f"bold{ground}"),
             (f"{glyph} {run.state:<{_LEAD - 3}}", style + ground),
-            *((_aligned(c, _line(c.cell(run))), c.style + ground) for c in fitting(width)),
+            *((f"{column.text(run)} ", column.style + ground) for column in _columns(width)),
             (outcome(run), f"muted{ground}"),
         )
         return clip(row, width)
-
-
-def _aligned(column: Column, text: str) -> str:
-    text = fig.shorten(text, column.width)
-    return f"{text:<{column.width}} " if column.left else f"{text:>{column.width}} "
 
 
 def _line(text: str) -> str:

@@ -44,6 +44,7 @@ class Sheet(Titled, ScrollView):
         super().__init__(id=id, classes=classes)
         self._rows: Sequence[Row] = ()
         self._palette: dict[str, Style] = {}
+        self._refitted = False
 
     def rows(self, width: int) -> Sequence[Row]:
         """The content, for a pane that is `width` cells wide."""
@@ -65,10 +66,25 @@ class Sheet(Titled, ScrollView):
 
     def refresh_rows(self) -> None:
         """Ask for the content again, and repaint what differs."""
-        new = tuple(safe(row) for row in self.rows(self.scrollable_content_region.width))
+        self._refitted = False
+        self._lay_out(self.scrollable_content_region.width)
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """A scroll bar that came or went has changed the width."""
+        self.call_later(self._refit)
+
+    def _refit(self) -> None:
+        # once for each content: what fits beside a bar may need none
+        if not self._refitted:
+            self._refitted = True
+            self._lay_out(self.scrollable_content_region.width)
+
+    def _lay_out(self, width: int) -> None:
+        """Take the rows for a width, and repaint what differs."""
+        new = tuple(safe(row) for row in self.rows(width))
         old, self._rows = self._rows, new
         if len(new) != len(old):
-            self.virtual_size = Size(self.scrollable_content_region.width, len(new))
+            self.virtual_size = Size(width, len(new))
             self.refresh()
             return
         for number, (before, after) in enumerate(zip(old, new, strict=True)):

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.geometry import Region
-from textual.widget import Widget
+
+from console.widgets.framed import Framed
 
 if TYPE_CHECKING:
     from typing import Self
 
 
-class Titled(Widget):
+class Titled(Framed):
     """A widget whose border says what it shows."""
 
     _entitling: int | None = None

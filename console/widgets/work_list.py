@@ -1,79 +1,70 @@
-"""The runs that go on, those that wait for slots first, and the engines that own them."""
+"""What goes on: runs, those that wait for slots first; other applications of the same Spark; and engines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
-from console.messages import ClusterView, EngineView, WorkView
+from console.messages import AppView, ClusterView, EngineView, WorkView
 from console.widgets import figures as fig
+from console.widgets.hints import keys_of
 from console.widgets.identity import PHASE_GLYPHS
-from console.widgets.long_list import LongList
+from console.widgets.long_list import ItemList
 from console.widgets.sheet import Row, clip
 
-Item = WorkView | EngineView
+Work = WorkView | AppView | EngineView
 
 _PLACES = 4
-_NOTHING = "nothing goes on: f4 goes to the launch screen"
 
 
-class WorkList(LongList):
-    """A row a run, then a row an engine."""
+class WorkList(ItemList[Work]):
+    """A row a run, then a row an application of somebody else, then a row an engine."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes="pane")
-        self.items: tuple[Item, ...] = ()
+    def on_mount(self) -> None:
+        """Say where one goes from here while there is nothing."""
+        self.empty = f"nothing goes on: {keys_of(self, 'go.launch', 'f4')} goes to the launch screen"
 
     def show(self, view: ClusterView) -> None:
-        """Show another moment, with the cursor on the same run or engine."""
-        here = self.chosen
-        self.items = (*view.work, *view.engines)
-        keys = [_key(item) for item in self.items]
-        self.cursor = keys.index(_key(here)) if here is not None and _key(here) in keys else 0
+        """Show another moment, with the cursor on the same run, application or engine."""
+        self.replace_items((*view.work, *view.apps, *view.engines))
         waiting = sum(work.waiting is not None for work in view.work)
-        waits = f" · {waiting} waiting for slots" if waiting else ""
-        self.entitle(
-            f"2 Runs and engines · {len(view.work)} live{waits} · {_number(len(view.engines), 'engine')}"
-        )
-        self.refresh_rows()
+        others = [f"{number(len(view.apps), 'other application')}"] if view.apps else []
+        waits = [f"{waiting} waiting for slots"] if waiting else []
+        runs = f"{number(len(view.work), 'live run')}"
+        parts = ("2 Runs and engines", runs, *waits, *others, number(len(view.engines), "engine"))
+        self.entitle(" · ".join(parts))
 
-    @property
-    def chosen(self) -> Item | None:
-        """What is under the cursor."""
-        return self.items[self.cursor] if self.cursor < len(self.items) else None
+    def key(self, item: Work) -> Hashable:
+        """A run, an application or an engine."""
+        return key_of(item)
 
-    @property
-    def length(self) -> int:
-        """How many runs and engines."""
-        return len(self.items)
+    def next_waiting(self) -> bool:
+        """Put the cursor on the next run that waits for slots; whether there is one."""
+        waits = [i for i, item in enumerate(self.items) if isinstance(item, WorkView) and item.waiting]
+        if waits:
+            self.action_move(next((i for i in waits if i > self.cursor), waits[0]) - self.cursor)
+        return bool(waits)
 
     def head_row(self, width: int) -> Row:
         """What the columns are."""
-        return clip(
-            (
-                (
-                    f"   {'state':<10}{'name':<17}{'ranks':>5}  {'mode':<8}what it waits for, or where it is",
-                    "muted",
-                ),
-            ),
-            width,
-        )
+        columns = f"   {'state':<10}{'name':<17}{'size':>5}  {'mode':<8}what it waits for, or where it is"
+        return clip(((columns, "muted"),), width)
 
-    def empty_row(self) -> Row:
-        """What one can do about it."""
-        return ((f" {_NOTHING}", "muted"),)
-
-    def item_row(self, index: int, width: int, ground: str) -> Row:
-        """A run or an engine."""
-        item = self.items[index]
-        row = _work_row(item) if isinstance(item, WorkView) else _engine_row(item)
-        return clip(tuple((text, style + ground) for text, style in row), width)
+    def row(self, item: Work, _: int) -> Row:
+        """A run, an application or an engine."""
+        if isinstance(item, WorkView):
+            return _work_row(item)
+        return _app_row(item) if isinstance(item, AppView) else _engine_row(item)
 
 
-def _key(item: Item) -> str:
-    return item.run if isinstance(item, WorkView) else f"engine {item.pid}"
+def key_of(item: Work) -> str:
+    """What tells it from the others."""
+    if isinstance(item, WorkView):
+        return item.run
+    return f"application {item.number}" if isinstance(item, AppView) else f"engine {item.pid}"
 
 
-def _number(count: int, what: str) -> str:
+def number(count: int, what: str) -> str:
+    """So many of something."""
     return f"{count} {what}{'s' * (count != 1)}"
 
 
@@ -95,9 +86,7 @@ def _where(work: WorkView) -> Iterator[str]:
         yield f"lost {len(work.lost)} executors or tasks, last: {fig.shorten(work.lost[-1], 60)}"
     if work.places:
         places = [f"{host} ×{ranks}" for host, ranks in list(work.places.items())[:_PLACES]]
-        yield ", ".join(places) + (
-            f" and {len(work.places) - _PLACES} more" if len(work.places) > _PLACES else ""
-        )
+        yield ", ".join(places) + _more(len(work.places))
     if work.spark is not None:
         yield f"{work.spark.application} on {work.spark.master}"
         if work.spark.ui:
@@ -113,15 +102,47 @@ def waits_text(work: WorkView) -> str:
     return f"slots {waiting.have}/{waiting.need}{since}" + (f": {waiting.reason}" if waiting.reason else "")
 
 
-def _engine_row(engine: EngineView) -> Row:
+def _app_row(app: AppView) -> Row:
+    glyph, style = ("○", "rank-behind") if app.waits else ("✗", "rank-failed")
     return (
-        (
-            " ● engine    " if not engine.silent else " ? engine    ",
-            "muted" if not engine.silent else "rank-stale",
-        ),
+        (f" {glyph} {'waiting' if app.waits else 'other':<10}", style),
+        (f"{fig.shorten(app.name, 16):<17}", "bold"),
+        (f"{app.cores:>5}  ", ""),
+        (f"{'spark':<8}", "muted"),
+        (" · ".join(_has(app)), ""),
+    )
+
+
+def _has(app: AppView) -> Iterator[str]:
+    yield f"of {app.user}" if app.user else "of somebody"
+    if app.waits:
+        yield "waits for what it asked of Spark"
+    else:
+        yield f"holds {holds_text(app)}" + (f" on {_hosts(app.hosts)}" if app.hosts else "")
+    yield app.number
+
+
+def holds_text(app: AppView) -> str:
+    """What an application has."""
+    gpus = "" if app.gpus is None else f", {number(app.gpus, 'GPU')}"
+    return f"{number(app.cores, 'core')}{gpus}"
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts[:_PLACES]) + _more(len(hosts))
+
+
+def _more(count: int) -> str:
+    return f" and {count - _PLACES} more" if count > _PLACES else ""
+
+
+def _engine_row(engine: EngineView) -> Row:
+    glyph, style = ("?", "rank-stale") if engine.silent else ("●", "muted")
+    return (
+        (f" {glyph} {'engine':<10}", style),
         (f"{f'pid {engine.pid}':<17}", "bold"),
         (f"{engine.runs:>5}  ", ""),
-        (f"{fig.shorten(engine.target, 24):<8}", "muted"),
+        (f"{fig.shorten(engine.target, 24):<7} ", "muted"),
         (" · ".join(_holds(engine)), ""),
     )
 
@@ -130,7 +151,7 @@ def _holds(engine: EngineView) -> Iterator[str]:
     if engine.silent:
         yield f"says nothing: {engine.silent}"
         return
-    yield _number(engine.runs, "run")
+    yield number(engine.runs, "run")
     if engine.slots and engine.target == "local":
         yield f"slots {engine.slots}"
     if engine.session:

@@ -38,6 +38,7 @@ class Session:
         driver_host: the address at which executors reach this process.
         bind_address: the address to listen at for them.
         notes: what a person should know of how it was made.
+        pages: where its standalone masters' own pages are, once `spark_executors.master_pages` has asked.
     """
 
     context: Any
@@ -51,6 +52,7 @@ class Session:
     driver_host: str
     bind_address: str
     notes: tuple[str, ...] = ()
+    pages: tuple[str, ...] | None = None
     _session: Any = field(default=None, repr=False)
     _jvm: spark_jvm.Jvm | None = field(default=None, repr=False)
     _closed: bool = field(default=False, repr=False)

@@ -17,7 +17,7 @@ from typing import Any
 
 from launcher import codec
 from launcher import events as ev
-from launcher.backends import Expect, Mirror, News, Over
+from launcher.backends import Expect, Mirror, News, Over, spark_executors
 from launcher.backends.active import find_active
 from launcher.backends.delivery import Delivery
 from launcher.backends.endpoint import ListenAt, addresses
@@ -281,6 +281,7 @@ def _ready(session: Session) -> ev.SparkReady:
         version=session.version,
         ui=session.ui,
         remote=session.remote,
+        pages=spark_executors.master_pages(session),
     )
 
 

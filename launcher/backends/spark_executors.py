@@ -53,14 +53,23 @@ def own_jobs(session: Session) -> tuple[str, ...]:
 
 def master_state(session: Session) -> Mapping[str, Any] | None:
     """What a standalone master's page says; None where there is none, or it cannot be reached."""
-    if not session.master.startswith("spark://"):
-        return None
-    for host, port in spark_choice.standalone_hosts(session.master):
-        page = _page_port(session, host, port)
-        state = _get_json(f"http://{_bracketed(host)}:{page}/json/") if page else None
+    for page in master_pages(session):
+        state = _get_json(f"{page}/json/")
         if isinstance(state, dict) and state.get("status", "ALIVE") == "ALIVE":
             return state
+    session.pages = None  # another may have taken over, at a port of its own
     return None
+
+
+def master_pages(session: Session) -> tuple[str, ...]:
+    """Where the pages of a session's standalone masters are; asked until one has told, then remembered."""
+    if not session.master.startswith("spark://"):
+        return ()
+    if not session.pages:
+        hosts = spark_choice.standalone_hosts(session.master)
+        ports = ((host, _page_port(session, host, port)) for host, port in hosts)
+        session.pages = tuple(f"http://{_bracketed(host)}:{page}" for host, page in ports if page)
+    return session.pages
 
 
 def rooms_of(state: Mapping[str, Any]) -> tuple[Room, ...]:

@@ -151,6 +151,7 @@ class WarmSessions:
             "application": held.application,
             "version": held.version,
             "ui": held.ui,
+            "pages": list(held.pages or ()),
             "runs": kept.users,
             "idle_s": idle,
         }

@@ -15,7 +15,7 @@ import os
 import re
 from pathlib import Path
 
-from launcher.worker import wire
+from launcher.worker import outputs
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -32,7 +32,7 @@ CHUNKS = "chunks"
 CONTROL = "control.sock"
 RESERVE = "reserve"
 
-STDOUT, STDERR = wire.STDOUT, wire.STDERR
+STDOUT, STDERR = outputs.STDOUT, outputs.STDERR
 SUFFIX = {STDOUT: "out", STDERR: "err"}
 
 _ID = re.compile(r"\d{8}-\d{6}-\d{3}[0-9a-f]{3}")

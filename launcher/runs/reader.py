@@ -15,7 +15,7 @@ from launcher.codec import from_plain
 from launcher.errors import RecordError
 from launcher.fold import fold, fold_all
 from launcher.runs import paths
-from launcher.runs.samples import newest, sample_files, segments
+from launcher.runs.samples import Stretch, halves, newest, sample_files, segments
 from launcher.runs.status import Status, read_status
 from launcher.spec import JobSpec
 from launcher.state import RunState
@@ -26,9 +26,9 @@ _BLOCK = 1 << 20
 class LineTail:
     """Whole lines appended to a file since the last look. A torn last line waits for its newline."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: int = 0) -> None:
         self.path = path
-        self._offset = 0
+        self._offset = start
 
     def poll(self) -> Iterator[bytes]:
         """The lines that are new."""
@@ -48,10 +48,14 @@ class LineTail:
 
 
 class FactTail:
-    """The facts of a run, samples among them on request, as they are appended."""
+    """The facts of a run, samples among them on request, as they are appended.
 
-    def __init__(self, run: Path, *, samples: bool = False) -> None:
-        self._run = run
+    With `recent`, the samples begin with at most that many bytes; `skipped` is what came before.
+    """
+
+    def __init__(self, run: Path, *, samples: bool = False, recent: int | None = None) -> None:
+        self._run, self._recent = run, recent
+        self.skipped: tuple[Stretch, ...] = ()
         self._events = LineTail(run / paths.EVENTS)
         self._samples: dict[Path, LineTail] | None = {} if samples else None
 
@@ -60,7 +64,7 @@ class FactTail:
 
         That order is the one in which they were folded for the verdict; hosts' clocks may tell another.
         """
-        facts = _decoded(self._events.poll())
+        facts = decoded(self._events.poll())
         if self._samples is None:
             return facts
         return list(heapq.merge(facts, self._sampled(self._samples), key=lambda e: e.time))
@@ -68,10 +72,13 @@ class FactTail:
     def _sampled(self, tails: dict[Path, LineTail]) -> list[ev.Event]:
         """New samples; what is thinned while one looks is not new."""
         files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
-        return [fact for path in files for fact in _decoded(tails.setdefault(path, LineTail(path)).poll())]
+        if self._recent is not None and not tails:
+            self.skipped = tuple(halves(files, self._recent)[0])
+            tails.update((s.path, LineTail(s.path, s.end)) for s in self.skipped)
+        return [fact for path in files for fact in decoded(tails.setdefault(path, LineTail(path)).poll())]
 
 
-def _decoded(lines: Iterable[bytes]) -> list[ev.Event]:
+def decoded(lines: Iterable[bytes]) -> list[ev.Event]:
     """The facts among the lines: one that a full disk tore must not hide the others."""
     facts = []
     for line in lines:
@@ -81,11 +88,19 @@ def _decoded(lines: Iterable[bytes]) -> list[ev.Event]:
 
 
 class StateTail:
-    """A run's state, kept up to date from its folder: what the console and `attach` look at."""
+    """A run's state, kept up to date from its folder: what the console and `attach` look at.
 
-    def __init__(self, run: Path) -> None:
-        self._tail = FactTail(run, samples=True)
+    `recent` is as in `FactTail`: the state is the same, as far as the newest samples tell of every rank.
+    """
+
+    def __init__(self, run: Path, *, recent: int | None = None) -> None:
+        self._tail = FactTail(run, samples=True, recent=recent)
         self.state = RunState(id=run.name)
+
+    @property
+    def skipped(self) -> tuple[Stretch, ...]:
+        """The samples that were left out, oldest first."""
+        return self._tail.skipped
 
     def poll(self) -> list[ev.Event]:
         """Fold what is new into `state`, and return it."""
@@ -110,7 +125,7 @@ def read_spec(run: Path) -> JobSpec:
 def read_state(run: Path) -> RunState:
     """The state folded from all facts, and from the newest samples and reports."""
     facts = FactTail(run).poll()
-    return fold_all([*facts, *_decoded(newest(run))], run=run.name)
+    return fold_all([*facts, *decoded(newest(run))], run=run.name)
 
 
 def read_restarts(run: Path) -> dict[int, ev.GangRestarted]:

@@ -8,9 +8,9 @@ halves itself when it reaches its bound. So a week's run keeps a few megabytes, 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import events as ev
@@ -118,13 +118,57 @@ def sample_files(run: Path) -> list[Path]:
     return ([thinned] if thinned.exists() else []) + segments(folder)
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a file of samples: whole lines from `start` to before `end`, in bytes."""
+
+    path: Path
+    start: int
+    end: int
+
+
+def halves(files: Sequence[Path], limit: int) -> tuple[list[Stretch], list[Stretch]]:
+    """What came before the newest lines, and those lines, which are at most `limit` bytes."""
+    older: list[Stretch] = []
+    newer: list[Stretch] = []
+    for path in reversed(files):
+        try:
+            size = path.stat().st_size
+            start = line_start(path, max(size - limit, 0))
+        except FileNotFoundError:  # it was thinned meanwhile
+            continue
+        newer.append(Stretch(path, start, size))
+        older.append(Stretch(path, 0, start))
+        limit = max(limit - size, 0)
+    return [s for s in reversed(older) if s.end], newer[::-1]
+
+
+def line_start(path: Path, offset: int) -> int:
+    """Where the first line begins that does so at `offset` or after it; the file's end if none does.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not offset:
+        return 0
+    with open(path, "rb") as file:
+        file.seek(offset - 1)
+        return offset - 1 + len(file.readline())
+
+
 def newest(run: Path, limit: int = 1 << 20) -> list[bytes]:
-    """The last whole lines of the newest samples, at most about `limit` bytes of them."""
-    files = sample_files(run)
-    if not files:
+    """The last whole lines of the newest samples, at most `limit` bytes of them."""
+    lines: list[bytes] = []
+    for stretch in halves(sample_files(run), limit)[1]:
+        lines += lines_of(stretch)
+    return [line for line in lines if line.endswith(b"\n")]
+
+
+def lines_of(stretch: Stretch) -> list[bytes]:
+    """Its lines; none if the file was thinned meanwhile."""
+    try:
+        with open(stretch.path, "rb") as file:
+            file.seek(stretch.start)
+            return file.read(stretch.end - stretch.start).splitlines(keepends=True)
+    except FileNotFoundError:
         return []
-    with open(files[-1], "rb") as file:
-        skipped = max(0, os.fstat(file.fileno()).st_size - limit)
-        file.seek(skipped)
-        lines = file.read().splitlines(keepends=True)
-    return [line for line in lines[1 if skipped else 0 :] if line.endswith(b"\n")]

@@ -53,6 +53,16 @@ class Links:
     nvlink_active: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Errors of a GPU's memory since the driver was loaded, and rows that wait for a reset to be replaced."""
+
+    corrected: int | None = None
+    uncorrected: int | None = None
+    pending: bool | None = None
+    broken: bool | None = None
+
+
 @dataclass(slots=True)
 class _Tracked:
     """A GPU that is read again and again; finding a handle costs more than all the readings."""
@@ -156,6 +166,22 @@ class Session:
             pcie_tx_kbs=links.tx_kbs,
             nvlink_active=links.nvlink_active,
         )
+
+    def health(self, uuid: str) -> Health:
+        """How a GPU's memory is; what a GPU without ECC does not count is unknown."""
+        gpu = self._find(uuid)
+        if gpu is None:
+            return Health()
+        corrected, uncorrected = (
+            self._number("nvmlDeviceGetTotalEccErrors", gpu.handle, kind, 0) for kind in (0, 1)
+        )
+        rows = self._ask("nvmlDeviceGetRemappedRows", gpu.handle) or (None, None, None, None)
+        pending, broken = (None if flag is None else bool(flag) for flag in rows[2:])
+        return Health(corrected, uncorrected, pending, broken)
+
+    def driver(self) -> str:
+        """The driver's version; empty if it does not say."""
+        return nvml_figures.text(self._ask("nvmlSystemGetDriverVersion") or "")
 
     def process_memory(self, uuid: str) -> dict[int, int | None]:
         """Device memory in bytes by process; None for a process whose share the driver does not tell."""

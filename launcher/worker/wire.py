@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from launcher.worker import outputs
+
 PROTOCOL = 1
 MAX_PAYLOAD = 4 << 20
-STDOUT, STDERR = 1, 2
+STDOUT, STDERR = outputs.STDOUT, outputs.STDERR
 _HEADER = struct.Struct("!BBxxIIQ")
 HEADER_SIZE = _HEADER.size
 

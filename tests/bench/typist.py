@@ -61,6 +61,10 @@ class Typist:
             size += len(piece)
         return size
 
+    def send(self, keys: str) -> None:
+        """Press keys, and wait for nothing."""
+        os.write(self._terminal, keys.encode())
+
     def press(self, key: str, quiet: float = 0.12) -> Answer:
         """Press a key, and wait for all of its answer."""
         pressed = last = time.perf_counter()

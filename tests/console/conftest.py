@@ -47,6 +47,13 @@ class FakeCommands:
         self.asked.append(run)
 
 
+@pytest.fixture(autouse=True)
+def colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every app of this process writes for the same terminal: a style remembers how it was first written."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """An empty folder of runs."""

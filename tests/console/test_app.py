@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.command import CommandPalette
 from textual.drivers.headless_driver import HeadlessDriver
 
-from console.app import RankdeckApp
+from console.app import RankdeckApp, Themes
 from console.demo import record_demo
 from console.pace import is_remote
 from console.screens.help import HelpScreen, Keys
@@ -88,8 +89,9 @@ async def test_help_lists_the_keys_of_what_has_the_focus(open_app: Open, until: 
         top = screen.query_one(Keys).render_line(0).text
         await pilot.press("escape")
 
-        assert {"Search", "Follow", "Stop", "Zoom", "Copy", "Top", "Detach"} <= set(said)
+        assert {"Search", "Follow", "Run again", "Zoom", "Copy", "Top", "Detach"} <= set(said)
         assert said["Top"] == "home g"
+        assert {"Page Left", "Page Right", "Scroll Left", "Scroll Right"}.isdisjoint(said)
         assert top.strip()
         assert isinstance(app.screen, RunScreen)
 
@@ -186,3 +188,17 @@ async def test_a_click_picks_a_rank_and_a_second_one_opens_its_log(open_app: Ope
 
         assert picked == 4
         assert app.screen.query_one(LogView).rank == 4
+
+
+async def test_a_theme_that_is_picked_says_how_to_keep_it(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        app.search_themes()
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        assert isinstance(app.screen, CommandPalette)
+        assert app.screen._supplied_providers == [Themes]
+        dict(Themes(app.screen).commands)["okabe-ito-light"]()
+        await until(pilot, lambda: any('theme = "okabe-ito-light"' in n.message for n in app._notifications))
+
+        assert app.theme == "okabe-ito-light"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,14 @@ from typing import Any
 
 import pytest
 
-from console.sources.cluster import ClusterView, GpuView, Held, Use, cluster_view
+from console.messages import Metric
+from console.sources.cluster import ClusterView, GpuView, Held, Use
 from console.sources.machines import EngineRoll, Machines
+from console.sources.occupancy import cluster_view, known_sparks
+from console.sources.pages import Answer
+from console.sources.spark_json import Application, Executor, Master, OwnExecutor, Worker
+from console.sources.sparks import Known, SparkNow
+from console.widgets.machine_rows import gpu_row
 from launcher import events as ev
 from launcher.inventory import GpuUse, Holder, Machine
 from launcher.spec import Device
@@ -71,7 +78,7 @@ def test_a_rank_and_a_stranger_on_one_gpu_are_both_told() -> None:
     found = one(gpu(0, Holder(100), stranger), running(rank(0, "here", 99, 1), rank(1, "here", 100)))
 
     assert (Use.MINE, (stranger,)) == (found.use, found.foreign)
-    assert (Held("20260101-100000-000abc", "llama", (1,)),) == found.held
+    assert (Held("20260101-100000-000abc", "llama", (1,), (100,)),) == found.held
 
 
 def test_a_rank_that_has_ended_or_lives_elsewhere_holds_nothing() -> None:
@@ -140,6 +147,154 @@ def test_engines_say_what_they_say_and_old_ones_less() -> None:
     assert "timed out" == engines[2].silent
 
 
+# --- Spark -----------------------------------------------------------------------------------------
+
+
+def spark_worker(host: str, *executors: Executor, free: tuple[str, ...] = (), **more: Any) -> Worker:
+    known: dict[str, Any] = {"cores": 4, "cores_free": 2, "gpus": ("0", "1"), "page": f"http://{host}:8081"}
+    return Worker(
+        f"worker-{host}", host, **{"state": "ALIVE", "free": free, "executors": executors, **known, **more}
+    )
+
+
+def standalone(*workers: Worker, apps: tuple[Application, ...] = (), **more: Any) -> SparkNow:
+    return SparkNow(SPARK.master, "http://head:8080", Master(SPARK.master, "ALIVE", workers, apps), **more)
+
+
+ETL = Application("app-7", "nightly etl", "bo", "RUNNING", 2, 1, START)
+
+
+def by_spark(spark: SparkNow, *runs: RunState, here: Machine | None = None) -> ClusterView:
+    return cluster_view(here or Machine("here"), runs, (), START, (spark,))
+
+
+def test_spark_tells_whose_gpus_are_that_no_agent_measures() -> None:
+    theirs, ours = Executor("0", "app-7", ("0",)), Executor("1", SPARK.application, ("1",))
+    view = by_spark(
+        standalone(spark_worker("a", theirs, free=("1",)), spark_worker("b", ours, free=()), apps=(ETL,)),
+        running(spark=SPARK),
+    )
+    uses = {host.host: [gpu.use for gpu in host.gpus] for host in view.hosts}
+
+    assert {"here": [], "a": [Use.OTHER, Use.FREE], "b": [Use.TAKEN, Use.MINE]} == uses
+    (first, second), (unnamed, mine) = view.hosts[1].gpus, view.hosts[2].gpus
+    assert (False, True, False) == (first.lent, unnamed.lent, mine.lent)
+    assert "held by a Spark application" in "".join(text for text, _ in gpu_row(unnamed, 120, Metric.USE))
+    assert ("nightly etl", "0", None) == (
+        first.executor and first.executor.name,
+        first.address,
+        second.executor,
+    )
+    assert mine.executor is not None
+    assert mine.executor.mine
+    (app,) = view.apps
+    assert ("nightly etl", "bo", 2, 1, ("a",)) == (app.name, app.user, app.cores, app.gpus, app.hosts)
+    assert "http://head:8080/app/?appId=app-7" == app.page
+
+
+def test_what_is_measured_and_what_spark_says_are_one_gpu() -> None:
+    machine = Machine("here", gpus=(gpu(0, util=50.0), gpu(1, util=0.0)))
+    handed = spark_worker("localhost", Executor("0", "app-7", ("GPU-1",)), gpus=("GPU-1", "0"), free=("0",))
+    (host,) = by_spark(standalone(handed, apps=(ETL,)), here=machine).hosts
+
+    assert [("0", Use.TAKEN), ("GPU-1", Use.OTHER)] == [(g.address, g.use) for g in host.gpus]
+    assert not any(g.lent for g in host.gpus)
+
+
+def test_a_stranger_on_a_gpu_that_spark_calls_free_is_told() -> None:
+    machine = Machine("here", gpus=(gpu(0, Holder(7, user="bo")),))
+    (host,) = by_spark(standalone(spark_worker("here", gpus=("0",), free=("0",))), here=machine).hosts
+
+    assert Use.OTHER is host.gpus[0].use
+
+
+@pytest.mark.parametrize("name", ["gpu-1", "10.0.0.5", "gpu-1.ec2.internal"])
+def test_a_worker_and_an_agent_with_other_names_for_a_machine_are_on_one(name: str) -> None:
+    agent = Host(1, "gpu-1.ec2.internal", address="10.0.0.5", sampled_at=START)
+    view = by_spark(standalone(spark_worker(name)), running(rank(0, agent.host, 5), hosts={1: agent}))
+
+    assert ["here", agent.host] == [host.host for host in view.hosts]
+    assert (1, 4) == (len(view.hosts[1].workers), view.hosts[1].workers[0].cores)
+
+
+def test_machines_whose_short_names_are_alike_stay_apart() -> None:
+    agents = {n: Host(n, f"gpu-1.{zone}", sampled_at=START) for n, zone in enumerate(("east", "west"))}
+    view = by_spark(standalone(spark_worker("gpu-1")), running(hosts=agents))
+
+    assert ["here", "gpu-1.east", "gpu-1.west", "gpu-1"] == [host.host for host in view.hosts]
+
+
+def test_loopback_workers_are_not_this_machine_but_its_names_are() -> None:
+    view = by_spark(standalone(spark_worker("127.0.0.2"), spark_worker("127.0.0.1")))
+
+    assert ["here", "127.0.0.2"] == [host.host for host in view.hosts]
+    assert 1 == len(view.hosts[0].workers)
+
+
+def test_a_dead_worker_is_lost_with_its_gpus() -> None:
+    (spark,) = (view := by_spark(standalone(spark_worker("a", state="DEAD", heard=START - 70)))).sparks
+    lost = view.hosts[1]
+
+    assert ("Spark's worker is dead", START - 70) == (lost.lost, lost.workers[0].heard)
+    assert [Use.LOST, Use.LOST] == [gpu.use for gpu in lost.gpus]
+    assert (0, 1, 0) == (spark.workers, spark.lost, spark.gpus)
+
+
+def test_a_machine_whose_agents_fall_silent_says_for_how_long() -> None:
+    agents = {n: Host(n, f"h{n}", sampled_at=START - age) for n, age in enumerate((3.0, 45.0))}
+    _, fresh, silent = by_spark(standalone(), running(hosts=agents)).hosts
+
+    assert (None, 45) == (fresh.silent_s, silent.silent_s)
+
+
+def test_a_machine_whose_agent_is_gone_stays_as_long_as_its_ranks_are_missed() -> None:
+    gone = Host(1, "h1", present=False)
+    lost = running(
+        rank(0, "h1", 5, phase=RankPhase.LOST), rank(1, "h2", 6), hosts={1: gone, 2: Host(2, "h2")}
+    )
+    hosts = {host.host: host.lost for host in seen(Machine("here"), lost).hosts}
+
+    assert {"here": "", "h2": "", "h1": "its agent is gone"} == hosts
+
+
+def test_of_a_spark_that_does_not_tell_what_it_has_that_is_said() -> None:
+    own = OwnExecutor("app-1", "3", "h3", 4, 1, ("0",))
+    ready = replace(SPARK, application="app-1", master="yarn")
+    view = by_spark(SparkNow("yarn", own=(own,)), running(spark=ready))
+    (spark,) = view.sparks
+    executor = view.hosts[1].executors[0]
+
+    assert (None, "what else the cluster has is not known here") == (spark.workers, spark.note)
+    assert ("h3", True, 4, 1) == (view.hosts[1].host, executor.mine, executor.cores, executor.tasks)
+    assert [Use.MINE] == [gpu.use for gpu in view.hosts[1].gpus]
+
+
+def test_applications_that_wait_come_first_and_ours_are_no_others() -> None:
+    apps = (
+        ETL,
+        Application("app-8", "b", "al", "WAITING"),
+        Application(SPARK.application, "x", "me", "RUNNING"),
+    )
+    view = by_spark(standalone(spark_worker("a", executors=None), apps=apps), running(spark=SPARK))
+
+    assert [("app-8", True), ("app-7", False)] == [(app.number, app.waits) for app in view.apps]
+    assert [None, None] == [app.gpus for app in view.apps]
+
+
+def test_the_sparks_to_ask_are_those_of_runs_and_engines_and_the_named_one() -> None:
+    session = {"application": "app-9", "master": "spark://n:7077", "ui": "", "pages": ["http://n:8080"]}
+    ready = replace(SPARK, pages=("http://head:8080",))
+    again = replace(ready, application="app-2", ui="http://head:4041", pages=("http://head:8080",))
+    runs = [running(spark=ready), running(spark=again), running()]
+    found = known_sparks(runs, [{"session": session}, {"session": None}, {}], SPARK.master)
+
+    apps = {SPARK.application: SPARK.ui, "app-2": "http://head:4041"}
+    assert (
+        Known(SPARK.master, ("http://head:8080",), apps),
+        Known("spark://n:7077", ("http://n:8080",), {"app-9": ""}),
+    ) == found
+
+
 class Asked:
     """Engines that count how often they are asked."""
 
@@ -168,6 +323,10 @@ def test_idle_engines_are_asked_once_and_busy_ones_now_and_then() -> None:
     assert 4 == asked.times
 
 
+def mute(url: str) -> Answer:
+    return Answer(problem="nobody is there")
+
+
 class Still:
     """A machine on which nothing moves."""
 
@@ -184,7 +343,15 @@ def test_runs_are_followed_and_published_only_when_something_changes(root: Path)
     script = Scripted(root)
     script.add(ev.SlotsAwaited(time=1.0, have=2, need=4, limit_s=600.0, reason="executors come"))
     published: list[ClusterView] = []
-    machines = Machines(root, published.append, inspector=Still(), engines=Asked(), clock=lambda: START + 5)
+    machines = Machines(
+        root,
+        published.append,
+        inspector=Still(),
+        engines=Asked(),
+        ask=mute,
+        named=str,
+        clock=lambda: START + 5,
+    )
     machines.look()
     machines.look()
     assert [(4, "executors come", 4)] == [
@@ -218,6 +385,43 @@ def test_what_cannot_be_read_is_said(root: Path) -> None:
     root.rmdir()
     root.write_text("")
     published: list[ClusterView] = []
-    Machines(root, published.append, inspector=Still(), engines=Asked()).look()
+    Machines(root, published.append, inspector=Still(), engines=Asked(), ask=mute, named=str).look()
 
     assert "cannot read" in published[0].problem
+
+
+def test_a_master_that_never_answers_holds_nothing_up(root: Path) -> None:
+    script, never, shown = Scripted(root), threading.Event(), threading.Event()
+    script.add(SPARK)
+
+    def publish(view: ClusterView) -> None:
+        if view.work and not view.sparks:
+            shown.set()
+
+    def ask(url: str) -> Answer:
+        never.wait(60)
+        return Answer(problem="never")
+
+    machines = Machines(root, publish, inspector=Still(), engines=Asked(), ask=ask, named=str)
+    machines.start()
+    assert shown.wait(60)
+    machines.close()
+    never.set()
+
+
+def test_a_master_that_the_environment_names_is_asked_though_nothing_runs(root: Path) -> None:
+    asked: list[str] = []
+
+    def ask(url: str) -> Answer:
+        asked.append(url)
+        return Answer(problem="refused")
+
+    published: list[ClusterView] = []
+    machines = Machines(
+        root, published.append, inspector=Still(), engines=Asked(), ask=ask, named=lambda: "spark://m:7077"
+    )
+    machines.look()
+    machines.sparks.look()
+    machines.look()
+    assert ["http://m:8080/json/"] == asked
+    assert ["http://m:8080: refused"] == [spark.problem for spark in published[-1].sparks]

@@ -17,14 +17,14 @@ from console import history_commands, record_commands
 from console.curves import MOST_POINTS, curves, thinned
 from console.finding import find
 from console.report_page import report_page
-from console.unpacking import unpack
+from console.unpacking import COPIED, unpack
 from launcher import events as ev
-from launcher.errors import RecordError, RunNotFound, SpecError
+from launcher.errors import AgentLost, RecordError, RunNotFound, SpecError
 from launcher.runs import paths
 from launcher.runs.chunks import Chunk
 from launcher.runs.lines import LineIndex
 from launcher.runs.paths import runs_root
-from launcher.runs.reader import FactTail, read_spec, read_state
+from launcher.runs.reader import FactTail, read_spec, read_state, status_of
 from launcher.runs.writer import RunWriter
 from launcher.spec import Assignment, JobSpec, Target, TargetKind
 from launcher.state import Phase
@@ -141,6 +141,21 @@ def test_a_run_that_goes_on_is_exported_as_far_as_it_is(home: Path, here: Path) 
     copy = unpack(here / f"{ID}.zip")
     assert Phase.RUNNING is read_state(copy).phase
     assert not (copy / paths.RESERVE).exists()
+    writer.close()
+
+
+def test_what_was_exported_while_it_went_on_is_no_live_run(home: Path, here: Path) -> None:
+    writer = make(home / "runs" / ID, ended=False)
+    assert export(ID).exception is None
+    packed = here / f"{ID}.zip"
+    status = status_of(unpack(packed))
+
+    assert ("lost", COPIED) == (status.state, status.why)
+    assert not status_of(writer.folder).state.final, "the run itself goes on"
+    shown = rankdeck("show", packed)
+    assert COPIED in shown.stdout + shown.stderr
+    followed = rankdeck("logs", "-f", packed)
+    assert AgentLost.exit_code == followed.returncode, "and ends at once"
     writer.close()
 
 

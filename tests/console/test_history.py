@@ -12,9 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from console.differences import difference_row, told_apart
 from console.history_commands import _STATES, compare, ps, show
 from console.sources.history import Query, recent_runs, since, submitted_at, took
 from launcher import events as ev
+from launcher.comparing import Difference
 from launcher.errors import LauncherError, RunNotFound, SpecError
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
@@ -199,6 +201,30 @@ def test_two_runs_are_compared_for_people_and_for_programs() -> None:
     assert text.splitlines()[-1].startswith("equal: spec ")
     with pytest.raises(RunNotFound):
         called(compare, one, "none")
+
+
+def test_figures_have_separators_and_what_was_asked_stays_as_it_was_written() -> None:
+    figure = Difference("tokens", 60159, 1234567.0, 1174408.0)
+
+    assert ("60,159", "1.23457e+06", "+1.17441e+06 (+1952.2%)") == difference_row("metrics", figure)[2:]
+    assert ("29500", "29501") == difference_row("spec", Difference("port", 29500, 29501))[2:4]
+    assert ("true", "–") == difference_row("outcome", Difference("x", True, None))[2:4]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "room", "shown"),
+    [
+        ("20260101-100000-a", "20260101-100000-b", 17, ("20260101-100000-a", "20260101-100000-b")),
+        ("20260101-100000-a", "20260101-100000-b", 16, ("…a", "…b")),
+        ("20260101-100000-a", "20260101-110000-a", 16, ("…100000-a", "…110000-a")),
+        ("20260101-1-a", "20260102-1-a", 5, ("20260101-1-a", "20260102-1-a")),
+        ("one-two", "one-two", 3, ("one-two", "one-two")),
+    ],
+)
+def test_two_runs_are_told_apart_where_room_is_short(
+    left: str, right: str, room: int, shown: tuple[str, str]
+) -> None:
+    assert shown == told_apart(left, right, room)
 
 
 def test_a_run_without_a_record_of_what_was_asked_is_not_compared() -> None:

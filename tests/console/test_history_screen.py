@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import zipfile
 from collections.abc import Callable
@@ -189,6 +190,27 @@ async def test_two_runs_are_compared(open_app: Open, until: Until, root: Path, p
 
     assert f"A {two}" in shown
     assert f"B {one}" in shown
+
+
+async def test_a_narrow_comparison_gives_its_room_to_the_values(
+    open_app: Open, until: Until, root: Path, project: Path
+) -> None:
+    recorded(root, project, 1)
+    recorded(root, project, 2, max_restarts=3)
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(app, pilot, until, 2)
+        await pilot.press("c", "j", "c")
+        await until(pilot, lambda: isinstance(app.screen, ComparisonScreen))
+        sheet = app.screen.query_one(ComparisonSheet)
+        await until(pilot, lambda: "max_restarts" in lines(sheet))
+        head, *_ = rows = lines(sheet).splitlines()
+        at = next(row for row in rows if "max_restarts" in row)
+
+    _, left, right, _ = re.split(r" {2,}", head.strip().rjust(len(head)))[-4:]
+    assert left != right
+    assert head.index("B …") - head.index("A …") > 20
+    assert {"3", "0"} <= set(at.split())
 
 
 async def test_a_run_that_cannot_be_compared_says_why(open_app: Open, until: Until, root: Path) -> None:

@@ -26,11 +26,12 @@ from console.widgets.form_row import FormRow
 from console.widgets.key_line import KeyLine
 from console.widgets.launch_form import LaunchForm
 from console.widgets.more_form import Fold, MoreForm
-from console.widgets.param_form import ParamForm
+from console.widgets.param_form import ParamForm, spoken_default
 from console.widgets.recent_runs import RecentRuns
 from launcher import events as ev
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
+from launcher.signature import Parameter, ParameterKind
 from launcher.spec import JobSpec, Mode, Target, TargetKind
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ async def test_what_is_folded_away_is_said_and_reaches_the_run(
     app = open_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(app, pilot, until, "script.py")
-        assert not row(app, "max_restarts").region.height
+        assert not has_field(app, "max_restarts")
         await pilot.press("ctrl+t")
         field(app, "max_restarts").value = "2"
         field(app, "env").value = "LEVEL=3 NOTE='a b'"
@@ -432,5 +433,23 @@ async def test_the_keys_below_follow_the_focus_and_can_be_clicked(open_app: Open
         assert line.render_line(0).text.rstrip().endswith("? Help")
         await pilot.press("escape")
         await until(pilot, lambda: " p Preflight" in line.render_line(0).text)
-        await pilot.click(KeyLine, offset=(2, 0))
+        await pilot.click(KeyLine, offset=(line.render_line(0).text.index("Find"), 0))
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+
+
+@pytest.mark.parametrize(
+    ("source", "typed"),
+    [
+        ("'adam'", "adam"),
+        ("Path('7b.yaml')", "7b.yaml"),
+        ('pathlib.Path("conf/7b.yaml")', "conf/7b.yaml"),
+        ("Path(HOME)", "Path(HOME)"),
+        ("Path('a', 'b')", "Path('a', 'b')"),
+        ("open('x')", "open('x')"),
+        ("3", "3"),
+        ("not python (", "not python ("),
+        (None, None),
+    ],
+)
+def test_a_default_is_told_as_it_would_be_typed(source: str | None, typed: str | None) -> None:
+    assert typed == spoken_default(Parameter("p", ParameterKind.POSITIONAL, default=source))

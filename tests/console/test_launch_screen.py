@@ -52,7 +52,7 @@ async def typed(pilot: Pilot[int], text: str) -> None:
     await pilot.press(*("full_stop" if c == "." else "colon" if c == ":" else c for c in text))
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40), (200, 60)])
 async def test_form_runs_and_command_are_in_sight_at_every_size(
     open_app: Open, until: Until, size: tuple[int, int], root: Path
 ) -> None:
@@ -69,6 +69,36 @@ async def test_form_runs_and_command_are_in_sight_at_every_size(
             assert region.height >= 3
             assert region.right <= size[0]
             assert region.bottom <= size[1]
+        middle = app.screen.query_one("#launch").region
+        assert middle.contains_region(app.screen.query_one(RecentRuns).region)
+
+
+async def test_a_pane_shows_that_the_focus_is_in_it(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        form, runs = app.screen.query_one(LaunchForm), app.screen.query_one(RecentRuns)
+        await until(pilot, lambda: app.screen.focused is not None)
+        colours = form.styles.border_top, runs.styles.border_top
+        runs.focus()
+        await until(pilot, lambda: runs.has_focus)
+
+        assert colours[0] != colours[1]
+        assert (runs.styles.border_top, form.styles.border_top) == colours
+        app.screen.set_focus(None)
+        await until(pilot, lambda: not runs.has_focus)
+        assert form.styles.border_top == runs.styles.border_top == colours[1]
+
+
+async def test_an_empty_form_is_no_fault_yet(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await until(pilot, lambda: bool(problem(app)))
+        line = app.screen.query_one(CommandLine)
+        assert "✗" not in str(line._verdict())
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "✗" in str(line._verdict()))
 
 
 async def test_parameters_appear_from_the_source_and_go_into_the_command(
@@ -128,6 +158,13 @@ async def test_the_picker_finds_a_function_by_a_few_letters(open_app: Open, unti
 
         assert app.screen.query_one("#target", Input).value == "train.py:main"
         assert app.screen.query_one("#processes", Input).has_focus
+        await pilot.press("4", "ctrl+f")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        await pilot.press("2")
+        await until(pilot, lambda: app.screen.query_one("#processes", Input).value == "2")
 
 
 async def test_launching_sends_the_request_and_shows_the_run(

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.app import App
 
 from console.sources.logs import LogBook
-from console.theming import FALLBACKS, load_themes
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from launcher.runs import chunks, paths
 from launcher.runs.writer import LogWriter
+from tests.console.themed import ThemedApp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 BEGIN = 1_767_261_600
 
 
-class BookApp(App[int]):
+class BookApp(ThemedApp):
     """A log pane over a folder; `tick` is the feed."""
 
     def __init__(self, run: Path) -> None:
@@ -36,12 +35,6 @@ class BookApp(App[int]):
         run.joinpath(paths.LOGS).mkdir(parents=True)
         self.writer, self.book = LogWriter(run, 0), LogBook(run)
         self.written = 0
-        for theme in load_themes():
-            self.register_theme(theme)
-        self.theme = "rankdeck-dark"
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return FALLBACKS
 
     def compose(self) -> ComposeResult:
         yield LogPane(id="logs")

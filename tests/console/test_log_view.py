@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.app import App
 
 from console.messages import Level, LogLine, Search
 from console.messages import LogView as LogState
 from console.sources.cleaning import shown
-from console.theming import FALLBACKS, load_themes
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
+from tests.console.themed import ThemedApp
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -40,13 +39,13 @@ class FakeLines:
         return [LogLine(0.0, 0, 2, shown(data), open=True) for data in self.unfinished]
 
     def search(self, text: str, rank: int | None = None) -> Search | None:
-        import re
+        from console.messages import Expression
 
-        pattern = re.compile(text)
+        pattern = Expression(text)
         self.found = Search(pattern, rank) if text else None
         if self.found is not None:
             for i, data in enumerate(self._of(rank)):
-                if pattern.search(data.decode()):
+                if pattern.found_in(data.decode()):
                     self.found.found.append(i)
         return self.found
 
@@ -68,18 +67,12 @@ class FakeLines:
         return self.whole if rank is None else self.whole[rank::2]
 
 
-class LogApp(App[None]):
+class LogApp(ThemedApp):
     """A log pane alone."""
 
     def __init__(self, lines: FakeLines) -> None:
         super().__init__()
         self.lines = lines
-        for theme in load_themes():
-            self.register_theme(theme)
-        self.theme = "rankdeck-dark"
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return FALLBACKS
 
     def compose(self) -> ComposeResult:
         yield LogPane(id="logs")

@@ -249,3 +249,47 @@ def test_a_filter_grows_with_the_log_and_keeps_its_rows(talk: Talk, book: LogBoo
     assert (3, 1.0, 5) == (book.view().kept, book.view().sifted, kept.total())
     assert [0, 1, 1, 2, 3] == [kept.at_ordinal(n) for n in (0, 1, 2, 3, 5)]
     assert book.filtered("", Level.ALL) is None
+
+
+def texts(book: LogBook, rank: int | None = None) -> list[str]:
+    return [book.line(i, rank).text for i in range(book.count(rank))]
+
+
+def test_at_the_end_an_unfinished_line_stands_where_it_was_written(talk: Talk, book: LogBook) -> None:
+    talk(0, b"zero\n")
+    talk(2, b"\r90%")
+    talk(0, b"\r50%", paths.STDERR)
+    talk(1, b"bad one\nbad two\n")
+    talk(1, b"prompt> ")
+    search = book.search("o|b")
+    drain(book)
+    before = texts(book), [line.text for line in book.live()]
+    assert search is not None
+    found = list(search.found)
+    book.end()
+    drain(book)
+    kept = book.filtered("bad", Level.ALL)
+    drain(book)
+
+    assert before == (["zero", "bad one", "bad two"], ["90%", "50%", "prompt> "])
+    assert texts(book) == ["zero", "90%", "50%", "bad one", "bad two"]
+    assert [texts(book, rank) for rank in range(3)] == [["zero", "50%"], ["bad one", "bad two"], ["90%"]]
+    assert [line.text for line in book.live()] == ["prompt> "]
+    assert (found, list(search.found)) == ([0, 1, 2], [0, 3, 4])
+    assert kept is not None
+    assert [kept.line(i).text for i in range(kept.count())] == ["bad one", "bad two"]
+    assert (book.total(), book.view().settled, book.at_ordinal(1)) == (3, True, 3)
+
+
+def test_what_was_found_of_a_rank_moves_only_for_its_own_lines(talk: Talk, book: LogBook) -> None:
+    talk(0, b"\r50%")
+    talk(1, b"\r60%")
+    talk(1, b"one\n", paths.STDERR)
+    search = book.search("one", 1)
+    drain(book)
+    book.end()
+    drain(book)
+
+    assert search is not None
+    assert [book.line(row, 1).text for row in search.found] == ["one"]
+    assert texts(book, 1) == ["60%", "one"]

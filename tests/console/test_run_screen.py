@@ -18,6 +18,7 @@ from console.widgets.charts import Charts
 from console.widgets.deck import PANES
 from console.widgets.headline import Headline, PhaseStrip
 from console.widgets.identity import RunHeader
+from console.widgets.key_line import KeyLine
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from console.widgets.rank_detail import RankDetail
@@ -27,6 +28,7 @@ from console.widgets.sheet import Sheet
 from launcher import events as ev
 from launcher.errors import InternalError
 from launcher.runs.catalog import create_folder
+from launcher.runs.writer import RunWriter
 from launcher.spec import JobSpec, Target, TargetKind
 from tests.console.scripted import SPARK, Scripted
 
@@ -54,6 +56,10 @@ def shown(app: RankdeckApp) -> bool:
 def ended(app: RankdeckApp) -> bool:
     view = run_screen(app).view
     return view is not None and not view.live
+
+
+def keys(app: RankdeckApp) -> str:
+    return app.screen.query_one(KeyLine).render_line(0).text
 
 
 def panes(app: RankdeckApp) -> set[str]:
@@ -143,6 +149,44 @@ async def test_a_failure_takes_the_headline_and_the_cursor(open_app: Open, until
         assert "Traceback (most recent call last):" in text(app.screen.query_one(ResultPane))
 
 
+async def test_a_long_message_is_read_whole_where_it_takes_two_lines(open_app: Open, until: Until) -> None:
+    app = open_app(fail=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await until(pilot, lambda: app.screen.query_one(Headline).size.height == 5)
+        lines = text(app.screen.query_one(Headline)).splitlines()
+
+        assert " ".join(line.strip() for line in lines[1:3]) == (
+            "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 5 has a total capacity of 79.11 GiB "
+            "of which 1.04 GiB is free."
+        )
+
+
+async def test_the_error_is_the_last_line_though_another_rank_left_a_bar(
+    open_app: Open, until: Until
+) -> None:
+    app = open_app(fail=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        log = app.screen.query_one(LogView)
+
+        def last() -> str:
+            lines = [log.render_line(y).text.strip() for y in range(log.size.height)]
+            return next(line for line in reversed(lines) if line)
+
+        await until(pilot, lambda: last().startswith("5 ▎torch.OutOfMemoryError: CUDA out of memory."))
+        lines = [log.render_line(y).text for y in range(log.size.height)]
+        bar = next(n for n, line in enumerate(lines) if "▎train:" in line)
+        assert "Traceback" in lines[bar + 1]
+
+
+async def test_the_rank_that_failed_is_in_view_where_not_all_are(open_app: Open, until: Until) -> None:
+    app = open_app(fail=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await until(pilot, lambda: "failed" in text(app.screen.query_one(RankGrid)))
+
+
 async def test_texts_of_users_cannot_break_the_screen(open_app: Open, until: Until, root: Path) -> None:
     run = record_demo(root, fail=True)
     events = run / "events.jsonl"
@@ -151,7 +195,8 @@ async def test_texts_of_users_cannot_break_the_screen(open_app: Open, until: Unt
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: shown(app))
 
-        assert "   bad  [2Jbatch [red]x[/red]" in text(app.screen.query_one(Headline))
+        said = "   bad  [2Jbatch [red]x[/red]"
+        await until(pilot, lambda: said in text(app.screen.query_one(Headline)))
 
 
 async def test_keys_choose_panes_where_not_all_fit(open_app: Open, until: Until) -> None:
@@ -261,14 +306,46 @@ async def test_a_stop_that_fails_is_said(
     assert live.join(10)
 
 
-async def test_an_ended_run_is_not_stopped(open_app: Open, until: Until) -> None:
-    app = open_app(seconds=20)
+async def test_an_ended_run_is_begun_again_and_not_stopped(
+    open_app: Open, until: Until, commands: FakeCommands, root: Path, project: Path, tmp_path: Path
+) -> None:
+    live = replay(record_demo(tmp_path / "recorded"), root, ahead_s=30)
+    commands.run = live.run.name
+    first = create_folder(root, 1_767_261_600.0)
+    target = Target(TargetKind.SCRIPT, str(project / "score.py"))
+    writer = RunWriter(first, JobSpec(target, 2, workdir=str(project)))
+    writer.append(ev.RunSubmitted(time=1.0, name="", target="x", mode="local", num_processes=2))
+    writer.append(ev.RunEnded(time=2.0, state="failed", exit_code=1, why="it did"))
+    writer.close()
+    app = open_app(run=first)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: shown(app))
+        await until(pilot, lambda: "Run again" in keys(app))
+        ended_keys = keys(app)
         await pilot.press("x")
         await pilot.pause()
+        unstopped = run_screen(app).run
+        await pilot.press("R")
+        await until(pilot, lambda: shown(app) and run_screen(app).run != first)
+        await until(pilot, lambda: "x Stop" in keys(app))
 
-        assert isinstance(app.screen, RunScreen)
+        assert "Stop" not in ended_keys
+        assert "esc Back" in ended_keys
+        assert "Run again" not in keys(app)
+    live.stop()
+    assert live.join(10)
+    assert unstopped == first
+    assert len(commands.started) == 1
+
+
+async def test_no_act_is_told_of_by_two_keys(open_app: Open, until: Until) -> None:
+    app = open_app(seconds=20)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("1")
+        await until(pilot, lambda: "m Metric" in keys(app))
+
+        assert keys(app).count("Rank's log") == 1
 
 
 async def test_a_folder_that_tells_nothing_yet_is_shown(open_app: Open, until: Until, root: Path) -> None:
@@ -324,6 +401,7 @@ async def test_copying_gives_the_command_of_a_run_that_went_well(open_app: Open,
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: shown(app))
         await pilot.press("y")
+        await until(pilot, lambda: app.clipboard)
 
         assert app.clipboard.startswith(
             "rankdeck run train.py:main -n 8 --mode cluster --gpu --param lr=3e-4"
@@ -354,6 +432,24 @@ def test_a_small_terminal_shows_one_pane_above_and_one_below() -> None:
 
     assert plan.panes == ("ranks", "logs")
     assert plan.upper_height == 11
+
+
+@pytest.mark.parametrize(
+    ("size", "above"),
+    [((200, 60), ("ranks", "detail", "charts")), ((160, 34), ("ranks", "detail", "charts")),
+     ((159, 60), ("ranks", "detail")), ((160, 33), ("ranks", "detail"))],
+)  # fmt: skip
+def test_charts_stand_beside_the_rest_where_there_is_room(
+    size: tuple[int, int], above: tuple[str, ...]
+) -> None:
+    from textual.geometry import Size
+
+    plan = arrange(Size(*size), size[1] - 7, ranks=8, upper="ranks", lower="logs", zoomed=None)
+
+    assert plan.panes[: len(above)] == above
+    assert "charts" in above or "charts" not in plan.panes
+    assert plan.upper_height is not None
+    assert plan.upper_height <= (size[1] - 7) * 3 // 5
 
 
 # --- Spark: several hosts, waiting, attempts
@@ -503,7 +599,7 @@ async def test_charts_and_alerts_take_the_place_of_the_detail(open_app: Open, un
 
         assert panes(app) == set(PANES) - {"detail"}
         assert "loss 2.018" in drawn
-        assert "s/step" in drawn
+        assert "step   p50 0.25 s  p99 0.25  max 0.25 (r0)" in drawn
 
 
 async def test_stacks_are_asked_for_and_shown_as_they_come(
@@ -522,3 +618,18 @@ async def test_stacks_are_asked_for_and_shown_as_they_come(
 
         assert commands.asked == [run.folder]
         assert isinstance(app.screen, RunScreen)
+
+
+async def test_what_a_host_does_is_told_in_two_lines_where_one_is_too_short(
+    open_app: Open, until: Until
+) -> None:
+    app = open_app(ranks=64, seconds=20)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await until(pilot, lambda: "there" in text(app.screen.query_one(RankDetail)))
+        lines = text(app.screen.query_one(RankDetail)).splitlines()
+        at = next(n for n, line in enumerate(lines) if line.startswith(" there"))
+
+        assert lines[at].split() == ["there", "32", "ranks"]
+        assert lines[at + 1].split()[:2] == ["32", "GPUs"]
+        assert lines[at + 1].endswith("°")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from console import settings
 from console.cli import cli
 from console.config_file import read
 from console.settings import ConsoleSettings, Entry, form_draft, load
+from console.sources.drafts import command_words
 from launcher.settings import config_file
 from launcher.spec import Mode
 from tests.commands import rankdeck
@@ -216,3 +218,46 @@ def test_config_validate_tells_all(home: Path) -> None:
 def test_config_validate_without_a_file_is_right(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("validate") == 0
     assert "everything has its default" in capsys.readouterr().err
+
+
+def test_variables_for_every_launch_are_in_the_form_and_in_its_command(home: Path) -> None:
+    environ = settle(
+        home,
+        '[defaults]\nmode = "local"\n'
+        '[defaults.env]\nNCCL_DEBUG = "WARN"\nOMP_NUM_THREADS = 4\nA = "b c\'d"\n',
+    )
+    found = load(environ=environ)
+    draft = form_draft(found, home)
+
+    assert found.problems == ()
+    assert draft is not None
+    command = command_words(replace(draft, target="t.py"))
+    assert ["--env", "NCCL_DEBUG=WARN", "--env", "OMP_NUM_THREADS=4", "--env", "A=b c'd"] == command[-6:]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ('env = "A=1"', "must be a table of variables, not 'A=1'"),
+        ("env.A = true", "must give A a text, not True"),
+        ("env.A = [1]", "must give A a text, not [1]"),
+        ('env."" = "x"', "cannot have a variable ''"),
+        ('env."A=B" = "x"', "cannot have a variable 'A=B'"),
+        ('env.A = "\\u0000"', "must give A a text, not '\\x00'"),
+    ],
+)
+def test_variables_that_cannot_be_are_told_with_their_line(home: Path, value: str, why: str) -> None:
+    environ = settle(home, f"[defaults]\n{value}\n")
+    found = load(environ=environ)
+
+    assert [f"config.toml:2: defaults.env {why}"] == list(found.problems)
+    assert form_draft(found, home) is None
+
+
+def test_variables_are_printed_as_they_can_be_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = settle(home, '[defaults.env]\nA = "b # c"\nB = 3\n')
+    command("print")
+    printed = capsys.readouterr().out
+
+    config_file(environ).write_text(printed)
+    assert load(environ=environ).form["env"] == "'A=b # c' B=3"

@@ -66,8 +66,8 @@ def test_what_every_match_has(expression: str, text: str) -> None:
 @given(st.text(alphabet=r"ab .^$\d*+?", max_size=8), st.text(alphabet="abABdD1 ", max_size=12))
 def test_what_passes_has_what_it_must(expression: str, text: str) -> None:
     try:
-        sieve = sieve_of(expression)
-    except ValueError:
+        sieve, python = sieve_of(expression), re.compile(expression, re.IGNORECASE)
+    except (ValueError, re.error):
         return
-    if sieve.needles and re.search(expression, text, re.IGNORECASE):
+    if sieve.needles and python.search(text):
         assert sieve.needles[0].decode() in text.lower()

@@ -13,6 +13,8 @@
  *   gpu0.throttle                    bits, as 0x44
  *   gpu0.pcie_rx, gpu0.pcie_tx       KB/s
  *   gpu0.nvlink                      one 0 or 1 for each link
+ *   gpu0.ecc                         corrected and uncorrected errors of its memory
+ *   gpu0.remapped                    rows replaced for each, whether one waits for a reset, whether one cannot be
  *   gpu0.compute, gpu0.graphics      pid:bytes for each process; bytes of -1 for "not available"
  *   gpu0.mig                         number of instances; switches MIG mode on; sections gpu0.mig0., ...
  *   fail.FUNCTION = 9                this function answers with that error, on every device
@@ -318,6 +320,22 @@ int nvmlDeviceGetNvLinkState(Device device, uint link, uint *out) {
     }
     if (!value) return INVALID_ARGUMENT;
     *out = (uint)atoi(value);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTotalEccErrors(Device device, int kind, int counter, ull *out) {
+    (void)counter;
+    ENTER(device);
+    const char *value = find(device->section, "ecc");
+    ull both[2];
+    if (!value || sscanf(value, "%llu %llu", &both[0], &both[1]) != 2) return NOT_SUPPORTED;
+    *out = both[kind != 0];
+    return SUCCESS;
+}
+int nvmlDeviceGetRemappedRows(Device device, uint *corrected, uint *uncorrected, uint *pending, uint *failed) {
+    ENTER(device);
+    const char *value = find(device->section, "remapped");
+    if (!value || sscanf(value, "%u %u %u %u", corrected, uncorrected, pending, failed) != 4) return NOT_SUPPORTED;
     return SUCCESS;
 }
 

@@ -35,6 +35,8 @@ class FakeGpu:
     pcie_rx: int | None = None
     pcie_tx: int | None = None
     nvlink: tuple[int, ...] | None = None
+    ecc: tuple[int, int] | None = None
+    remapped: tuple[int, int, int, int] | None = None
     compute: tuple[tuple[int, int], ...] | None = None
     graphics: tuple[tuple[int, int], ...] | None = None
     mig: tuple[FakeGpu, ...] | None = None
@@ -45,10 +47,9 @@ class FakeGpu:
         """Its part of the file."""
         scalars = {name: getattr(self, name) for name in _SCALARS}
         rows = {name: str(value) for name, value in scalars.items() if value is not None}
-        if self.memory is not None:
-            rows["memory"] = f"{self.memory[0]} {self.memory[1]}"
-        if self.nvlink is not None:
-            rows["nvlink"] = " ".join(map(str, self.nvlink))
+        for name in ("memory", "nvlink", "ecc", "remapped"):
+            if (numbers := getattr(self, name)) is not None:
+                rows[name] = " ".join(map(str, numbers))
         for name in ("compute", "graphics"):
             if (held := getattr(self, name)) is not None:
                 rows[name] = " ".join(f"{pid}:{used}" for pid, used in held)

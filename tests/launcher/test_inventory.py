@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import time
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,7 @@ def test_the_instances_of_a_gpu_stand_for_it(fake_nvml: FakeNvml) -> None:
     inspector.close()
 
     assert ["MIG-1", "MIG-2"] == [gpu.device.uuid for gpu in found]
+    assert ["GPU-a", "GPU-a"] == [gpu.whole.uuid for gpu in found if gpu.whole]
     assert GIB == found[0].sample.memory_total
 
 
@@ -86,6 +89,41 @@ def test_a_gpu_that_falls_off_later_is_unknown_and_no_error(fake_nvml: FakeNvml)
 
     assert inspector.look().gpus[0].sample.util is None
     inspector.close()
+
+
+def test_errors_of_memory_are_those_of_the_whole_gpu(fake_nvml: FakeNvml) -> None:
+    parts = (FakeGpu("MIG-1"),)
+    write(
+        fake_nvml.answers,
+        [FakeGpu("GPU-a", mig=parts, ecc=(3, 1), remapped=(0, 1, 1, 0)), FakeGpu("GPU-b")],
+    )
+    inspector = Inspector()
+    machine = inspector.look()
+    inspector.close()
+
+    assert [nvml.Health(3, 1, True, False), nvml.Health()] == [gpu.health for gpu in machine.gpus]
+    assert "580.00.00" == machine.driver
+
+
+def test_errors_of_memory_are_counted_seldom(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    log = tmp_path / "calls"
+    write(fake_nvml.answers, [FakeGpu("GPU-a", ecc=(0, 0))], log=log)
+    inspector = Inspector()
+    for _ in range(11):
+        inspector.look()
+    inspector.close()
+
+    assert 4 == log.read_text().count("nvmlDeviceGetTotalEccErrors")  # of two kinds, in two looks
+
+
+def test_a_process_is_told_with_its_command_and_its_start(fake_nvml: FakeNvml) -> None:
+    write(fake_nvml.answers, [FakeGpu("GPU-a", compute=((os.getpid(), 1),))])
+    inspector = Inspector()
+    (holder,) = inspector.look().gpus[0].holders
+    inspector.close()
+
+    assert "pytest" in holder.command
+    assert 0 < (holder.since or 0) <= time.time() + 1
 
 
 @pytest.mark.parametrize("looks", [1, 3])

@@ -149,6 +149,7 @@ def test_the_newest_lines_are_whole(tmp_path: Path) -> None:
     (folder / "000000000001.jsonl").write_bytes(b"older\n")
     (folder / "000000000002.jsonl").write_bytes(b"first\nsecond\nthird\ntorn")
 
-    assert [b"first\n", b"second\n", b"third\n"] == newest(tmp_path)
+    assert [b"older\n", b"first\n", b"second\n", b"third\n"] == newest(tmp_path)
+    assert [b"first\n", b"second\n", b"third\n"] == newest(tmp_path, limit=27)
     assert [b"third\n"] == newest(tmp_path, limit=12)
     assert [] == newest(tmp_path / "nowhere")

@@ -16,7 +16,7 @@ from launcher.spec import Mode, SparkSpec
 class FakeSession:
     def __init__(self) -> None:
         self.master, self.application, self.version, self.ui = "local[64]", "app-1", "4", ""
-        self.usable, self.closed = True, 0
+        self.usable, self.closed, self.pages = True, 0, None
 
     def close(self) -> None:
         self.closed += 1

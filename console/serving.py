@@ -1,0 +1,199 @@
+"""The server of `rankdeck serve`: HTTP on this machine's loopback, in front of one console for each page.
+
+Scripts, fonts and the protocol are textual-serve's; who comes in, what a page may load and how consoles
+begin and end are ours. Nothing is loaded from another machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from aiohttp import WSCloseCode, web
+from aiohttp.http_exceptions import HttpProcessingError
+from textual_serve.server import Server, to_int
+
+from console.admitting import LOOPBACK, Admission, Answer, Asked
+from console.browser_page import GRACE_S, PageConsole
+from console.inviting import Invitation
+from launcher.errors import SpecError
+
+_PAGE = Path(__file__).with_name("web")
+_HEARTBEAT_S = 15.0
+_CLOSE_S = 2.0
+_RETRY = '<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>rankdeck</title>'
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; "
+    "img-src 'self' data:; connect-src 'self' ws://{name}:{port} ws://localhost:{port}; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, AssertionError)  # as theirs tells
+_LASTING = ("/static/", "/page/")
+
+_LOG = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def listen(port: int) -> socket.socket:
+    """A socket that listens on the loopback interface; 0 is any free port.
+
+    Raises:
+        SpecError: the port is taken, or not ours to take.
+    """
+    try:
+        return socket.create_server((LOOPBACK, port), backlog=128)
+    except OSError as error:
+        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror}"
+        raise SpecError(f"port {port} {why}", hint="--port N takes another, --port 0 any free one") from error
+
+
+def serve(sock: socket.socket, command: Sequence[str], *, open_page: bool) -> int:
+    """Serve until a signal says otherwise, and return the exit code for it.
+
+    Each page runs `command` with its columns and rows behind it. All of them are gone on return.
+    """
+    return asyncio.run(_serve(sock, command, open_page=open_page))
+
+
+async def _serve(sock: socket.socket, command: Sequence[str], *, open_page: bool) -> int:
+    port = sock.getsockname()[1]
+    admission = Admission(port)
+    server = PageServer(admission, command, port)
+    _LOG.addFilter(_no_bad_request)
+    runner = web.AppRunner(
+        server.application(), access_log=None, logger=_LOG, shutdown_timeout=GRACE_S + _CLOSE_S
+    )
+    await runner.setup()
+    try:
+        ended = _on_signals(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        await web.SockSite(runner, sock).start()
+        with Invitation(admission.issue, port, open_page=open_page):
+            return await ended
+    finally:
+        await runner.cleanup()
+
+
+def _no_bad_request(record: logging.LogRecord) -> bool:
+    """Whether a defect of ours is told. What others send amiss is not: it is quoted, and may hold a token."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+def _on_signals(*numbers: signal.Signals) -> asyncio.Future[int]:
+    """The exit code for the first of these signals. One that was ignored before us, as by nohup, stays so."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(number: int) -> None:
+        if not ended.done():
+            ended.set_result(128 + number)
+
+    for number in numbers:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, end, number)
+    return ended
+
+
+class PageServer(Server):
+    """Answers browsers. Every response passes the admission and carries the headers that keep pages apart."""
+
+    def __init__(self, admission: Admission, command: Sequence[str], port: int) -> None:
+        super().__init__("rankdeck", host=LOOPBACK, port=port)
+        self._admission, self._words = admission, command
+        self._headers = _HEADERS | {"Content-Security-Policy": _POLICY.format(name=LOOPBACK, port=port)}
+        self._pages: dict[PageConsole, web.WebSocketResponse] = {}
+
+    def application(self) -> web.Application:
+        """What aiohttp is to run."""
+        app = web.Application(middlewares=[self._admit])
+        app.on_response_prepare.append(self._protect)
+        app.on_shutdown.append(self._end_pages)
+        app.add_routes(
+            [
+                web.get("/", _index),
+                web.get("/ws", self.handle_websocket),
+                web.get("/download/{key}", self.handle_download),
+                web.static("/static", self.statics_path),
+                web.static("/page", _PAGE),
+            ]
+        )
+        return app
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        verdict = self._admission.judge(_asked(request, self._admission.cookie_name))
+        if verdict.answer is Answer.ENTER:
+            return await handler(request)
+        if verdict.answer is Answer.RETRY:
+            return web.Response(status=403, text=_RETRY, content_type="text/html")
+        if verdict.answer is Answer.REFUSE:
+            return web.Response(status=403, text=f"rankdeck: {verdict.text}\n")
+        welcome = web.Response(status=303, headers={"Location": "/"})
+        if verdict.text:
+            name = self._admission.cookie_name
+            welcome.set_cookie(name, verdict.text, path="/", httponly=True, samesite="Strict")
+        return welcome
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """Run a console for as long as its page is there."""
+        websocket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, timeout=_CLOSE_S)
+        await websocket.prepare(request)
+        page = PageConsole(
+            self._words,
+            send=websocket.send_bytes,
+            send_text=websocket.send_str,
+            close=websocket.close,
+            downloads=self.download_manager,
+        )
+        self._pages[page] = websocket
+        try:
+            query = request.query
+            await page.start(to_int(query.get("width", ""), 80), to_int(query.get("height", ""), 24))
+            await self._process_messages(websocket, page)
+        except _MALFORMED:
+            await websocket.close(code=WSCloseCode.PROTOCOL_ERROR)
+        finally:
+            await page.stop()
+            del self._pages[page]
+        return websocket
+
+    async def _protect(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(self._headers)
+        if request.path.startswith(_LASTING) and response.status in (200, 304):
+            response.headers["Cache-Control"] = "no-cache"  # kept, but asked for each time
+
+    async def _end_pages(self, _app: web.Application) -> None:
+        await asyncio.gather(*(page.stop() for page in self._pages))
+        await asyncio.gather(*(websocket.close() for websocket in self._pages.values()))
+
+
+async def _index(_request: web.Request) -> web.StreamResponse:
+    return web.FileResponse(_PAGE / "index.html")
+
+
+def _asked(request: web.Request, cookie: str) -> Asked:
+    headers = request.headers
+    return Asked(
+        path=request.path,
+        method=request.method,
+        hosts=tuple(headers.getall("Host", ())),
+        origin=headers.get("Origin", ""),
+        token=request.query.get("token"),
+        cookie=request.cookies.get(cookie, ""),
+        site=headers.get("Sec-Fetch-Site", ""),
+        sort=headers.get("Sec-Fetch-Mode", ""),
+        socket=request.path == "/ws",
+    )

@@ -1,0 +1,123 @@
+"""What a terminal is sent for a part of the screen: little, and the same picture as for all of it."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyte
+import pytest
+from textual.drivers.headless_driver import HeadlessDriver
+
+from console.app import RankdeckApp
+from console.frugal import frugal
+from console.screens.run import RunScreen
+from console.widgets.key_line import KeyLine
+from console.widgets.log_view import LogView
+from launcher.codec import to_plain
+from launcher.runs.status import Owner, Status
+from launcher.state import Phase
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from tests.console.conftest import Until
+
+Open = Callable[..., RankdeckApp]
+SIZE = (120, 40)
+
+
+class PictureDriver(HeadlessDriver):
+    """Shows what it is sent on a terminal in memory, and counts it."""
+
+    terminal = pyte.Screen(*SIZE)
+    stream = pyte.Stream(terminal)
+    sent = 0
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def write(self, data: str) -> None:
+        PictureDriver.sent += len(data.encode())
+        PictureDriver.stream.feed(data)
+
+
+@pytest.fixture
+def app(open_app: Open, root: Path) -> RankdeckApp:
+    """An ended run, and a folder with others, some with wide names."""
+    PictureDriver.terminal.reset()
+    app = open_app(seconds=30, fail=True)
+    for number, name in enumerate(("模型训练" * 5, "e\u0301te", "plain", "名" * 40)):
+        run = f"20260101-{number:06d}-000abc"
+        (root / run).mkdir()
+        status = Status(id=run, name=name, why=name * 4, state=Phase.FAILED, exit_code=1, owner=Owner.this())
+        (root / run / "status.json").write_text(json.dumps(to_plain(status)))
+    app.driver_class = frugal(PictureDriver)
+    return app
+
+
+def pictured() -> list[str]:
+    """The terminal's lines; a wide character's second cell is empty there."""
+    buffer, (columns, rows) = PictureDriver.terminal.buffer, SIZE
+    return ["".join(buffer[y][x].data for x in range(columns)).rstrip() for y in range(rows)]
+
+
+def composed(app: RankdeckApp) -> list[str]:
+    # the terminal joins a letter and its accent
+    strips = app.screen._compositor.render_strips()
+    return [unicodedata.normalize("NFC", strip.text.rstrip()) for strip in strips]
+
+
+def shown(app: RankdeckApp) -> bool:
+    return isinstance(app.screen, RunScreen) and app.screen.view is not None
+
+
+KEYS = (
+    "tab", "m", "j", "tab", "k", "1", "m", "j", "j", "3", "k", "k", "t", "G", "4", "z", "z", "2", "tab", "5",
+    "f2", "j", "j", "space", "k", "tab", "j", "tab", "s", "S", "slash", "p", "escape", "tab",
+    "f3", "tab", "j", "tab", "f4", "tab", "tab",
+)  # fmt: skip
+
+
+async def test_the_terminal_shows_what_is_composed_after_every_key(app: RankdeckApp, until: Until) -> None:
+    async with app.run_test(headless=False, size=SIZE) as pilot:
+        await until(pilot, lambda: shown(app))
+        for key in KEYS:
+            await pilot.press(key)
+            try:
+                await until(pilot, lambda: pictured() == composed(app))
+            except AssertionError:
+                raise AssertionError(f"after {key}", differing(pictured(), composed(app))) from None
+
+
+def differing(one: list[str], other: list[str]) -> list[tuple[str, str]]:
+    return [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+
+
+async def sent_for(pilot: Pilot[int], until: Until, key: str, said: Callable[[], bool]) -> int:
+    before = PictureDriver.sent
+    await pilot.press(key)
+    await until(pilot, said)
+    app = pilot.app
+    assert isinstance(app, RankdeckApp)
+    await until(pilot, lambda: pictured() == composed(app))
+    return PictureDriver.sent - before
+
+
+async def test_a_change_of_focus_sends_little(app: RankdeckApp, until: Until) -> None:
+    def line() -> str:
+        return app.screen.query_one(KeyLine).render_line(0).text
+
+    async with app.run_test(headless=False, size=SIZE) as pilot:
+        await until(pilot, lambda: shown(app))
+        await sent_for(pilot, until, "1", lambda: "m Metric" in line())
+        await sent_for(pilot, until, "3", lambda: app.screen.query_one(LogView).has_focus)
+        sizes = []
+        for key, said in (("1", "m Metric"), ("3", "f Follow"), ("1", "m Metric"), ("3", "f Follow")):
+            sizes.append(await sent_for(pilot, until, key, lambda said=said: said in line()))  # type: ignore[misc]
+
+    assert all(0 < size < 7_500 for size in sizes), sizes
