@@ -25,6 +25,12 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(autouse=True)
+def interrupts() -> None:
+    """Each test finds Python's own handler: a classic Spark session takes SIGINT, and keeps it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty RANKDECK_HOME for each test, whose engines end with it."""
     folder = tmp_path / "home"
