@@ -116,7 +116,7 @@ def test_a_stopped_console_gives_the_terminal_back_and_takes_it_again(
     terminal.wait(lambda _: all(text in terminal.received[seen:] for text in taken), "the console again")
 
     terminal.press("q")
-    terminal.wait(lambda _: b"$ " in terminal.received[seen:].rpartition(LEFT)[2], "the shell again")
+    terminal.wait(lambda _: b"$ " in terminal.received[seen:].partition(LEFT)[2], "the shell again")
     terminal.press("stty -g > after; echo EN''DED TWICE\r")
     terminal.until("ENDED TWICE")
     assert told_and_left(terminal, tmp_path)
