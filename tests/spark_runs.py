@@ -34,10 +34,23 @@ def classic_session(cluster: Cluster, **conf: str) -> Iterator[Any]:
         yield session
     finally:
         session.stop()
+        _end_jvm()
         if before is None:
             os.environ.pop("PYSPARK_PYTHON", None)
         else:
             os.environ["PYSPARK_PYTHON"] = before
+
+
+def _end_jvm() -> None:
+    """End the session's JVM too: it would give the settings that it was started with to the next one."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    with SparkContext._lock:
+        SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
 
 
 @dataclass
