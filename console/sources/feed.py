@@ -12,7 +12,8 @@ from pathlib import Path
 from console.sources.alerts import Alarms, Alert, Looked
 from console.sources.logs import LogBook
 from console.sources.older import LongPast
-from console.sources.view import RankView, RankViews, RunView
+from console.sources.rank_views import RankViews
+from console.sources.view import RankView, RunView
 from launcher.errors import LauncherError, RecordError
 from launcher.runs.reader import StateTail, read_spec, read_summary
 from launcher.runs.status import Status, read_status

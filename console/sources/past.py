@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from console.sources.readings import Reading
+from console.sources.gang_course import GangCourse
+from console.sources.rank_views import sampled_reading
+from console.sources.readings import HISTORY, Curve, Reading
 from console.sources.step_times import Paces
-from console.sources.view import HISTORY, Curve, Progress, sampled_reading
+from console.sources.view import Progress
 from launcher import events as ev
 from launcher.state import RunState
 
@@ -26,7 +28,7 @@ class Past:
     def __init__(self) -> None:
         self._readings: dict[int, deque[Reading]] = {}
         self._frozen: dict[int, tuple[Reading, ...]] = {}
-        self._steps = Paces()
+        self._steps, self._gang = Paces(), GangCourse()
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._curves: dict[str, list[float]] = {}
         self._drawn: dict[str, Curve] = {}
@@ -49,7 +51,7 @@ class Past:
         """Another attempt begins: its ranks may be elsewhere, and its steps go on from a checkpoint."""
         for history in (self._readings, self._frozen, self._paces, self._curves, self._drawn):
             history.clear()
-        self._steps = Paces()
+        self._steps, self._gang = Paces(), GangCourse()
 
     def readings(self, rank: int) -> tuple[Reading, ...]:
         """A rank's last figures, oldest first."""
@@ -67,7 +69,7 @@ class Past:
         """The run's progress."""
         leader = leader_of(state)
         if leader is None:
-            return Progress()
+            return Progress(gang=self._gang.means)
         rank = state.ranks[leader]
         total = rank.metrics.get("total_steps")
         saved = self._checkpoint
@@ -81,6 +83,7 @@ class Past:
             checkpoint_age=max(int(now - saved[1]), 0) if saved else None,
             step_times=self._steps.times,
             lags=self._steps.lags,
+            gang=self._gang.means,
         )
 
     def _all_curves(self) -> dict[str, Curve]:
@@ -118,12 +121,15 @@ class Past:
             self._curves[name] = points[::2]
 
     def _sampled(self, fact: ev.Sampled, state: RunState) -> None:
-        for sample in fact.ranks:
-            if sample.rank < len(state.ranks):
-                rank = state.ranks[sample.rank]
-                past = self._readings.setdefault(sample.rank, deque(maxlen=HISTORY))
-                past.append(sampled_reading(fact, sample.cpu, rank, self._steps.lag(sample.rank)))
-                self._frozen.pop(sample.rank, None)
+        told = [
+            (s.rank, sampled_reading(fact, s.cpu, state.ranks[s.rank], self._steps.lag(s.rank)))
+            for s in fact.ranks
+            if s.rank < len(state.ranks)
+        ]
+        self._gang.sampled(fact.time, [reading for _, reading in told])
+        for rank, reading in told:
+            self._readings.setdefault(rank, deque(maxlen=HISTORY)).append(reading)
+            self._frozen.pop(rank, None)
 
 
 def _whole(value: float | None) -> int | None:

@@ -8,6 +8,11 @@ from enum import Enum
 Reading = tuple[float | None, float | None, float | None, float | None, float | None, float | None]
 """One rank at one moment, by `Metric.value`. None is unknown."""
 
+Curve = tuple[float, ...]
+
+HISTORY = 120
+"""How many of the last readings are kept."""
+
 
 class Metric(Enum):
     """A figure; the value is its place in a `Reading`."""

@@ -1,26 +1,20 @@
 """What the run screen shows, as one frozen value a tick: the folded state and what is derived from it.
 
-Pure: facts and a time in, a view out. None is unknown and stays unknown.
+None is unknown and stays unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from console.sources.alerts import Alert
-from console.sources.condition import Condition, condition_of, median_step
-from console.sources.readings import Metric, Reading
+from console.sources.condition import Condition
+from console.sources.readings import Curve, Metric, Reading
 from console.sources.step_times import StepTimes, furthest_behind
-from launcher.events import DeviceSample, Sampled
 from launcher.state import Rank, RunState
-
-HISTORY = 120
-
-N = TypeVar("N", int, float)
-Curve = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,10 @@ class RankView:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far training is, by what ranks reported: rank 0's figures, or the first that reports."""
+    """How far training is, by what ranks reported: rank 0's figures, or the first that reports.
+
+    `gang` has the mean of each sampled figure over all ranks, second by second.
+    """
 
     step: int | None = None
     total: int | None = None
@@ -71,6 +68,7 @@ class Progress:
     checkpoint_age: int | None = None
     step_times: StepTimes | None = None
     lags: Curve = ()
+    gang: Mapping[Metric, Curve] = field(default_factory=dict)
 
     @property
     def left_s(self) -> float | None:
@@ -143,86 +141,6 @@ class RunView:
         return not self.state.phase.final
 
 
-Past = Callable[[int], tuple[Reading, ...]]
-Ages = tuple[int | None, int | None, int | None]
-
-
-class RankViews:
-    """Makes the views of all ranks again and again, and takes over those that are as they were.
-
-    A gang of a thousand is looked at several times a second, and most of it has said nothing since.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[object, ...], RankView]] = {}
-
-    def of(
-        self, state: RunState, *, now: float, written: Mapping[int, float], past: Past, step_s: float | None
-    ) -> tuple[RankView, ...]:
-        """Every rank of `state` at `now`; `written` says when each last wrote a line."""
-        middle = median_step(state.ranks)
-        return tuple(
-            self._view(
-                rank,
-                _devices(state, rank),
-                condition_of(rank, now=now, median_step=middle, step_s=step_s),
-                (
-                    _age(now, rank.reported_at, rank),
-                    _age(now, written.get(rank.rank), rank),
-                    _age(now, rank.sampled_at, rank),
-                ),
-                lag_of(rank, middle),
-                past(rank.rank),
-            )
-            for rank in state.ranks
-        )
-
-    def _view(
-        self,
-        rank: Rank,
-        devices: tuple[DeviceSample, ...],
-        condition: Condition,
-        ages: Ages,
-        lag: float | None,
-        past: tuple[Reading, ...],
-    ) -> RankView:
-        made_of = (rank, past, devices, condition, ages, lag)
-        known = self._known.get(rank.rank)
-        if known is None or known[0] != made_of:
-            known = made_of, _rank_view(rank, devices, condition, ages, lag, past)
-            self._known[rank.rank] = known
-        return known[1]
-
-
-def _rank_view(
-    rank: Rank,
-    devices: Sequence[DeviceSample],
-    condition: Condition,
-    ages: Ages,
-    lag: float | None,
-    past: tuple[Reading, ...],
-) -> RankView:
-    sample = rank.sample
-    step_age, log_age, sample_age = ages
-    return RankView(
-        rank=rank,
-        condition=condition,
-        device=_device_label(rank),
-        util=mean_known([d.util for d in devices]),
-        cpu=sample.cpu if sample else None,
-        memory=_sum_known([d.memory_used for d in devices]) if devices else (sample.rss if sample else None),
-        memory_total=_sum_known([d.memory_total for d in devices]),
-        power=_sum_known([d.power_w for d in devices]),
-        power_limit=_sum_known([d.power_limit_w for d in devices]),
-        temperature=max((d.temperature_c for d in devices if d.temperature_c is not None), default=None),
-        step_age=step_age,
-        log_age=log_age,
-        sample_age=sample_age,
-        lag=lag,
-        past=past,
-    )
-
-
 def reading_of(view: RankView) -> Reading:
     """A rank's figures as they are charted."""
     memory = view.memory / view.memory_total * 100 if view.memory is not None and view.memory_total else None
@@ -236,55 +154,3 @@ _PLAIN: Mapping[Metric, Callable[[RankView], float | None]] = {
     Metric.LAG: attrgetter("lag"),
     Metric.CPU: attrgetter("cpu"),
 }
-
-
-def sampled_reading(fact: Sampled, cpu: float | None, rank: Rank, lag: float | None) -> Reading:
-    """What a sample says of one rank."""
-    uuids = {d.uuid for d in rank.devices}
-    devices = [d for d in fact.devices if d.uuid in uuids]
-    used, total = _sum_known([d.memory_used for d in devices]), _sum_known([d.memory_total for d in devices])
-    drawn, limit = _sum_known([d.power_w for d in devices]), _sum_known([d.power_limit_w for d in devices])
-    return (
-        mean_known([d.util for d in devices]),
-        used / total * 100 if used is not None and total else None,
-        drawn / limit * 100 if drawn is not None and limit else None,
-        max((d.temperature_c for d in devices if d.temperature_c is not None), default=None),
-        lag,
-        cpu,
-    )
-
-
-def lag_of(rank: Rank, middle: float | None) -> float | None:
-    """How many steps a rank is behind the middle of the gang; None while it has reported none."""
-    return None if middle is None or rank.step is None else max(middle - rank.step, 0.0)
-
-
-def _devices(state: RunState, rank: Rank) -> tuple[DeviceSample, ...]:
-    host = state.hosts.get(rank.agent)
-    if host is None or not rank.devices:
-        return ()
-    return tuple(host.devices[d.uuid] for d in rank.devices if d.uuid in host.devices)
-
-
-def _device_label(rank: Rank) -> str:
-    if not rank.devices:
-        return ""
-    indices = ",".join(str(d.index) for d in rank.devices)
-    return f"{rank.devices[0].name or 'GPU'} #{indices}"
-
-
-def _age(now: float, then: float | None, rank: Rank) -> int | None:
-    if then is None:
-        return None
-    return max(int((rank.ended or now) - then), 0)
-
-
-def mean_known(values: Sequence[float | None]) -> float | None:
-    """The mean of what is known; None if nothing is."""
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _sum_known(values: Sequence[N | None]) -> N | None:
-    known = [v for v in values if v is not None]
-    return sum(known[1:], known[0]) if known else None

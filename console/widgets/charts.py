@@ -48,8 +48,9 @@ class Charts(ScrollingSheet):
 
 def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
     """Every curve there is, two side by side where there is room; they share `room` lines if those do."""
-    plots = [(name, list(values), None) for name, values in view.progress.curves.items()]
-    shares = [(name, course(view, metric), (0.0, 100.0)) for metric, name in _SHARES]
+    gang = view.progress.gang
+    plots = [(name, values, None) for name, values in view.progress.curves.items()]
+    shares = [(name, gang.get(metric, ()), (0.0, 100.0)) for metric, name in _SHARES]
     drawn = [(name, values, scale) for name, values, scale in (*plots, *shares) if len(values) > 1]
     if not drawn:
         return [((" nothing to chart yet: launcher.report(step=…, loss=…) gives curves", "muted"),)]
@@ -75,18 +76,6 @@ def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
             row = (*row, *line, (" " * (width - sum(len(text) for text, _ in line)), ""))
         rows.append(row)
     return rows
-
-
-def course(view: RunView, metric: Metric) -> list[float]:
-    """The mean of a figure over all ranks at each of the last samples."""
-    histories = [v.history(metric, len(v.past)) for v in view.ranks]
-    length = min((len(h) for h in histories), default=0)
-    points: list[float] = []
-    for at in range(-length, 0):
-        known = [value for h in histories if (value := h[at]) is not None]
-        if known:
-            points.append(round(sum(known) / len(known)))
-    return points
 
 
 def alarm_count(view: RunView) -> str:
