@@ -1,19 +1,25 @@
-"""Frames that hold the cells which changed, and not those to their left.
+"""Frames that take no more work, and no more bytes, than what changed on the screen.
 
-Textual begins at the left end of a widget for whatever it repaints in one of its lines.
+Textual renders every line of every widget between the first change and the last, and begins at the left end
+of a widget for whatever it repaints in one of its lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-# Textual has no public way to say how a screen is composed
-from textual._compositor import ChopsUpdate, Compositor
+from textual._compositor import ChopsUpdate, Compositor  # nothing public says how a screen is composed
+from textual.geometry import Region
 
 if TYPE_CHECKING:
     from rich.console import Console
     from textual.strip import Strip
+    from textual.widget import Widget
+
+Span = tuple[int, int, int]
+"""A part of a line: its y, its first x, and the x behind its last."""
 
 
 class CroppingCompositor(Compositor):
@@ -21,12 +27,71 @@ class CroppingCompositor(Compositor):
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """What is to be repainted, or None."""
-        update = super().render_partial_update()
-        return None if update is None else CroppedUpdate(update.chops, update.spans, update.chop_ends)
+        screen = self.size.region
+        dirty = [region.intersection(screen) for region in self._dirty_regions]
+        self._dirty_regions.clear()
+        spans = list(self._regions_to_spans(region for region in dirty if region))
+        if not spans:
+            return None
+        painted = PartialFrame(spans, self.cuts)
+        for widget, (region, clip) in self.visible_widgets.items():
+            if painted.done:
+                break
+            painted.add(widget, region, region.intersection(clip))
+        return CroppedUpdate(painted.chops, spans, [line[1:] for line in self.cuts])
+
+
+class PartialFrame:
+    """Some spans of a screen, to be filled from the foremost widget to the last.
+
+    Args:
+        spans: what is wanted.
+        cuts: for every line of the screen, where a widget may begin or end.
+    """
+
+    def __init__(self, spans: Sequence[Span], cuts: Sequence[Sequence[int]]) -> None:
+        self.chops: list[dict[int, Strip | None]] = [{} for _ in cuts]
+        self._cuts = cuts
+        self._missing: dict[int, set[int]] = {}
+        for y, first, last in spans:
+            self.chops[y] = dict.fromkeys(cuts[y][:-1])
+            wanted = {left for left, right in pairwise(cuts[y]) if left < last and first < right}
+            self._missing[y] = self._missing.get(y, set()) | wanted
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of it is missing any more."""
+        return not self._missing
+
+    def add(self, widget: Widget, region: Region, shown: Region) -> None:
+        """Fill what a widget has of it: the widget lies at `region`, and is seen where it is `shown`."""
+        lines = [y for y in self._missing if shown.y <= y < shown.bottom and self._lacks(y, shown)]
+        if not lines:
+            return
+        first, last = min(lines), max(lines)
+        part = Region(shown.x - region.x, first - region.y, shown.width, last - first + 1)
+        strips = widget.render_lines(part)
+        for y in lines:
+            self._fill(y, strips[y - first], shown)
+
+    def _lacks(self, y: int, shown: Region) -> bool:
+        return any(shown.x <= cut < shown.right for cut in self._missing[y])
+
+    def _fill(self, y: int, strip: Strip, shown: Region) -> None:
+        missing, line = self._missing[y], self.chops[y]
+        cuts = [cut for cut in self._cuts[y] if shown.x <= cut <= shown.right]
+        for cut, piece in zip(cuts, strip.divide([cut - shown.x for cut in cuts[1:]]), strict=False):
+            if cut in missing:
+                line[cut] = piece
+                missing.remove(cut)
+        if not missing:
+            del self._missing[y]
 
 
 class CroppedUpdate(ChopsUpdate):
     """Spans of lines, each from its first cell to its last."""
+
+    chops: Sequence[Mapping[int, Strip | None]]
 
     def render_segments(self, console: Console) -> str:
         """What a terminal is sent."""

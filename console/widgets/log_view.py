@@ -50,6 +50,7 @@ class LogView(LogScroll, can_focus=True):
         self.current: int | None = None
         self._paint = LinePaint({})
         self._live: list[LogLine] = []
+        self._ground = Style()
         self._cache: LRUCache[int, Strip] = LRUCache(2048)
 
     def on_mount(self) -> None:
@@ -152,6 +153,7 @@ class LogView(LogScroll, can_focus=True):
         """Forget what was drawn."""
         self._cache.clear()
         self._page = None
+        self._ground = self.rich_style
         timed = self.times is Times.SINCE and self.lines is not None and self.lines.count(self.rank) > 0
         self._paint = LinePaint(
             self.app.theme_variables,
@@ -204,12 +206,12 @@ class LogView(LogScroll, can_focus=True):
         """One line of the pane."""
         width, places = self.scrollable_content_region.width, self._places()
         if y >= len(places) or (places[y][0] >= self._total and not self.follow):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._ground)
         position, row = places[y]
         strip = self._strip_at(position)
         if row:
             strip = strip.crop(row * width)
-        ground = self.rich_style
+        ground = self._ground
         if position == self.current:
             mark = Style(bgcolor=self._paint.color("cursor-row"))
             ground += Style(reverse=True) if self.app.no_color else mark

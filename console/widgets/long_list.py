@@ -72,12 +72,15 @@ class LongList(CursorSheet):
             self.virtual_size = Size(width, len(new))
             self.refresh()
             return
+        self.repaint_rows(self._changed(old, new))
+
+    def _changed(self, old: MadeRows, new: MadeRows) -> Iterator[tuple[int, int, int | None]]:
         for number in self._seen(len(new)):
             before, after = old.made.get(number), new[number]
             if before is None:
-                self.repaint_row(number)
+                yield number, 0, None
             elif before != after:
-                self.repaint_row(number, *differing(before, after))
+                yield number, *differing(before, after)
 
     def _seen(self, count: int) -> Iterator[int]:
         yield 0

@@ -63,9 +63,8 @@ class RunCard(ScrollingSheet):
             # as an assignment would, but without a new layout of the screen: no size depends on it
             self.set_reactive(ScrollView.virtual_size, Size(width, len(self._rows)))
             self._scroll_update(self.virtual_size)
-        for number, (before, after) in enumerate(zip_longest(old, self._rows, fillvalue=())):
-            if before != after:
-                self.repaint_row(number, *differing(before, after))
+        pairs = enumerate(zip_longest(old, self._rows, fillvalue=()))
+        self.repaint_rows((n, *differing(before, after)) for n, (before, after) in pairs if before != after)
 
     def rows(self, width: int) -> Sequence[Row]:
         """A line for each thing that is known."""

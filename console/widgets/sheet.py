@@ -6,7 +6,7 @@ sent every cell of whatever is repainted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -87,19 +87,26 @@ class Sheet(Titled, ScrollView):
             self.virtual_size = Size(width, len(new))
             self.refresh()
             return
-        for number, (before, after) in enumerate(zip(old, new, strict=True)):
-            if before is not after and before != after:
-                self.repaint_row(number, *differing(before, after))
+        self.repaint_rows(
+            (number, *differing(before, after))
+            for number, (before, after) in enumerate(zip(old, new, strict=True))
+            if before is not after and before != after
+        )
 
-    def repaint_row(self, number: int, start: int = 0, end: int | None = None) -> None:
-        """Repaint one row, or its cells from `start` to `end`, if it is on the screen."""
+    def repaint_rows(self, changed: Iterable[tuple[int, int, int | None]]) -> None:
+        """Repaint parts of rows: number, first cell, and the cell behind the last (None: all there are)."""
+        regions = [region for row in changed if (region := self._place_of(*row)) is not None]
+        if regions:
+            self.refresh(*regions)
+
+    def _place_of(self, number: int, start: int, end: int | None) -> Region | None:
+        """Where some cells of a row are, if it is on the screen."""
         y = number if number < self.fixed else number - self.scroll_offset.y
         if not 0 <= y < self.size.height or (number >= self.fixed > y):
-            return
+            return None
         width = self.size.width
         right = width if end is None else min(end, width)
-        if start < right:
-            self.refresh(Region(start, y, right - start, 1))
+        return Region(start, y, right - start, 1) if start < right else None
 
     def row_at(self, y: int) -> int:
         """The number of the row that line `y` of the pane shows."""
@@ -160,7 +167,7 @@ class ScrollingSheet(Sheet, can_focus=True):
 
 def safe(row: Row) -> Row:
     """The row with a space for each control character: texts come from other machines and from user code."""
-    if all(text.isprintable() for text, _ in row):
+    if "".join([text for text, _ in row]).isprintable():
         return row
     return tuple(("".join(c if c.isprintable() else " " for c in text), style) for text, style in row)
 

@@ -6,15 +6,20 @@ import json
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyte
 import pytest
+from textual.app import App
 from textual.drivers.headless_driver import HeadlessDriver
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.widgets import Static
 
 from console.app import RankdeckApp
 from console.frugal import frugal
 from console.screens.run import RunScreen
+from console.widgets.cropping import CroppedUpdate, CroppingCompositor
 from console.widgets.key_line import KeyLine
 from console.widgets.log_view import LogView
 from launcher.codec import to_plain
@@ -22,7 +27,9 @@ from launcher.runs.status import Owner, Status
 from launcher.state import Phase
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
     from textual.pilot import Pilot
+    from textual.strip import Strip
 
     from tests.console.conftest import Until
 
@@ -66,7 +73,7 @@ def pictured() -> list[str]:
     return ["".join(buffer[y][x].data for x in range(columns)).rstrip() for y in range(rows)]
 
 
-def composed(app: RankdeckApp) -> list[str]:
+def composed(app: App[Any]) -> list[str]:
     # the terminal joins a letter and its accent
     strips = app.screen._compositor.render_strips()
     return [unicodedata.normalize("NFC", strip.text.rstrip()) for strip in strips]
@@ -79,7 +86,8 @@ def shown(app: RankdeckApp) -> bool:
 KEYS = (
     "tab", "m", "j", "tab", "k", "1", "m", "j", "j", "3", "k", "k", "t", "G", "4", "z", "z", "2", "tab", "5",
     "f2", "j", "j", "space", "k", "tab", "j", "tab", "s", "S", "slash", "p", "escape", "tab",
-    "f3", "tab", "j", "tab", "f4", "tab", "tab",
+    "f3", "tab", "j", "tab", "f4", "tab", "tab", "escape",
+    "question_mark", "j", "j", "escape", "f2", "space", "j", "j", "k", "enter", "y", "1", "j", "m", "3", "k",
 )  # fmt: skip
 
 
@@ -121,3 +129,55 @@ async def test_a_change_of_focus_sends_little(app: RankdeckApp, until: Until) ->
             sizes.append(await sent_for(pilot, until, key, lambda said=said: said in line()))  # type: ignore[misc]
 
     assert all(0 < size < 7_500 for size in sizes), sizes
+
+
+class Counted(Static):
+    """Remembers which of its lines were asked for."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text, id=name)
+        self.asked: list[int] = []
+
+    def render_line(self, y: int) -> Strip:
+        self.asked.append(y)
+        return super().render_line(y)
+
+
+class Cropped(Screen[None]):
+    """Two widgets side by side, and one that lies over both."""
+
+    CSS = """
+    Cropped { layout: horizontal; layers: below above; }
+    Counted { width: 20; height: 10; layer: below; }
+    #over { layer: above; offset: 0 4; width: 30; height: 2; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = CroppingCompositor()
+
+    def compose(self) -> ComposeResult:
+        for name in ("left", "right", "over"):
+            yield Counted("\n".join(f"{name} {n}" for n in range(10)), name)
+
+
+async def test_only_the_lines_that_changed_are_made_and_only_where_they_are_seen() -> None:
+    app: App[int] = App()
+    async with app.run_test(size=SIZE) as pilot:
+        await app.push_screen(screen := Cropped())
+        await pilot.pause()
+        widgets = left, right, over = [screen.query_one(f"#{n}", Counted) for n in ("left", "right", "over")]
+        composer = screen._compositor
+        composer.render_full_update()
+        for widget in widgets:
+            widget.asked.clear()
+        left.refresh(Region(0, 2, 20, 1), Region(0, 4, 20, 1))
+        right.refresh(Region(0, 7, 5, 2))
+        composer.update_widgets(set(widgets))
+        update = composer.render_partial_update()
+
+    assert ([2], [7, 8], []) == (left.asked, right.asked, over.asked), "line 4 of the first is covered"
+    assert isinstance(update, CroppedUpdate)
+    sent = update.render_segments(app.console)
+    assert all(text in sent for text in ("left 2", "over 0", "right", "\x1b[9;21H"))
+    assert "left 4" not in sent
