@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tests import spark_net
-from tests.spark_process import LIGHT, Daemon, Owner, missing, wait_for
+from tests.spark_process import LIGHT, Daemon, Owner, missing
 
-__all__ = ["LIGHT", "Cluster", "ConnectServer", "Daemon", "missing", "press", "wait_for"]
+__all__ = ["LIGHT", "Cluster", "ConnectServer", "Daemon", "missing", "press"]
 
 _LOOPBACK = "127.0.0.1"
 

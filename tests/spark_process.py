@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -185,11 +185,3 @@ class Owner:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
-
-
-def wait_for(condition: Callable[[], bool], within: float = LIMIT_S) -> None:
-    """Poll what has no event to wait for; fails after `within` seconds."""
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)  # not a wait for time to pass: the condition is what counts

@@ -14,7 +14,8 @@ from launcher import Distributor, Job
 from launcher import events as ev
 from launcher.state import RunState
 from tests import survivors
-from tests.spark_cluster import Cluster, wait_for
+from tests.commands import until
+from tests.spark_cluster import Cluster
 
 PROGRAM = "from launcher import field"
 
@@ -89,11 +90,11 @@ class Bench:
     def nothing_left(self) -> None:
         """No rank and no agent is alive."""
         assert survivors.gone(self.mark, within=20) == {}
-        wait_for(lambda: not self.agents())
+        until(lambda: not self.agents())
 
     def executors_back(self, count: int) -> None:
         """Wait until Spark has replaced the executors that a test has ended."""
-        wait_for(lambda: len(self.cluster.executors()) == count, within=60)
+        until(lambda: len(self.cluster.executors()) == count, within=60)
 
 
 def parent(pid: int) -> int:
@@ -104,7 +105,7 @@ def parent(pid: int) -> int:
 
 def entered(job: Job, ranks: int, within: float = 60) -> None:
     """Wait until user code runs in every rank."""
-    wait_for(lambda: job.done or sum(r.entered is not None for r in job.state.ranks) == ranks, within=within)
+    until(lambda: job.done or sum(r.entered is not None for r in job.state.ranks) == ranks, within=within)
     assert not job.done, f"it ended: {job.state.why}"
 
 

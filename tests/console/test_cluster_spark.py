@@ -14,7 +14,8 @@ from console.sources.pages import ask
 from launcher import Distributor
 from launcher.inventory import Machine
 from launcher.runs.paths import runs_root
-from tests.spark_cluster import Cluster, wait_for
+from tests.commands import until
+from tests.spark_cluster import Cluster
 from tests.spark_runs import classic_session
 
 pytest_plugins = ["tests.spark_fixtures"]
@@ -56,7 +57,7 @@ class Looking:
             self.machines.look()
             return bool(condition(self.views[-1]))
 
-        wait_for(look, within=90)
+        until(look, within=90)
         return self.views[-1]
 
 

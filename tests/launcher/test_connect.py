@@ -21,8 +21,8 @@ from launcher.backends import delivery, spark
 from launcher.runs import paths
 from launcher.spec import SparkSpec
 from tests import survivors
-from tests.commands import rankdeck
-from tests.spark_cluster import Cluster, ConnectServer, press, wait_for
+from tests.commands import rankdeck, until
+from tests.spark_cluster import Cluster, ConnectServer, press
 from tests.spark_runs import PROGRAM, entered, facts, struck
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -51,7 +51,7 @@ class Desk:
     def nothing_left(self) -> None:
         """No rank, no agent and no file."""
         assert survivors.gone(self.mark, within=20) == {}
-        wait_for(lambda: not self.agents())
+        until(lambda: not self.agents())
         assert [] == list(self.spool.iterdir())
 
     def agents(self) -> dict[int, str]:
@@ -143,7 +143,7 @@ def test_a_stop_gives_ranks_their_grace(
 def test_a_stop_of_a_carried_run_cancels_it(desk: Desk, far: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MARGIN_S", -9.0)
     job = desk.distributor(2, way="carried").start(target("tick"), 100_000)
-    wait_for(lambda: job.state.delivery is not None and len(survivors.alive(desk.mark)) >= 2, within=60)
+    until(lambda: job.state.delivery is not None and len(survivors.alive(desk.mark)) >= 2, within=60)
     assert job.state.delivery is not None
     assert "carried" == job.state.delivery.way
     job.stop()

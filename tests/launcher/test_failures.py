@@ -20,7 +20,8 @@ from launcher.backends.slots import Need
 from launcher.errors import AgentLost, CannotPlace, InternalError
 from launcher.events import ExecutorLost, JobCancelled, TaskLost
 from launcher.spec import Mode, SparkSpec
-from tests.spark_cluster import Cluster, ConnectServer, press, wait_for
+from tests.commands import until
+from tests.spark_cluster import Cluster, ConnectServer, press
 
 TEXTS = Path(__file__).parents[1] / "spark_texts"
 NOW = 1000.0
@@ -171,7 +172,7 @@ def session(tmp_path: Path, cluster: Cluster) -> Iterator[Session]:
         slots=4,
         want=Mode.CLUSTER,
     )
-    wait_for(lambda: spark_executors.look(made, Need(1)).free == 4, within=60)
+    until(lambda: spark_executors.look(made, Need(1)).free == 4, within=60)
     yield made
     made.close()
 
@@ -184,7 +185,7 @@ def broken(session: Session, act: Callable[[], object], tasks: int = 4) -> Failu
     """Run a barrier stage, do something to it while all its tasks run, and read what came of it."""
 
     def wait_for_it() -> None:
-        wait_for(lambda: busy(session), within=60)
+        until(lambda: busy(session), within=60)
         act()
 
     def sleep(_: Any) -> list[int]:
@@ -214,13 +215,13 @@ def test_a_live_spark_still_speaks_so(session: Session, cluster: Cluster) -> Non
 
     failure = broken(session, kill_job)
     assert isinstance(failure.event, JobCancelled)
-    wait_for(lambda: spark_executors.look(session, Need(1)).free == 4, within=30)
+    until(lambda: spark_executors.look(session, Need(1)).free == 4, within=30)
 
     failure = broken(session, lambda: os.kill(cluster.executors()[0], signal.SIGKILL))
     assert isinstance(failure.event, ExecutorLost)
     assert failure.event.executor in {"0", "1"}
     assert failure.event.task in range(4)
-    wait_for(lambda: spark_executors.look(session, Need(1)).free == 4, within=60)
+    until(lambda: spark_executors.look(session, Need(1)).free == 4, within=60)
 
     rdd = session.context.parallelize(range(9), 9)
     with pytest.raises(Exception) as caught:  # noqa: PT011

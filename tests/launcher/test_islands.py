@@ -16,8 +16,8 @@ from launcher.runs import paths
 from launcher.runs.reader import read_state
 from launcher.state import Phase
 from tests import bare_python, engines, survivors
-from tests.commands import COMMAND, facts, last
-from tests.spark_cluster import Cluster, wait_for
+from tests.commands import COMMAND, facts, last, until
+from tests.spark_cluster import Cluster
 from tests.spark_runs import PROGRAM
 
 pytestmark = [pytest.mark.spark, pytest.mark.netns, pytest.mark.timeout(240)]
@@ -42,7 +42,7 @@ def undisturbed(islands: Cluster, mark: str) -> Iterator[None]:
     yield
     engines.end_all()
     assert survivors.gone(mark, within=60) == {}
-    wait_for(lambda: not islands.processes(PROGRAM), within=60)
+    until(lambda: not islands.processes(PROGRAM), within=60)
 
 
 def start(islands: Cluster, bare: Path, cwd: Path, *words: str | Path) -> subprocess.Popen[str]:
@@ -120,7 +120,7 @@ def test_a_link_that_is_cut_for_good(islands: Cluster, bare: Path, tmp_path: Pat
     try:
         _, err = command.communicate(timeout=100)
         engines.end_all()  # with its session's JVM, which would go on
-        wait_for(lambda: not survivors.alive(os.environ[survivors.MARK]), within=60)
+        until(lambda: not survivors.alive(os.environ[survivors.MARK]), within=60)
     finally:
         islands.heal(1)
     over = facts(ev.RunEnded)[0]
@@ -129,10 +129,10 @@ def test_a_link_that_is_cut_for_good(islands: Cluster, bare: Path, tmp_path: Pat
     assert Phase.LOST is read_state(last()).phase
     assert over.time - cut < 30
     assert islands.host(1) in err
-    wait_for(lambda: len(islands.state()["workers"]) >= 2, within=90)
+    until(lambda: len(islands.state()["workers"]) >= 2, within=90)
 
 
 def _during(seconds: float) -> None:
     """How long a cable is out: the length of the fault, not a wait for anything."""
     deadline = time.monotonic() + seconds
-    wait_for(lambda: time.monotonic() >= deadline, within=seconds + 5)
+    until(lambda: time.monotonic() >= deadline, within=seconds + 5)

@@ -23,7 +23,8 @@ from launcher.backends.spark_choice import Choice, Surroundings, choose, own_set
 from launcher.errors import CannotPlace, SpecError
 from launcher.spec import Mode, SparkSpec
 from tests import survivors
-from tests.spark_cluster import Cluster, ConnectServer, wait_for
+from tests.commands import until
+from tests.spark_cluster import Cluster, ConnectServer
 
 HOME = Path("/opt/spark")
 FAILS_FAST_S = 8.0
@@ -341,7 +342,7 @@ def test_on_a_cluster_closing_frees_the_executors_at_once(tmp_path: Path, cluste
     assert time.monotonic() - began < 5
     ended = {app["id"]: app["state"] for app in cluster.state()["completedapps"]}
     assert ended[session.application] == "FINISHED"
-    wait_for(lambda: not cluster.executors(), within=5)
+    until(lambda: not cluster.executors(), within=5)
 
 
 @pytest.mark.spark
@@ -379,7 +380,7 @@ def test_a_kill_of_ours_takes_the_jvm_and_the_application_with_it(
     application = done.stdout.decode().strip()
     assert application.startswith("app-")
     assert survivors.gone(mark, within=10) == {}
-    wait_for(lambda: application in [a["id"] for a in cluster.state()["completedapps"]], within=5)
+    until(lambda: application in [a["id"] for a in cluster.state()["completedapps"]], within=5)
 
 
 @pytest.mark.spark

@@ -18,7 +18,8 @@ from launcher.backends.slots import Capacity, Held, Need, Outlook, Room, Shape, 
 from launcher.backends.spark_executors import look
 from launcher.errors import CannotPlace
 from launcher.spec import JobSpec, Mode, SparkSpec, Target, TargetKind
-from tests.spark_cluster import Cluster, ConnectServer, wait_for
+from tests.commands import until
+from tests.spark_cluster import Cluster, ConnectServer
 
 READY_S = 60.0
 
@@ -172,7 +173,7 @@ def test_tasks_get_the_gpus_that_a_run_wants_whatever_the_session_grants(
     conf = cluster.conf(gpus=executor_gpus, task_gpus=task_gpus)
     with session_on(tmp_path, SparkSpec(master=cluster.url, conf=conf)) as session:
         assert slots.has_gpus(session) == (True, "")
-        wait_for(lambda: look(session, Need(1)).free == 4, within=READY_S)
+        until(lambda: look(session, Need(1)).free == 4, within=READY_S)
         need = slots.need_of(session, job(4), gpu=False)
         assert granted(session, need) == [[], [], [], []]
         need = slots.need_of(session, job(2), gpu=True)
@@ -196,7 +197,7 @@ def test_a_capacity_grows_while_executors_register_and_shrinks_with_their_work(
         assert early.possible == 4
         assert early.outlook(4) is not Outlook.NEVER
         assert look(session, Need(5)).outlook(5) is Outlook.NEVER
-        wait_for(lambda: look(session, Need(4)).outlook(4) is Outlook.FITS, within=READY_S)
+        until(lambda: look(session, Need(4)).outlook(4) is Outlook.FITS, within=READY_S)
 
         def seconds(_: Any) -> list[int]:
             import time
@@ -209,7 +210,7 @@ def test_a_capacity_grows_while_executors_register_and_shrinks_with_their_work(
         )
         thread.start()
         try:
-            wait_for(lambda: look(session, Need(4)).free == 1, within=READY_S)
+            until(lambda: look(session, Need(4)).free == 1, within=READY_S)
             sentence = look(session, Need(4)).sentence(4)
         finally:
             thread.join()
@@ -220,14 +221,14 @@ def test_a_capacity_grows_while_executors_register_and_shrinks_with_their_work(
 @pytest.mark.spark
 def test_another_application_is_named(tmp_path: Path, cluster: Cluster) -> None:
     with ConnectServer(cluster, cores=2) as server:
-        wait_for(lambda: len(cluster.executors()) == 1, within=READY_S)
+        until(lambda: len(cluster.executors()) == 1, within=READY_S)
         with session_on(tmp_path, SparkSpec(master=cluster.url, conf=cluster.conf())) as session:
-            wait_for(lambda: look(session, Need(1)).free == 2, within=READY_S)
+            until(lambda: look(session, Need(1)).free == 2, within=READY_S)
             capacity = look(session, Need(4))
             assert capacity.outlook(4) is Outlook.WAITS
             assert "2 busy with application connect-server" in capacity.sentence(4)
             server.daemon.kill()
-            wait_for(lambda: look(session, Need(4)).outlook(4) is Outlook.FITS, within=READY_S)
+            until(lambda: look(session, Need(4)).outlook(4) is Outlook.FITS, within=READY_S)
 
 
 @pytest.mark.spark
@@ -274,5 +275,5 @@ def test_a_connect_servers_pages_are_asked_where_they_are_open(tmp_path: Path, c
         ConnectServer(cluster, cores=2, conf={"spark.ui.port": str(port)}) as server,
         session_on(tmp_path, SparkSpec(remote=server.url)) as session,
     ):
-        wait_for(lambda: look(session, Need(2)).outlook(2) is Outlook.FITS, within=READY_S)
+        until(lambda: look(session, Need(2)).outlook(2) is Outlook.FITS, within=READY_S)
         assert look(session, Need(2, gpus=1)).total == 2

@@ -17,7 +17,8 @@ from launcher import AgentLost, Distributor, Job, RankFailed, RunStopped
 from launcher import events as ev
 from launcher.runs import paths
 from launcher.state import Phase
-from tests.spark_cluster import Cluster, press, wait_for
+from tests.commands import until
+from tests.spark_cluster import Cluster, press
 from tests.spark_runs import Bench, classic_session, entered, facts, kill, struck
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -319,7 +320,7 @@ def test_a_forced_stop_of_ranks_that_do_not_listen(bench: Bench) -> None:
 
 def test_a_stop_while_it_waits_for_slots(bench: Bench) -> None:
     job = bench.distributor(8).start(target("places"))
-    wait_for(lambda: job.state.waiting is not None, within=60)
+    until(lambda: job.state.waiting is not None, within=60)
     job.stop()
 
     assert (Phase.STOPPED, 143) == (job.wait(60).phase, job.state.exit_code)

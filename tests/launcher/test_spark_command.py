@@ -20,8 +20,8 @@ from launcher.runs.catalog import run_ids
 from launcher.runs.paths import runs_root
 from launcher.runs.reader import FactTail
 from tests import engines, survivors
-from tests.commands import COMMAND, facts, last
-from tests.spark_cluster import Cluster, wait_for
+from tests.commands import COMMAND, facts, last, until
+from tests.spark_cluster import Cluster
 from tests.spark_runs import PROGRAM
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -36,8 +36,8 @@ def undisturbed(cluster: Cluster, mark: str) -> Iterator[None]:
     yield
     engines.end_all()
     assert survivors.gone(mark, within=20) == {}
-    wait_for(lambda: not cluster.processes(PROGRAM))
-    wait_for(lambda: not cluster.executors())
+    until(lambda: not cluster.processes(PROGRAM))
+    until(lambda: not cluster.executors())
 
 
 def words(cluster: Cluster, *more: str | Path) -> list[str]:
@@ -208,8 +208,8 @@ def test_a_kill_of_the_engine_leaves_nothing(cluster: Cluster, tmp_path: Path) -
     os.kill(engine, signal.SIGKILL)
     _, said = command.communicate(timeout=60)
 
-    wait_for(lambda: not cluster.processes(PROGRAM), within=2)
-    wait_for(lambda: not cluster.executors(), within=10)
+    until(lambda: not cluster.processes(PROGRAM), within=2)
+    until(lambda: not cluster.executors(), within=10)
     assert 75 == command.returncode
     assert "the engine" in said
     lost = json.loads(subprocess.check_output([COMMAND, "ps", "--json"]))[0]
@@ -233,7 +233,7 @@ def test_two_commands_share_a_session(cluster: Cluster, tmp_path: Path) -> None:
         for told in (FactTail(runs_root() / first).poll(), FactTail(runs_root() / second).poll())
     ]
     assert 0 == subprocess.run([COMMAND, "engine", "stop"], check=False).returncode
-    wait_for(lambda: not cluster.executors(), within=10)
+    until(lambda: not cluster.executors(), within=10)
 
 
 def test_a_detached_run_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:

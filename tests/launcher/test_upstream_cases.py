@@ -40,7 +40,8 @@ import pytest
 
 from launcher import CannotPlace, Distributor, RankFailed, SpecError
 from launcher.runs import paths
-from tests.spark_cluster import Cluster, wait_for
+from tests.commands import until
+from tests.spark_cluster import Cluster
 from tests.spark_runs import Bench, classic_session
 
 TARGETS = Path(__file__).parents[1] / "targets" / "cluster.py"
@@ -96,7 +97,7 @@ def test_the_result_is_rank_0s_however_slow_the_others(home: Path, mark: str) ->
 def test_local_output_comes_while_it_is_written(home: Path, mark: str) -> None:
     job = Distributor(1).start(target("tick"), 100_000)
     log = paths.log_file(job.folder, 0, 0, paths.STDOUT)
-    wait_for(lambda: log.exists() and log.stat().st_size > 0)
+    until(lambda: log.exists() and log.stat().st_size > 0)
     assert not job.done
     job.stop()
     job.wait(60)
