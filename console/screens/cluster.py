@@ -21,7 +21,7 @@ from console.sources.cluster_query import parse
 from console.sources.machines import Engines, Inspects, Machines
 from console.sources.pages import Ask
 from console.widgets.cluster_head import ClusterHead
-from console.widgets.field import Field
+from console.widgets.filter_field import FilterField
 from console.widgets.hints import keys_of
 from console.widgets.key_line import KeyLine
 from console.widgets.long_list import ItemList
@@ -86,7 +86,7 @@ class ClusterScreen(Place):
     def compose(self) -> ComposeResult:
         """Machines above; below, what goes on and one thing in full."""
         yield ClusterHead(id="banner")
-        yield Field(placeholder=_HELP, id="filter")
+        yield FilterField(placeholder=_HELP)
         yield MachineMap(id="machines")
         with Horizontal(id="lower"):
             yield WorkList(id="work")
@@ -95,7 +95,6 @@ class ClusterScreen(Place):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.query_one("#filter").display = False
         self.query_one(MachineMap).entitle("1 Machines")
         self.query_one(WorkList).entitle("2 Runs and engines")
         self._machines.start()
@@ -173,11 +172,9 @@ class ClusterScreen(Place):
 
     def action_back(self) -> None:
         """Take away the zoom, then the filter; then leave."""
-        field = self.query_one("#filter", Field)
         if self._zoomed:
             self.action_zoom()
-        elif field.value or field.display:
-            field.value, field.display = "", False
+        elif self.query_one(FilterField).close():
             self.query_one(MachineMap).focus()
         else:
             self.dismiss()
@@ -186,12 +183,10 @@ class ClusterScreen(Place):
 
     def action_filter(self) -> None:
         """Type what is to be listed."""
-        field = self.query_one("#filter", Field)
-        field.display = True
-        field.focus()
+        self.query_one(FilterField).open()
 
-    @on(Field.Changed, "#filter")
-    def _narrow(self, message: Field.Changed) -> None:
+    @on(FilterField.Changed)
+    def _narrow(self, message: FilterField.Changed) -> None:
         machines = self.query_one(MachineMap)
         try:
             sought = parse(message.value)
@@ -201,9 +196,8 @@ class ClusterScreen(Place):
             machines.ask(replace(machines.query_now, sought=sought))
             self._show_detail()
 
-    @on(Field.Submitted, "#filter")
-    def _narrowed(self, message: Field.Submitted) -> None:
-        self.query_one("#filter").display = bool(message.value.strip())
+    @on(FilterField.Submitted)
+    def _narrowed(self) -> None:
         self.query_one(MachineMap).focus()
 
     def action_waiting(self) -> None:

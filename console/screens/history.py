@@ -19,7 +19,7 @@ from console.screens.run_acts import RunActs
 from console.sources.past_runs import Listing, PastRuns, Question
 from console.sources.records import Record, Records
 from console.sources.wanted import ORDERS, parse
-from console.widgets.field import Field
+from console.widgets.filter_field import FilterField
 from console.widgets.hints import keys_of
 from console.widgets.key_line import KeyLine
 from console.widgets.run_card import RunCard
@@ -89,14 +89,13 @@ class HistoryScreen(RunActs):
     def compose(self) -> ComposeResult:
         """The list, and one run in full below it."""
         yield Static(" history", id="banner", markup=False)
-        yield Field(placeholder=_HELP, id="filter")
+        yield FilterField(placeholder=_HELP)
         yield RunsList(id="runs")
         yield RunCard(id="card")
         yield KeyLine(*_KEYS)
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.query_one("#filter").display = False
         self.watch(self.query_one(RunsList), "here", self._show_card)
         self.query_one(RunsList).show((), empty="reading …")
         self._entitle()
@@ -160,20 +159,17 @@ class HistoryScreen(RunActs):
 
     def action_filter(self) -> None:
         """Type what is to be shown."""
-        field = self.query_one("#filter", Field)
-        field.display = True
-        field.focus()
+        self.query_one(FilterField).open()
 
-    @on(Field.Changed, "#filter")
-    def _narrow(self, message: Field.Changed) -> None:
+    @on(FilterField.Changed)
+    def _narrow(self, message: FilterField.Changed) -> None:
         try:
             self._ask(replace(self._question, wanted=parse(message.value, time.time())))
         except LauncherError as error:
             self._entitle(str(error))
 
-    @on(Field.Submitted, "#filter")
+    @on(FilterField.Submitted)
     def _narrowed(self) -> None:
-        self.query_one("#filter").display = bool(self._question.wanted.text)
         self.action_pane("#runs")
 
     def action_sort(self) -> None:
@@ -197,9 +193,8 @@ class HistoryScreen(RunActs):
 
     def action_back(self) -> None:
         """Take away the filter, then the marks; then leave."""
-        field, runs = self.query_one("#filter", Field), self.query_one(RunsList)
-        if field.value or field.display:
-            field.value, field.display = "", False
+        runs = self.query_one(RunsList)
+        if self.query_one(FilterField).close():
             runs.focus()
         elif runs.marked:
             runs.unmark()
