@@ -145,7 +145,7 @@ class RunScreen(Place):
             if isinstance(screen, StacksScreen):
                 screen.show(view)
         deck = self.query_one(Deck)
-        deck.expect(view.size if view.state.attempt else len(view.ranks))
+        deck.expect(self.query_one(RankGrid).lines_wanted)
         if self._was_live and not view.live and view.results and view.state.first_failure is None:
             deck.offer("result")
         self._was_live = view.live

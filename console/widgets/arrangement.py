@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.widgets.rank_rows import TABLE_RANKS
-
 if TYPE_CHECKING:
     from textual.geometry import Size
 
@@ -35,15 +33,18 @@ class Arrangement:
 
 
 def arrange(
-    terminal: Size, room: int, *, ranks: int, upper: str, lower: str, zoomed: str | None
+    terminal: Size, room: int, *, lines: int, upper: str, lower: str, zoomed: str | None
 ) -> Arrangement:
-    """The panes for `room` lines of a terminal; `upper` and `lower` say which of two is wanted."""
+    """The panes for `room` lines of a terminal.
+
+    `lines` show all ranks; `upper` and `lower` say which of two panes is wanted.
+    """
     if zoomed is not None:
         return Arrangement((zoomed,))
     tall = terminal.height >= TALL
     above = _above(terminal.width, upper, tall=tall)
     below = ("logs", "result") if tall else (lower,)
-    wanted = (ranks + 1 if ranks <= TABLE_RANKS else max(ranks // 32, 8)) + 2
+    wanted = lines + 2
     if len(above) > 1:
         wanted = max(wanted, (_CHART_ROWS if len(above) > 2 else _DETAIL_ROWS) + 2)
     upper_height = max(min(wanted, room - _LEAST_LOG, room * 3 // 5), 4)

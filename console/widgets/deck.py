@@ -36,7 +36,7 @@ class Deck(Vertical):
         super().__init__(id=id)
         self.upper, self.lower = "ranks", "logs"
         self.zoomed: str | None = None
-        self._ranks = 0
+        self._lines = 0
 
     def compose(self) -> ComposeResult:
         """About ranks above, what they said below."""
@@ -56,10 +56,10 @@ class Deck(Vertical):
         """Choose the panes that fit."""
         self._place()
 
-    def expect(self, ranks: int) -> None:
-        """Make room for this many ranks."""
-        if ranks != self._ranks:
-            self._ranks = ranks
+    def expect(self, lines: int) -> None:
+        """Make room for this many lines of ranks."""
+        if lines != self._lines:
+            self._lines = lines
             self._place()
 
     def show(self, name: str) -> None:
@@ -104,7 +104,7 @@ class Deck(Vertical):
         plan = arrange(
             self.app.size,
             self.size.height,
-            ranks=self._ranks,
+            lines=self._lines,
             upper=self.upper,
             lower=self.lower,
             zoomed=self.zoomed,

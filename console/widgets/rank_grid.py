@@ -10,13 +10,13 @@ from textual.binding import Binding, BindingType
 
 from console.messages import Condition, Metric, RankChosen, RankView, RunView, usual_metric
 from console.widgets.rank_rows import GLYPHS, TABLE_RANKS, CompactRows, compact_lines
-from console.widgets.rank_table import RankTable
+from console.widgets.rank_table import HostLine, Line, RankTable, table_lines
 from console.widgets.sheet import Row, ScrollingSheet
 
 if TYPE_CHECKING:
     from textual import events
 
-_PAGE = 8
+_PAGE, _A_LINE = 8, 32
 
 
 class RankGrid(ScrollingSheet):
@@ -46,6 +46,7 @@ class RankGrid(ScrollingSheet):
         self._metric: Metric | None = None
         self._table, self._cells = RankTable(), CompactRows()
         self._order: list[RankView] = []
+        self._listed: list[Line] = []
         self._lines: list[tuple[str, list[RankView]]] | None = None
 
     def show(self, view: RunView) -> None:
@@ -66,6 +67,7 @@ class RankGrid(ScrollingSheet):
         self._order = list(self.view.ranks)
         if self.worst_first:
             self._order.sort(key=self._badness)
+        self._listed = table_lines(self._order, by_host=not self.worst_first) if self.is_table else []
         self.refresh_rows()
         self.entitle(*self._titles(self.view))
 
@@ -83,16 +85,25 @@ class RankGrid(ScrollingSheet):
         """Whether every rank has a line of its own."""
         return self.view is None or len(self.view.ranks) <= TABLE_RANKS
 
+    @property
+    def lines_wanted(self) -> int:
+        """How many lines show all of it; of many ranks, enough to find one's way."""
+        if (view := self.view) is None:
+            return 1
+        # a gang that comes back will be as large
+        ranks = len(view.ranks) or (view.size if view.state.attempt else 0)
+        return max(ranks // _A_LINE, _PAGE) if ranks > TABLE_RANKS else 1 + max(ranks, len(self._listed))
+
     def rows(self, width: int) -> Sequence[Row]:
         """The ranks, or what the gang waits for."""
         if self.view is None or not self.view.ranks:
             return [((" no rank has a place yet", "muted"),)]
-        cursor, metric = self.cursor, self.metric
+        cursor, metric, hosts = self.cursor, self.metric, self.view.state.hosts
         if self.is_table:
+            devices = self.view.has_devices
             return self._table.rows(
-                self._order, width, cursor=cursor, devices=self.view.has_devices, metric=metric
+                self._listed, width, cursor=cursor, devices=devices, metric=metric, hosts=hosts
             )
-        hosts = self.view.state.hosts
         return self._cells.rows(self._compact(), width, cursor=cursor, metric=metric, hosts=hosts)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -100,7 +111,7 @@ class RankGrid(ScrollingSheet):
         self._lines = None
         super().on_resize(event)
         if self.view is not None and self.view.ranks:
-            self.reveal(self._line_of(self.cursor))
+            self._reveal(self.cursor)
 
     def move_to(self, rank: int) -> None:
         """Put the cursor on a rank."""
@@ -111,12 +122,21 @@ class RankGrid(ScrollingSheet):
             self.cursor = rank
             self.moved(rank)
         self.refresh_rows()
-        self.reveal(self._line_of(rank))
+        if self.is_table:
+            self.entitle(*self._titles(self.view))
+        self._reveal(rank)
+
+    def _reveal(self, rank: int) -> None:
+        """Bring a rank into view, and its host with it where that stands right above."""
+        line = self._line_of(rank)
+        if self.is_table and isinstance(self._listed[line - 2], HostLine):
+            self.reveal(line - 1)
+        self.reveal(line)
 
     def action_move(self, lines: int) -> None:
         """Go up or down."""
         if self.is_table:
-            self._go(self._line_of(self.cursor) - 1 + lines)
+            self._go(self._position(self.cursor) + lines)
             return
         here, column = self._place()
         layout = self._layout()
@@ -149,7 +169,7 @@ class RankGrid(ScrollingSheet):
         """The worst first, or in their order again; the cursor stays with its rank."""
         self.worst_first = not self.worst_first
         self._arrange()
-        self.reveal(self._line_of(self.cursor))
+        self._reveal(self.cursor)
 
     def action_worst(self) -> None:
         """Go to the rank that is worst off: the first failure, else the one furthest behind."""
@@ -165,22 +185,22 @@ class RankGrid(ScrollingSheet):
 
     def on_click(self, event: events.Click) -> None:
         """Pick the rank that was clicked; a second click opens it."""
-        line = self.row_at(event.y - self.gutter.top)
-        if self.is_table:
-            position = line - 1
-        else:
-            lines = self._compact()
-            if line >= len(lines):
-                return
-            label, members = lines[line]
-            at = event.x - self.gutter.left - 2 - max(len(label), 6)
-            if not 0 <= at < len(members):
-                return
-            position = self._position(members[at].rank.rank)
-        if 0 <= position < len(self._order):
-            self._go(position)
+        rank = self._rank_at(event.x - self.gutter.left, self.row_at(event.y - self.gutter.top))
+        if rank is not None:
+            self.move_to(rank)
             if event.chain == 2:
                 self.action_choose()
+
+    def _rank_at(self, x: int, line: int) -> int | None:
+        """The rank at a cell of a line; of a host's line, its first."""
+        if self.is_table:
+            at = self._listed[line - 1] if 0 < line <= len(self._listed) else None
+            member = at.members[0] if isinstance(at, HostLine) else at
+            return None if member is None else member.rank.rank
+        lines = self._compact()
+        label, members = lines[line] if line < len(lines) else ("", [])
+        number = x - 2 - max(len(label), 6)
+        return members[number].rank.rank if 0 <= number < len(members) else None
 
     def _go(self, position: int) -> None:
         """Put the cursor on the rank at a position, or at the nearest there is."""
@@ -209,16 +229,22 @@ class RankGrid(ScrollingSheet):
 
     def _line_of(self, rank: int) -> int:
         if self.is_table:
-            return self._position(rank) + 1
+            places = enumerate(self._listed, 1)
+            return next((n for n, at in places if isinstance(at, RankView) and at.rank.rank == rank), 0)
         return next((n for n, members in enumerate(self._layout()) if rank in members), 0)
 
     def _titles(self, view: RunView) -> tuple[str, str]:
         shown = self.metric.label if view.has_devices else f"no GPU, showing {self.metric.label}"
-        title = (
-            f"1 Ranks · {shown}{' · worst first' if self.worst_first else ''}" if view.ranks else "1 Ranks"
-        )
+        order = " · worst first" if self.worst_first else self._at_host(view)
+        title = f"1 Ranks · {shown}{order}" if view.ranks else "1 Ranks"
         tally = Counter(v.condition for v in view.ranks)
         return title, " ".join(f"{GLYPHS[c]} {n} {c}" for c, n in sorted(tally.items(), key=_order))
+
+    def _at_host(self, view: RunView) -> str:
+        """The host of the rank under the cursor where no column tells it: its line may be out of sight."""
+        if not self._listed or not isinstance(self._listed[0], HostLine) or self.cursor >= len(view.ranks):
+            return ""
+        return f" · on {view.ranks[self.cursor].rank.host}"
 
 
 _SEVERITY = {condition: number for number, condition in enumerate(Condition)}

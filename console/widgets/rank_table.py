@@ -1,17 +1,46 @@
-"""Ranks as a table: a row each, with the columns that fit. Pure but for the rows that it keeps."""
+"""Ranks as a table: a row each, with the columns that fit, below their hosts where these have several.
+
+Pure but for the rows that it keeps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 from console.listing import host_labels
 from console.messages import Metric, RankView
 from console.widgets import figures as fig
 from console.widgets.columns import Column, fitting
+from console.widgets.pace_rows import gpu_figures, system_figures
 from console.widgets.rank_rows import GLYPHS, STYLES
-from console.widgets.sheet import Row, Span
+from console.widgets.sheet import Row, Span, clip, width_of
+from launcher.state import Host
 
 _HOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class HostLine:
+    """Stands above the ranks of one host."""
+
+    agent: int
+    members: Sequence[RankView]
+
+
+Line = HostLine | RankView
+
+
+def table_lines(ranks: Sequence[RankView], *, by_host: bool) -> list[Line]:
+    """What stands below each other: ranks, and above those of each host the host, if it tells them apart."""
+    groups = [(agent, list(members)) for agent, members in groupby(ranks, key=lambda v: v.rank.agent)]
+    if not by_host or len(groups) < 2 or len(ranks) < 2 * len(groups):
+        return list(ranks)
+    lines: list[Line] = []
+    for agent, members in groups:
+        lines += [HostLine(agent, members), *members]
+    return lines
 
 
 def _step(view: RankView) -> str:
@@ -23,7 +52,7 @@ def _ages(view: RankView) -> str:
 
 
 def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column[RankView], ...]:
-    """What is known of a rank, in order; with GPUs or without. `hosts` are the names to show."""
+    """What is known of a rank, in order; with GPUs or without. `hosts` are the names to show, if any."""
     usage: tuple[Column[RankView], ...] = (
         (
             Column("GPU", 5, lambda v: fig.percent(v.util), 9),
@@ -37,8 +66,11 @@ def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column[RankView
             Column("RSS", 6, lambda v: fig.memory(v.memory), 7),
         )
     )
-    return (
+    where: tuple[Column[RankView], ...] = (
         Column("host", _HOST, lambda v: hosts.get(v.rank.host, fig.UNKNOWN), 6, left=True),
+    )
+    return (
+        *(where if hosts else ()),
         Column("step", 8, _step, 8),
         Column("lag", 4, lambda v: fig.count(v.lag), 2),
         *usage,
@@ -59,30 +91,55 @@ class RankTable:
         self._shown: Sequence[Column[RankView]] = ()
         self._strip = 0
         self._made: dict[int, tuple[RankView, bool, Row]] = {}
+        self._headed: dict[int, tuple[HostLine, Host | None, Row]] = {}
 
     def rows(
-        self, ranks: Sequence[RankView], width: int, *, cursor: int | None, devices: bool, metric: Metric
+        self,
+        lines: Sequence[Line],
+        width: int,
+        *,
+        cursor: int | None,
+        devices: bool,
+        metric: Metric,
+        hosts: Mapping[int, Host],
     ) -> list[Row]:
-        """A header, and a row a rank."""
-        self._lay_out(ranks, width, devices, metric)
+        """A header, and a row for each of `table_lines`; `hosts` are those of the run, by agent."""
+        self._lay_out(lines, width, devices, metric)
         label = fig.shorten(metric.label, self._strip)
         head = "".join(" " + c.head for c in self._shown)
         header: Row = (
             ("   rank  state  ".ljust(_LEAD)[:_LEAD] + f" {label:<{self._strip}}" + head, "muted"),
         )
-        return [header, *(self._row(v, v.rank.rank == cursor, metric) for v in ranks)]
+        return [
+            header,
+            *(
+                self._headline(line, hosts.get(line.agent), width)
+                if isinstance(line, HostLine)
+                else self._row(line, line.rank.rank == cursor, metric)
+                for line in lines
+            ),
+        ]
 
-    def _lay_out(self, ranks: Sequence[RankView], width: int, devices: bool, metric: Metric) -> None:
-        hosts = tuple(dict.fromkeys(v.rank.host for v in ranks))
+    def _lay_out(self, lines: Sequence[Line], width: int, devices: bool, metric: Metric) -> None:
+        grouped = isinstance(lines[0], HostLine)
+        hosts = () if grouped else tuple(dict.fromkeys(v.rank.host for v in lines if isinstance(v, RankView)))
         layout = (hosts, width, devices, metric)
         if layout == self._layout:
             return
         self._layout = layout
         self._made.clear()
+        self._headed.clear()
         known = columns(devices=devices, hosts=host_labels(hosts, _HOST))
         self._shown = fitting(known, width - _LEAD - _STRIP[0] - 1)
         used = _LEAD + 1 + sum(c.width + 1 for c in self._shown)
         self._strip = min(max(width - used, 0), _STRIP[1])
+
+    def _headline(self, line: HostLine, host: Host | None, width: int) -> Row:
+        made = self._headed.get(line.agent)
+        if made is None or made[0] is not line or made[1] is not host:
+            made = line, host, _host_row(line.members, host, width)
+            self._headed[line.agent] = made
+        return made[2]
 
     def _row(self, view: RankView, here: bool, metric: Metric) -> Row:
         made = self._made.get(view.rank.rank)
@@ -90,6 +147,16 @@ class RankTable:
             made = view, here, _table_row(view, self._shown, self._strip, here, metric)
             self._made[view.rank.rank] = made
         return made[2]
+
+
+def _host_row(members: Sequence[RankView], host: Host | None, width: int) -> Row:
+    """A host's name, and of what its ranks and itself do as much as there is room for."""
+    row: Row = ((f" {members[0].rank.host or fig.UNKNOWN}", "bold"),)
+    told = f"{len(members)} ranks", gpu_figures(members), system_figures(host)
+    for text, style in zip(told, ("muted", "", "muted"), strict=True):
+        if text and width_of(row) + len(text) + 2 <= width:
+            row = (*row, (f"  {text}", style))
+    return clip(row, width)
 
 
 def _table_row(

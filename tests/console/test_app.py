@@ -181,13 +181,15 @@ async def test_a_click_picks_a_rank_and_a_second_one_opens_its_log(open_app: Ope
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: shown(app))
         await pilot.pause()
-        await pilot.click(RankGrid, offset=(10, 6))
+        await pilot.click(RankGrid, offset=(10, 9))
         picked = app.screen.query_one(RankGrid).cursor
-        await pilot.click(RankGrid, offset=(10, 6), times=2)
+        await pilot.click(RankGrid, offset=(10, 7))
+        of_host = app.screen.query_one(RankGrid).cursor
+        await pilot.click(RankGrid, offset=(10, 9), times=2)
         await pilot.pause()
 
-        assert picked == 4
-        assert app.screen.query_one(LogView).rank == 4
+        assert (5, 4) == (picked, of_host), "a host's line stands for its first rank"
+        assert app.screen.query_one(LogView).rank == 5
 
 
 async def test_a_theme_that_is_picked_says_how_to_keep_it(open_app: Open, until: Until) -> None:

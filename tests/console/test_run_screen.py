@@ -10,6 +10,7 @@ import pytest
 from console.app import RankdeckApp
 from console.demo import record_demo
 from console.listing import host_labels
+from console.messages import Condition, RankView
 from console.screens.run import RunScreen
 from console.screens.stacks import StackSheet
 from console.sources.replay import replay
@@ -23,6 +24,7 @@ from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from console.widgets.rank_detail import RankDetail
 from console.widgets.rank_grid import RankGrid
+from console.widgets.rank_table import HostLine, table_lines
 from console.widgets.result_pane import ResultPane
 from console.widgets.sheet import Sheet
 from launcher import events as ev
@@ -30,7 +32,8 @@ from launcher.errors import InternalError
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
 from launcher.spec import JobSpec, Target, TargetKind
-from tests.console.scripted import SPARK, Scripted
+from launcher.state import Rank
+from tests.console.scripted import HOSTS, SPARK, Scripted
 
 if TYPE_CHECKING:
     from tests.console.conftest import FakeCommands, Until
@@ -107,11 +110,53 @@ async def test_a_rank_has_a_row_with_its_figures(open_app: Open, until: Until) -
         await until(pilot, lambda: shown(app))
         rows = text(app.screen.query_one(RankGrid)).splitlines()
 
-        assert rows[0].split() == ["rank", "state", "GPU", "host", "step", "GPU", "mem", "temp"]
-        cells = rows[4].split()
+        assert rows[0].split() == ["rank", "state", "GPU", "step", "GPU", "mem", "power", "temp", "pid"]
+        assert rows[1].startswith(" gpu-01  4 ranks  4 GPUs ")
+        cells = rows[5].split()
         assert cells[:3] == ["✓", "3", "done"]
-        assert cells[-5:] == ["gpu-01", "84", cells[-3], "70.5G", cells[-1]]
-        assert cells[-3].endswith("%")
+        assert cells[-6:] == ["84", cells[-5], "70.5G", cells[-3], cells[-2], "21039"]
+        assert cells[-5].endswith("%")
+
+
+async def test_ranks_stand_below_their_hosts_until_the_worst_come_first(open_app: Open, until: Until) -> None:
+    app = open_app(seconds=30)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app))
+        grid = app.screen.query_one(RankGrid)
+
+        def leads() -> list[str]:
+            return [row.split()[0] for row in text(grid).splitlines()[1:]]
+
+        assert ["gpu-01", *"✓✓✓✓", "gpu-02", *"✓✓"] == leads(), "as far as there is room"
+        assert str(grid.border_title).endswith("on gpu-01")
+        await pilot.press("1", "j", "j", "j", "j")
+        assert (4, "on gpu-02") == (grid.cursor, str(grid.border_title)[-9:]), "a host's line is no stop"
+        await pilot.press("G")
+        assert 7 == grid.cursor
+        await pilot.press("g")
+        assert (0, 0) == (grid.cursor, grid.scroll_offset.y), "the first host is seen again"
+        await pilot.press("s")
+        assert ["✓"] * 8 == leads()
+        assert "gpu-02" in text(grid), "now a column tells the host"
+
+
+def placed(*hosts: int) -> list[RankView]:
+    """A rank on each of some hosts."""
+    return [
+        RankView(Rank(rank=rank, agent=host, host=f"gpu-{host}"), Condition.OK)
+        for rank, host in enumerate(hosts)
+    ]
+
+
+def test_a_host_has_a_line_where_that_tells_ranks_apart() -> None:
+    def leads(*hosts: int) -> list[int]:
+        return [x.agent for x in table_lines(placed(*hosts), by_host=True) if isinstance(x, HostLine)]
+
+    assert [] == leads(1, 1, 1), "one host"
+    assert [] == leads(1, 2, 3), "a rank each"
+    assert [1, 2] == leads(1, 1, 2, 2)
+    assert [1, 2] == leads(1, 1, 1, 2)
+    assert [] == [x for x in table_lines(placed(1, 1, 2, 2), by_host=False) if isinstance(x, HostLine)]
 
 
 async def test_without_a_gpu_the_panes_say_so(open_app: Open, until: Until) -> None:
@@ -119,7 +164,7 @@ async def test_without_a_gpu_the_panes_say_so(open_app: Open, until: Until) -> N
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: shown(app))
 
-        assert app.screen.query_one(RankGrid).border_title == "1 Ranks · no GPU, showing CPU"
+        assert app.screen.query_one(RankGrid).border_title == "1 Ranks · no GPU, showing CPU · on gpu-01"
         assert "no GPU: CPU only" in text(app.screen.query_one(RankDetail))
         assert "CPU" in text(app.screen.query_one(RunHeader))
         assert "GPU" not in text(app.screen.query_one(RankGrid))
@@ -131,8 +176,9 @@ async def test_the_state_of_ranks_can_be_read_without_colour(open_app: Open, unt
         await until(pilot, lambda: shown(app))
         rows = text(app.screen.query_one(RankGrid)).splitlines()[1:]
 
-        assert [row.split()[0] for row in rows] == ["■"] * 5 + ["✗"] + ["■"] * 2
-        assert [row.split()[2] for row in rows] == ["stopped"] * 5 + ["failed"] + ["stopped"] * 2
+        ranks = [row.split() for row in rows if not row.startswith(" gpu-")]
+        assert [row[0] for row in ranks] == ["■"] * 5 + ["✗"] + ["■"] * 2
+        assert [row[2] for row in ranks] == ["stopped"] * 5 + ["failed"] + ["stopped"] * 2
 
 
 async def test_a_failure_takes_the_headline_and_the_cursor(open_app: Open, until: Until) -> None:
@@ -428,7 +474,7 @@ async def test_a_folder_that_cannot_be_read_is_said_in_the_pane(
 def test_a_small_terminal_shows_one_pane_above_and_one_below() -> None:
     from textual.geometry import Size
 
-    plan = arrange(Size(80, 24), 20, ranks=8, upper="ranks", lower="logs", zoomed=None)
+    plan = arrange(Size(80, 24), 20, lines=9, upper="ranks", lower="logs", zoomed=None)
 
     assert plan.panes == ("ranks", "logs")
     assert plan.upper_height == 11
@@ -444,7 +490,7 @@ def test_charts_stand_beside_the_rest_where_there_is_room(
 ) -> None:
     from textual.geometry import Size
 
-    plan = arrange(Size(*size), size[1] - 7, ranks=8, upper="ranks", lower="logs", zoomed=None)
+    plan = arrange(Size(*size), size[1] - 7, lines=9, upper="ranks", lower="logs", zoomed=None)
 
     assert plan.panes[: len(above)] == above
     assert "charts" in above or "charts" not in plan.panes
@@ -468,8 +514,12 @@ async def test_ranks_show_on_which_of_several_hosts_they_are(
         rows = text(app.screen.query_one(RankGrid))
 
         assert "6 ranks · 3 hosts · CPU" in text(app.screen.query_one(RunHeader))
+        for host in HOSTS:
+            assert 1 == rows.count(f" {host}  2 ranks"), "above its ranks"
+        await pilot.press("1", "s")
+        rows = text(app.screen.query_one(RankGrid))
         for host in ("…-10-0-12-31", "…-10-0-12-32", "ip-10-0-47-5"):
-            assert 2 == rows.count(host)
+            assert 2 == rows.count(host), "beside its ranks"
     run.writer.close()
 
 
@@ -546,6 +596,7 @@ async def test_another_attempt_begins_on_a_clean_screen(open_app: Open, until: U
         )
         assert "84" not in text(app.screen.query_one(RankGrid))
         log = app.screen.query_one(LogView)
+        await until(pilot, lambda: "from the" in log.render_line(2).text)
         assert [
             "0  step 84", "── attempt 1 (rank 2 on ip-10-0-12-32 exited with code 7) ──",
             "0  from the checkpoint",
