@@ -230,6 +230,7 @@ def test_ranks_do_not_outlive_a_client_that_is_killed(desk: Desk, way: str) -> N
     client.wait()
 
     assert survivors.gone(desk.mark, within=30) == {}
+    until(lambda: not desk.agents())  # they write to the spool to the last
     for left in desk.spool.iterdir():  # there is nobody who could have removed it
         subprocess.run(["rm", "-r", left], check=True)
 
