@@ -181,7 +181,12 @@ def packed(request: Request) -> Request:
 
 def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     """Where every rank would go: what ``--dry-run`` prints. None where only the agents will know."""
-    backend = backend or backend_for(request.spec.mode)
+    if backend is None:
+        backend = backend_for(request.spec.mode)
+        try:
+            return plan_for(request, backend)
+        finally:
+            backend.close(0.0)
     offers, reason = backend.offers(request)
     if not Path(request.spec.workdir).is_dir():
         raise SpecError(f"the working directory {request.spec.workdir} does not exist")

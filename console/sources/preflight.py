@@ -10,7 +10,7 @@ from console.sources.detected import Detected, look, mode_line, room_line
 from console.sources.drafts import Draft, concerning
 from console.sources.homes import tilde
 from launcher.bundle import make_bundle
-from launcher.distributor import backend_for, plan_for
+from launcher.distributor import plan_for
 from launcher.errors import CannotPlace, SpecError
 from launcher.plan import Plan
 from launcher.redaction import redacted
@@ -47,19 +47,10 @@ def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[L
     request = Request(spec)
     field = "spark" if spec.mode is not Mode.LOCAL else "gpu" if draft.gpu == "yes" else "processes"
     with concerning(field):
-        plan = _planned(request)
+        plan = plan_for(request)
     yield from _stage(request) if plan is None else _places(request, plan)
     for name, value in redacted(spec.env).items():
         yield "env", f"{name}={value}"
-
-
-def _planned(request: Request) -> Plan | None:
-    """The places, where they are known before anything starts."""
-    backend = backend_for(request.spec.mode)
-    try:
-        return plan_for(request, backend)
-    finally:
-        backend.close(0.0)
 
 
 def _places(request: Request, plan: Plan) -> Iterator[Line]:
