@@ -245,6 +245,7 @@ class HistoryScreen(RunActs):
             pair.append(here.id)
         if len(pair) == 2:
             left, right = (self.site.root / run for run in pair)
+            self.app.clear_notifications()  # what said how to get there would cover it
             self.app.push_screen(ComparisonScreen(left, right))
         elif len(pair) > 2:
             back = keys_of(self, "history.back", "esc")
