@@ -74,8 +74,19 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
 
     def on_mount(self) -> None:
         """Show what the mode needs."""
+        self.watch(self, "virtual_size", self._keep_in_view, init=False)
         self.query_one("#hint-row").display = False
         self._fit_mode()
+
+    def on_resize(self) -> None:
+        """The command below takes more lines, or fewer, while one types."""
+        self._keep_in_view()
+
+    def _keep_in_view(self) -> None:
+        """Leave the field that is typed in on the screen, whatever comes or grows around it."""
+        focused = self.screen.focused
+        if focused is not None and self in focused.ancestors:
+            focused.scroll_visible(animate=False)
 
     @property
     def draft(self) -> Draft:

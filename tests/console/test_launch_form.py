@@ -194,6 +194,28 @@ async def test_every_field_can_be_reached(open_app: Open, until: Until, size: tu
         } <= seen
 
 
+async def test_a_field_stays_in_sight_while_the_command_below_takes_more_lines(
+    open_app: Open, until: Until
+) -> None:
+    app = open_app()
+
+    def visible() -> bool:
+        return app.screen.find_widget(field(app, "env")).visible_region.height == 1
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await with_params(app, pilot, until, "train.py:main")
+        form(app).toggle_more()
+        await until(pilot, lambda: form(app).scroll_offset.y > 0)  # to show what came
+        field(app, "env").focus()  # it comes to stand on the last line
+        await until(pilot, visible)
+        height = app.screen.query_one(CommandLine).size.height
+        field(app, "env").value = " ".join(f"VARIABLE_{n}=a-long-value" for n in range(6))
+
+        await until(pilot, lambda: app.screen.query_one(CommandLine).size.height > height)
+        await pilot.pause()
+        assert visible()
+
+
 async def test_what_is_folded_away_is_said_and_reaches_the_run(
     open_app: Open, until: Until, commands: FakeCommands, root: Path
 ) -> None:
