@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.drivers.headless_driver import HeadlessDriver
+from textual.errors import NoWidget
 from textual.widgets import Input, Static
 
 from console.app import RankdeckApp
@@ -162,6 +163,17 @@ async def test_what_was_typed_comes_back_with_its_function(open_app: Open, until
         await until(pilot, lambda: "--param lr=0.5" in command(app))
 
 
+def in_sight(app: RankdeckApp) -> bool:
+    """Whether the widget that has the focus is seen."""
+    focused = app.screen.focused
+    if focused is None:
+        return False
+    try:
+        return app.screen.find_widget(focused).visible_region.height > 0
+    except NoWidget:
+        return False
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_every_field_can_be_reached(open_app: Open, until: Until, size: tuple[int, int]) -> None:
     app = open_app()
@@ -173,11 +185,10 @@ async def test_every_field_can_be_reached(open_app: Open, until: Until, size: tu
         field(app, "target").focus()
         seen = set()
         for _ in range(40):
-            await pilot.pause()
+            await until(pilot, lambda: in_sight(app))  # it is laid out, then scrolled to
             here = app.screen.focused
             assert here is not None
             seen.add(here.name or here.id)
-            assert app.screen.find_widget(here).visible_region.height, f"{here} is out of sight"
             await pilot.press("tab")
 
         assert {
@@ -199,21 +210,18 @@ async def test_a_field_stays_in_sight_while_the_command_below_takes_more_lines(
 ) -> None:
     app = open_app()
 
-    def visible() -> bool:
-        return app.screen.find_widget(field(app, "env")).visible_region.height == 1
-
     async with app.run_test(size=(80, 24)) as pilot:
         await with_params(app, pilot, until, "train.py:main")
         form(app).toggle_more()
         await until(pilot, lambda: form(app).scroll_offset.y > 0)  # to show what came
         field(app, "env").focus()  # it comes to stand on the last line
-        await until(pilot, visible)
+        await until(pilot, lambda: app.screen.focused is field(app, "env") and in_sight(app))
         height = app.screen.query_one(CommandLine).size.height
         field(app, "env").value = " ".join(f"VARIABLE_{n}=a-long-value" for n in range(6))
 
         await until(pilot, lambda: app.screen.query_one(CommandLine).size.height > height)
         await pilot.pause()
-        assert visible()
+        await until(pilot, lambda: in_sight(app))
 
 
 async def test_what_is_folded_away_is_said_and_reaches_the_run(
