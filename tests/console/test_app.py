@@ -22,6 +22,7 @@ from console.terminal import clipboard_sequence
 from console.theming import theme_names
 from console.widgets.log_view import LogView
 from console.widgets.rank_grid import RankGrid
+from tests.console.looking import shown
 
 if TYPE_CHECKING:
     from tests.console.conftest import FakeCommands, Until
@@ -40,10 +41,6 @@ class CountingDriver(HeadlessDriver):
 
     def write(self, data: str) -> None:
         CountingDriver.sent += len(data.encode())
-
-
-def shown(app: RankdeckApp) -> bool:
-    return isinstance(app.screen, RunScreen) and app.screen.view is not None
 
 
 @pytest.mark.parametrize("theme", [*theme_names(Path("/nonexistent")), "nord", "textual-light"])

@@ -18,13 +18,13 @@ from textual.widgets import Static
 
 from console.app import RankdeckApp
 from console.frugal import frugal
-from console.screens.run import RunScreen
 from console.widgets.cropping import CroppedUpdate, CroppingCompositor
 from console.widgets.key_line import KeyLine
 from console.widgets.log_view import LogView
 from launcher.codec import to_plain
 from launcher.runs.status import Owner, Status
 from launcher.state import Phase
+from tests.console.looking import shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -77,10 +77,6 @@ def composed(app: App[Any]) -> list[str]:
     # the terminal joins a letter and its accent
     strips = app.screen._compositor.render_strips()
     return [unicodedata.normalize("NFC", strip.text.rstrip()) for strip in strips]
-
-
-def shown(app: RankdeckApp) -> bool:
-    return isinstance(app.screen, RunScreen) and app.screen.view is not None
 
 
 KEYS = (

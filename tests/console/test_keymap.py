@@ -25,6 +25,7 @@ from console.widgets.deck import Deck
 from console.widgets.field import Field
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
+from tests.console.looking import shown
 
 if TYPE_CHECKING:
     from tests.console.conftest import FakeCommands, Until
@@ -44,10 +45,6 @@ def keyed(root: Path, project: Path, commands: FakeCommands) -> Open:
         return RankdeckApp(root=root, workdir=project, open_run=run, commands=commands, settings=settings)
 
     return make
-
-
-def shown(app: RankdeckApp) -> bool:
-    return isinstance(app.screen, RunScreen) and app.screen.view is not None
 
 
 def owners() -> list[type]:

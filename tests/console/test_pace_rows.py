@@ -18,9 +18,10 @@ from console.widgets.headline import Headline, headline_rows
 from console.widgets.pace_rows import host_rows, pace_row, pace_rows
 from console.widgets.rank_detail import RankDetail
 from console.widgets.rank_grid import RankGrid
-from console.widgets.sheet import Row, Sheet
+from console.widgets.sheet import Row
 from launcher import events as ev
 from launcher.telemetry import HostSample
+from tests.console.looking import text
 from tests.console.scripted import START, Scripted
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ GIB = 1 << 30
 
 def words(rows: list[Row]) -> list[str]:
     return [" ".join("".join(text for text, _ in row).split()) for row in rows]
-
-
-def text(sheet: Sheet) -> str:
-    return "\n".join(sheet.render_line(y).text.rstrip() for y in range(sheet.size.height))
 
 
 @pytest.fixture

@@ -26,13 +26,13 @@ from console.widgets.rank_detail import RankDetail
 from console.widgets.rank_grid import RankGrid
 from console.widgets.rank_table import HostLine, table_lines
 from console.widgets.result_pane import ResultPane
-from console.widgets.sheet import Sheet
 from launcher import events as ev
 from launcher.errors import InternalError
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
 from launcher.spec import JobSpec, Target, TargetKind
 from launcher.state import Rank
+from tests.console.looking import shown, text
 from tests.console.scripted import HOSTS, SPARK, Scripted
 
 if TYPE_CHECKING:
@@ -42,18 +42,10 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 Open = Callable[..., RankdeckApp]
 
 
-def text(sheet: Sheet) -> str:
-    return "\n".join(sheet.render_line(y).text.rstrip() for y in range(sheet.size.height))
-
-
 def run_screen(app: RankdeckApp) -> RunScreen:
     screen = app.screen
     assert isinstance(screen, RunScreen)
     return screen
-
-
-def shown(app: RankdeckApp) -> bool:
-    return isinstance(app.screen, RunScreen) and app.screen.view is not None
 
 
 def ended(app: RankdeckApp) -> bool:
