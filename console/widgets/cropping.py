@@ -7,14 +7,19 @@ of a widget for whatever it repaints in one of its lines.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING
 
 from textual._compositor import ChopsUpdate, Compositor  # nothing public says how a screen is composed
 from textual.geometry import Region
 
+from console.widgets.sent_lines import SentLines
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from textual._compositor import LayoutUpdate, ReflowResult
+    from textual.geometry import Size
     from textual.strip import Strip
     from textual.widget import Widget
 
@@ -24,6 +29,20 @@ Span = tuple[int, int, int]
 
 class CroppingCompositor(Compositor):
     """Composes a screen as Textual does, and repaints regions of it cell by cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sent = SentLines()
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """Arrange the widgets anew."""
+        self._sent.forget()
+        return super().reflow(parent, size)
+
+    def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
+        """The whole screen, whatever the terminal has shown until now."""
+        self._sent.forget()
+        return super().render_full_update(simplify)
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """What is to be repainted, or None."""
@@ -38,7 +57,7 @@ class CroppingCompositor(Compositor):
             if painted.done:
                 break
             painted.add(widget, region, region.intersection(clip))
-        return CroppedUpdate(painted.chops, spans, [line[1:] for line in self.cuts])
+        return CroppedUpdate(painted.chops, spans, [line[1:] for line in self.cuts], self._sent)
 
 
 class PartialFrame:
@@ -89,16 +108,27 @@ class PartialFrame:
 
 
 class CroppedUpdate(ChopsUpdate):
-    """Spans of lines, each from its first cell to its last."""
+    """Spans of lines, each from its first cell that differs from what was sent to its last."""
 
     chops: Sequence[Mapping[int, Strip | None]]
+
+    def __init__(
+        self,
+        chops: Sequence[Mapping[int, Strip | None]],
+        spans: list[Span],
+        chop_ends: list[list[int]],
+        sent: SentLines,
+    ) -> None:
+        super().__init__(chops, spans, chop_ends)
+        self._sent = sent
 
     def render_segments(self, console: Console) -> str:
         """What a terminal is sent."""
         return "".join(
             f"\x1b[{y + 1};{x + 1}H{strip.render(console)}"
             for y, first, last in self.spans
-            for x, strip in self._pieces(y, first, last)
+            for x, strip in starmap(partial(self._sent.news, y), self._pieces(y, first, last))
+            if strip.cell_length
         )
 
     def _pieces(self, y: int, first: int, last: int) -> Iterator[tuple[int, Strip]]:

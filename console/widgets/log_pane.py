@@ -67,7 +67,7 @@ class LogPane(LogOutput):
 
     def compose(self) -> ComposeResult:
         """The lines above the field."""
-        yield LogView(id="lines")
+        yield LogView(moved=self.retitle, id="lines")
         yield Field(id="search")
 
     @property
@@ -104,7 +104,6 @@ class LogPane(LogOutput):
                 self._begin(text)
         self.retitle()
 
-    @on(LogView.Moved)
     def retitle(self) -> None:
         """Say what is shown, and how."""
         view = self.lines

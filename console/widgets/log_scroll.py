@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 
 from console.widgets import log_wrap
 from console.widgets.framed import Framed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual import events
 
 
@@ -25,6 +26,10 @@ class LogScroll(Framed, ScrollView):
     Attributes:
         follow: whether the end is shown, whatever comes.
         wrap: whether a long line takes several rows.
+
+    Args:
+        moved: told when following, the number of unseen lines, or the place in a search changed. It is
+            called, not sent a message: what is said of the lines is painted in one frame with them.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,11 +40,9 @@ class LogScroll(Framed, ScrollView):
         Binding("g,home", "top", "Top", show=False, id="log.top"),
     ]
 
-    class Moved(Message):
-        """Following, the number of unseen lines, or the place in a search changed."""
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, moved: Callable[[], None], id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
+        self._moved = moved
         self.follow = True
         self.wrap = False
         self._total = 0
@@ -90,13 +93,13 @@ class LogScroll(Framed, ScrollView):
         if following != self.follow:
             self.follow = following
             self.update()
-            self.post_message(self.Moved())
+            self._moved()
 
     def action_top(self) -> None:
         """Go to the first line."""
         self.follow = False
         self._move_to((0, 0))
-        self.post_message(self.Moved())
+        self._moved()
 
     def action_scroll_down(self) -> None:
         """One line on."""

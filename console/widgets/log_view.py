@@ -5,6 +5,7 @@ Following shows the end; any other place is the reader's, and nothing that arriv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.style import Style
@@ -38,8 +39,8 @@ class LogView(LogScroll, can_focus=True):
         Binding("w", "wrap", "Wrap long lines", show=False, id="log.wrap"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, *, moved: Callable[[], None], id: str | None = None) -> None:  # noqa: A002
+        super().__init__(moved=moved, id=id)
         self.lines: Lines | None = None
         self.rank: int | None = None
         self._ranks = 1
@@ -80,7 +81,7 @@ class LogView(LogScroll, can_focus=True):
         grown, self._total, self._live = total != self._total, total, live
         self._to_end()
         if grown:
-            self.post_message(self.Moved())
+            self._moved()
 
     def _shown_live(self, lines: list[LogLine]) -> list[LogLine]:
         """Some unfinished lines, and what is shown before them as long as it is not counted."""
@@ -101,13 +102,13 @@ class LogView(LogScroll, can_focus=True):
         self.update()
         if position is not None:
             self.go_to(position)
-        self.post_message(self.Moved())
+        self._moved()
 
     def highlight(self, search: Search | None) -> None:
         """Mark what a search finds."""
         self.found, self.current = search, None
         self.redraw()
-        self.post_message(self.Moved())
+        self._moved()
 
     def go_to(self, position: int) -> None:
         """Show one line in the middle of the pane, and stop following."""
@@ -172,7 +173,7 @@ class LogView(LogScroll, can_focus=True):
         self.update()
         self._to_end()
         self.unseen = 0
-        self.post_message(self.Moved())
+        self._moved()
 
     def action_toggle_follow(self) -> None:
         """Follow, or stop following."""
@@ -180,7 +181,7 @@ class LogView(LogScroll, can_focus=True):
             self.action_follow()
             return
         self.follow = False
-        self.post_message(self.Moved())
+        self._moved()
 
     def action_sidestep(self, direction: int) -> None:
         """Look further right, or back left."""
@@ -191,7 +192,7 @@ class LogView(LogScroll, can_focus=True):
         """Show when each line came: by the clock, since the first line, or not."""
         self.times = self.times.after
         self.redraw()
-        self.post_message(self.Moved())
+        self._moved()
 
     def action_wrap(self) -> None:
         """Show long lines over several rows, or cut off."""
@@ -200,7 +201,7 @@ class LogView(LogScroll, can_focus=True):
         self._fit()
         if self.follow:
             self._to_end()
-        self.post_message(self.Moved())
+        self._moved()
 
     def render_line(self, y: int) -> Strip:
         """One line of the pane."""
@@ -254,7 +255,7 @@ class LogView(LogScroll, can_focus=True):
     def _count_unseen(self, unseen: int, *, always: bool = False) -> None:
         if unseen != self.unseen or always:
             self.unseen = unseen
-            self.post_message(self.Moved())
+            self._moved()
 
     def _drop(self, *positions: int | None) -> None:
         for position in positions:

@@ -20,6 +20,7 @@ from console.app import RankdeckApp
 from console.frugal import frugal
 from console.widgets.cropping import CroppedUpdate, CroppingCompositor
 from console.widgets.key_line import KeyLine
+from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from launcher.codec import to_plain
 from launcher.runs.status import Owner, Status
@@ -125,6 +126,21 @@ async def test_a_change_of_focus_sends_little(app: RankdeckApp, until: Until) ->
             sizes.append(await sent_for(pilot, until, key, lambda said=said: said in line()))  # type: ignore[misc]
 
     assert all(0 < size < 7_500 for size in sizes), sizes
+
+
+async def test_a_line_back_from_the_end_and_on_again_sends_little(app: RankdeckApp, until: Until) -> None:
+    def says(what: str) -> Callable[[], bool]:
+        return lambda: what in str(app.screen.query_one(LogPane).border_subtitle)
+
+    async with app.run_test(headless=False, size=SIZE) as pilot:
+        await until(pilot, lambda: shown(app))
+        await sent_for(pilot, until, "3", lambda: app.screen.query_one(LogView).has_focus)
+        sizes = [
+            await sent_for(pilot, until, key, says(said))
+            for key, said in (("k", "paused"), ("j", "follow")) * 3
+        ]
+
+    assert all(0 < size < 2_000 for size in sizes[1:]), sizes
 
 
 class Counted(Static):
