@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
 # Every terminal gives these one cell each. After any other, cells may not be where we think they are.
-_PLAIN = re.compile("[ -~¡-¬®-˿‐-‧←-⇿─-◿✓✗⠀-⣿]*")
+_PLAIN = re.compile(
+    r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2190-\u21ff\u2500-\u25ff\u2713\u2717\u2800-\u28ff]*"
+)
 
 
 class SentLines:
