@@ -129,7 +129,7 @@ class RankGrid(ScrollingSheet):
     def _reveal(self, rank: int) -> None:
         """Bring a rank into view, and its host with it where that stands right above."""
         line = self._line_of(rank)
-        if self.is_table and isinstance(self._listed[line - 2], HostLine):
+        if self.is_table and line > 1 and isinstance(self._listed[line - 2], HostLine):
             self.reveal(line - 1)
         self.reveal(line)
 

@@ -132,6 +132,18 @@ async def test_ranks_stand_below_their_hosts_until_the_worst_come_first(open_app
         assert "gpu-02" in text(grid), "now a column tells the host"
 
 
+async def test_ranks_can_be_sorted_before_there_are_any(open_app: Open, until: Until, root: Path) -> None:
+    run = Scripted(root)
+    run.writer.close()
+    app = open_app(run=run.folder)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await pilot.press("1", "s", "w", "j", "G")
+
+        assert app.screen.query_one(RankGrid).worst_first
+        assert "no rank has a place yet" in text(app.screen.query_one(RankGrid))
+
+
 def placed(*hosts: int) -> list[RankView]:
     """A rank on each of some hosts."""
     return [
