@@ -27,6 +27,7 @@ from console.sources.replay import replay
 from console.widgets.rank_grid import RankGrid
 from console.widgets.rank_rows import GLYPHS
 from console.widgets.sheet import Sheet
+from tests.console.looking import shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -89,7 +90,7 @@ def opened(root: Path, project: Path, commands: FakeCommands) -> Callable[..., R
 
 
 async def run_shown(app: RankdeckApp, pilot: Pilot[int], until: Until) -> None:
-    await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+    await until(pilot, lambda: shown(app))
     await pilot.pause()
 
 

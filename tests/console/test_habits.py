@@ -11,11 +11,11 @@ import pytest
 from console.app import RankdeckApp
 from console.demo import record_demo
 from console.screens.launch import LaunchScreen
-from console.screens.run import RunScreen
 from console.settings import load
 from console.widgets.log_paint import Times
 from console.widgets.log_view import LogView
 from launcher.spec import Mode
+from tests.console.looking import shown
 
 if TYPE_CHECKING:
     from tests.console.conftest import FakeCommands, Until
@@ -45,7 +45,7 @@ async def test_an_own_theme_is_taken_and_can_be_left_while_a_run_is_shown(
     own = 'name = "own"\nprimary = "#ff0000"\nbackground = "#102030"\ndark = true\n'
     app = settled('[console]\ntheme = "own"\n', run=True, own=own)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+        await until(pilot, lambda: shown(app))
         before = app.screen.styles.background.hex
         await pilot.press("ctrl+p")
         await until(pilot, lambda: type(app.screen).__name__ == "CommandPalette")
@@ -87,6 +87,6 @@ async def test_the_form_begins_as_the_defaults_say(settled: Settled, until: Unti
 async def test_logs_begin_with_the_times_that_are_wanted(settled: Settled, until: Until) -> None:
     app = settled('[console]\ntimestamps = "clock"\n', run=True)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+        await until(pilot, lambda: shown(app))
 
         assert app.screen.query_one(LogView).times is Times.CLOCK

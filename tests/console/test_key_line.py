@@ -10,9 +10,9 @@ import pytest
 from console.app import RankdeckApp
 from console.demo import record_demo
 from console.screens.history import HistoryScreen
-from console.screens.run import RunScreen
 from console.settings import ConsoleSettings
 from console.widgets.key_line import Key, KeyLine, fitting_keys
+from tests.console.looking import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_without_keys_there_is_nothing_to_show() -> None:
 
 async def at_every_place(app: RankdeckApp, pilot: Pilot[int], until: Until) -> dict[str, set[str]]:
     """The lines of every screen, with every focus that a person reaches by the tab key."""
-    await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+    await until(pilot, lambda: shown(app))
     seen: dict[str, set[str]] = {}
     for name, key in (("run", ""), ("history", "f2"), ("cluster", "f3"), ("launch", "f4")):
         if key:
@@ -88,7 +88,7 @@ async def test_the_keys_are_those_of_the_focus_and_of_the_person(
     run = record_demo(root, seconds=20)
     app = RankdeckApp(root=root, workdir=project, commands=commands, open_run=run, settings=settings)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+        await until(pilot, lambda: shown(app))
         await pilot.press("3")
         await until(pilot, lambda: "f Follow" in line(app))
         assert "K Run again" in line(app)
@@ -101,7 +101,7 @@ async def test_the_keys_are_those_of_the_focus_and_of_the_person(
 async def test_a_click_on_a_key_is_as_good_as_the_key(open_app: Open, until: Until) -> None:
     app = open_app(seconds=20)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+        await until(pilot, lambda: shown(app))
         await pilot.press("f2")
         await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and "s Sort" in line(app))
         at = line(app).index("Sort")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.app import RankdeckApp
-from console.screens.run import RunScreen
 from console.sources.feed import RunFeed
 from console.sources.view import RunView
 from console.widgets.charts import Charts
@@ -21,7 +20,7 @@ from console.widgets.rank_grid import RankGrid
 from console.widgets.sheet import Row
 from launcher import events as ev
 from launcher.telemetry import HostSample
-from tests.console.looking import text
+from tests.console.looking import shown, text
 from tests.console.scripted import START, Scripted
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def test_the_headline_has_one_line_where_there_is_little_room(slow_run: Scripted
 async def test_they_stand_where_one_looks(open_app: Open, until: Until, slow_run: Scripted) -> None:
     app = open_app(run=slow_run.folder)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+        await until(pilot, lambda: shown(app))
         await until(pilot, lambda: "p99 0.5" in text(app.screen.query_one(Headline)))
         assert "CPU 40%  RAM 171G of 512G  load 7.0" in text(app.screen.query_one(RankDetail))
         await pilot.press("5", "z")
@@ -133,7 +132,7 @@ async def test_they_stand_where_one_looks(open_app: Open, until: Until, slow_run
 async def test_lines_of_hosts_say_what_the_host_does(open_app: Open, until: Until) -> None:
     app = open_app(ranks=128, seconds=12)
     async with app.run_test(size=(200, 60)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+        await until(pilot, lambda: shown(app))
         await pilot.press("1", "z")
         grid = app.screen.query_one(RankGrid)
         await until(pilot, lambda: "kW" in text(grid))
