@@ -61,12 +61,13 @@ class RankdeckApp(Entrance):
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1", "help", "Help", key_display="?", id="app.help"),
+        Binding("question_mark", "help", "Help", key_display="?", id="app.help"),
+        Binding("f1", "help", "Help", priority=True, id="app.help_anywhere"),
         Binding("ctrl+p", "command_palette", "Palette", show=False, priority=True, id="app.palette"),
         Binding("colon", "command_palette", "Palette", show=False, key_display=":", id="app.command"),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
         Binding("ctrl+l", "redraw", "Redraw", show=False, id="app.redraw"),
-        Binding("ctrl+c", "interrupt", "Detach", show=False, priority=True, id="app.interrupt"),
+        Binding("ctrl+c", "interrupt", "Leave", show=False, priority=True, id="app.interrupt"),
     ]
 
     def __init__(
@@ -81,7 +82,9 @@ class RankdeckApp(Entrance):
         settings: ConsoleSettings | None = None,
         handle_signals: bool = False,
         paint_first: bool = False,
+        survives: bool = False,
     ) -> None:
+        self.survives = survives
         super().__init__(root, workdir, open_run, draft, commands, settings, waits=paint_first)
         self.log_times = self.settings.timestamps
         self._handle_signals = handle_signals
@@ -98,7 +101,8 @@ class RankdeckApp(Entrance):
         return FALLBACKS
 
     def on_mount(self) -> None:
-        """Listen to signals, for who closes the terminal leaves too."""
+        """Listen to signals, for who closes the terminal leaves too; and to threads that fail."""
+        self.hear_threads()
         if self._handle_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)
@@ -121,7 +125,7 @@ class RankdeckApp(Entrance):
         self._clipboard = text
         around = {} if self.is_web else os.environ
         if around.get("TMUX"):  # which is asked by its own command, and may be slow to answer
-            self.run_worker(partial(self._copy, text, around), thread=True, exit_on_error=False, group="copy")
+            self.run_worker(partial(self._copy, text, around), thread=True, group="copy")
         else:
             self._copy(text, around)
 
@@ -148,10 +152,15 @@ class RankdeckApp(Entrance):
         self._leave(0)
 
     def action_help(self) -> None:
-        """Show the keys of what has the focus."""
+        """Show the keys of what has the focus, or show them no more."""
         from console.screens.help import HelpScreen
+        from console.widgets.key_line import KeyLine
 
-        self.push_screen(HelpScreen(self.screen.active_bindings.values(), self.get_key_display))
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss()
+            return
+        words = {id_: what for line in self.screen.query(KeyLine) for id_, what in line.words.items()}
+        self.push_screen(HelpScreen(self.screen.active_bindings.values(), self.get_key_display, words))
 
     def action_redraw(self) -> None:
         """Paint everything again."""

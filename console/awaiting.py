@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from console.sources.presence import Presence, deleted_line
+from launcher.errors import RecordError
 from launcher.runs.reader import status_of
 from launcher.runs.status import Status
 
@@ -13,8 +15,19 @@ POLL_S = 0.1
 
 
 def until_ended(folder: Path, advance: Callable[[], None] = lambda: None) -> Status:
-    """Look again and again until the run has ended; its last status. `advance` is called in between."""
-    while not (status := status_of(folder)).state.final:
+    """Look again and again until the run has ended; its last status. `advance` is called in between.
+
+    Raises:
+        RecordError: the folder cannot be read, or was deleted meanwhile.
+    """
+    presence = Presence(folder)
+    status = status_of(folder)
+    while not status.state.final:
         advance()
+        if status.unreadable is not None and not status.owner.pid:
+            raise RecordError(f"nothing tells when run {folder.name} ends: unreadable: {status.unreadable}")
         time.sleep(POLL_S)
+        if presence.gone():
+            raise RecordError(deleted_line(presence.seen), run=folder.name)
+        status = status_of(folder)
     return status

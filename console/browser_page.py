@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from textual_serve.app_service import AppService
 
-from console.printing import say
+from console.echo import say
 
 if TYPE_CHECKING:
     from textual_serve.download_manager import DownloadManager

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import launcher
-from console import glyphs
-from console.finding import find
+from console import echo, glyphs
+from console.finding import ALL, LOGS, find
 from console.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
@@ -42,33 +42,60 @@ _ELSEWHERE = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code: the only place that maps errors to codes."""
+    echo.open_missing()
     _tolerate_encodings()
+    try:
+        code = _run(argv)
+        echo.flush()
+    except echo.OutputLost as lost:
+        if not lost.nobody_reads:
+            echo.say(f"rankdeck: {lost}")
+        code = lost.exit_code
+    sys.exit(code)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run the command; its exit code."""
     try:
         code = cli.main(args=argv, prog_name="rankdeck", standalone_mode=False)
     except click.exceptions.Exit as error:
-        code = error.exit_code
-    except click.NoSuchOption as error:
-        error.show()
-        click.echo("A script's own arguments go after --", err=True)
-        code = 2
+        return error.exit_code
     except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+        return _explain(error)
     except click.Abort:
-        code = 130
+        return 130
     except launcher.LauncherError as error:
         _complain(str(error))
-        code = error.exit_code
+        return error.exit_code
     except OSError as error:
         _complain(str(error))
-        code = launcher.LauncherError.exit_code
-    sys.exit(code if isinstance(code, int) else 0)
+        return launcher.LauncherError.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: click.ClickException) -> int:
+    """Say what click has to say, which quotes what was typed."""
+    said = io.StringIO()
+    error.show(said)
+    echo.say(_without_secrets(said.getvalue().removesuffix("\n")))
+    if isinstance(error, click.NoSuchOption):
+        echo.say("A script's own arguments go after --")
+        return 2
+    return error.exit_code
 
 
 def _complain(text: str) -> None:
-    from console.printing import say
+    echo.say(f"rankdeck: {_without_secrets(text)}")
 
-    say(f"rankdeck: {text}")
+
+def _without_secrets(text: str) -> str:
+    """A complaint without what was secret on the command line: it may end in the log of a job."""
+    from launcher.redaction import Redactor, named_words
+
+    redactor = Redactor()
+    for option, word in named_words(sys.argv):
+        redactor.mask(word, option)
+    return redactor.mask_known(text)
 
 
 def _tolerate_encodings() -> None:
@@ -91,7 +118,7 @@ def cli(context: click.Context, /, **look: object) -> int | None:
     if context.invoked_subcommand is not None:
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo(context.get_help())
+        echo.tell(context.get_help())
         return 0
     return _console(context.obj)
 
@@ -119,7 +146,7 @@ def logs(id: str, **options: Any) -> int:  # noqa: A002
     """Print a run's output, merged in the order of arrival."""
     from console import headless
 
-    return headless.logs(find(id), **options)
+    return headless.logs(find(id, LOGS), **options)
 
 
 @cli.command()
@@ -127,7 +154,7 @@ def logs(id: str, **options: Any) -> int:  # noqa: A002
 @click.pass_obj
 def attach(options: dict[str, Any], id: str) -> int:  # noqa: A002
     """Open a run in the console; without a terminal, follow its output."""
-    folder = find(id)
+    folder = find(id, ALL)
     if sys.stdin.isatty() and sys.stdout.isatty():
         return _console(options, folder)
     from console import headless
@@ -162,7 +189,7 @@ def themes() -> int:
     """List the colour themes."""
     from console.theming import theme_names
 
-    click.echo("\n".join(theme_names()))
+    echo.tell("\n".join(theme_names()))
     return 0
 
 
@@ -174,5 +201,5 @@ def completion(shell: str) -> int:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(cli, {}, "rankdeck", "_RANKDECK_COMPLETE").source())
+    echo.tell(kind(cli, {}, "rankdeck", "_RANKDECK_COMPLETE").source())
     return 0

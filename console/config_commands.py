@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.listing import printable
+from console.echo import say, tell, tell_json
+from console.sources.cleaning import escaped, json_escaped
 
 if TYPE_CHECKING:
     from console.config_file import Config, Problem
@@ -30,7 +31,7 @@ def path() -> int:
     """Print where config.toml is, or would be."""
     from launcher.settings import config_file
 
-    click.echo(config_file())
+    tell(str(config_file()))
     return 0
 
 
@@ -43,13 +44,13 @@ def print_(*, as_list: bool) -> int:
     found = read()
     entries = list(_entries(found))
     if as_list:
-        click.echo(json.dumps([asdict(entry) for entry in entries]))
+        tell_json([asdict(entry) for entry in entries])
         return 0
-    click.echo(f"# {printable(str(found.path))}{'' if found.path.exists() else ' (there is none yet)'}")
+    tell(f"# {escaped(str(found.path))}{'' if found.path.exists() else ' (there is none yet)'}")
     for table, members in groupby(entries, key=lambda entry: entry.table):
-        click.echo(f"\n[{table}]")
+        tell(f"\n[{table}]")
         for entry in members:
-            click.echo(f"{f'{entry.key} = {_toml(entry.value)}':<{_ORIGIN}}  # {printable(entry.origin)}")
+            tell(f"{f'{entry.key} = {_toml(entry.value)}':<{_ORIGIN}}  # {escaped(entry.origin)}")
     return 0
 
 
@@ -62,10 +63,10 @@ def validate() -> int:
     problems = [*found.problems, *_name_problems(found)]
     for problem in sorted(problems, key=lambda problem: problem.line):
         at = f"{found.path}:{problem.line}: " if problem.line else ""
-        click.echo(printable(f"{at}{problem.text}"))
+        tell(escaped(f"{at}{problem.text}"))
     if not problems:
         state = "is right" if found.path.exists() else "is not there; everything has its default"
-        click.echo(printable(f"{found.path} {state}"), err=True)
+        say(f"{escaped(str(found.path))} {state}")
     return 2 if problems else 0
 
 
@@ -114,4 +115,4 @@ def _toml(value: object) -> str:
     if isinstance(value, dict):
         inner = ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
         return f"{{ {inner} }}" if inner else "{}"
-    return json.dumps(value, ensure_ascii=False)
+    return json_escaped(json.dumps(value, ensure_ascii=False))

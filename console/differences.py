@@ -7,14 +7,15 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import click
-
-from console.listing import printable, shorten, table
+from console.echo import tell, tell_json
+from console.formatting import is_finite, metric
+from console.listing import shorten, table
+from console.sources.cleaning import printable
 from launcher.codec import to_plain
 from launcher.comparing import Comparison, Difference, Record, compare
 from launcher.runs.reader import read_spec, read_state, status_of
 
-_CELL = 48
+_CELL, _DIGITS = 48, 6
 _MEASURED = frozenset({"outcome", "metrics"})
 _UNKNOWN = "–"
 
@@ -27,15 +28,15 @@ def print_comparison(left: Path, right: Path, *, as_json: bool) -> int:
     """
     found = compared(left, right)
     if as_json:
-        click.echo(json.dumps(_document(left.name, right.name, found)))
+        tell_json(_document(left.name, right.name, found))
         return 0
     rows = [difference_row(s.name, d) for s in found.sections for d in s.differences]
     if rows:
-        click.echo(table(("", "", f"A {left.name}", f"B {right.name}", "B - A"), rows))
+        tell(table(("", "", f"A {left.name}", f"B {right.name}", "B - A"), rows))
     equal = [f"{s.name} {s.equal}" for s in found.sections if s.equal]
-    click.echo(f"equal: {', '.join(equal) or 'nothing'}")
+    tell(f"equal: {', '.join(equal) or 'nothing'}")
     for note in found.notes:
-        click.echo(f"note: {note}")
+        tell(f"note: {note}")
     return 0
 
 
@@ -55,7 +56,7 @@ def _record(folder: Path) -> Record:
 
 def difference_row(section: str, found: Difference) -> tuple[str, ...]:
     """The section, the name, both values and by how much the second is greater; as short texts."""
-    delta = "" if found.delta is None else f"{found.delta:+,.6g}{_share(found)}"
+    delta = "" if found.delta is None else f"{_signed(found.delta)}{_share(found)}"
     figures = section in _MEASURED
     values = (_cell(value, figures=figures) for value in (found.left, found.right))
     return (section, printable(found.name), *values, delta)
@@ -70,11 +71,16 @@ def told_apart(left: str, right: str, room: int) -> tuple[str, str]:
     return ("…" + "-".join(parts[same:]), "…" + "-".join(others[same:])) if same else (left, right)
 
 
+def _signed(delta: float) -> str:
+    return f"{'+' if delta > 0 else ''}{metric(delta, _DIGITS)}"
+
+
 def _share(found: Difference) -> str:
     """How much that is of the first value."""
     if not found.left or found.delta is None:
         return ""
-    return f" ({found.delta / abs(found.left):+.1%})"
+    share = found.delta / abs(found.left)
+    return f" ({share:+.1%})" if is_finite(share) else ""
 
 
 def _cell(value: Any, *, figures: bool) -> str:
@@ -82,9 +88,9 @@ def _cell(value: Any, *, figures: bool) -> str:
     if value is None:
         return _UNKNOWN
     if isinstance(value, float):
-        return f"{value:,.6g}" if figures else f"{value:.6g}"
+        return metric(value, _DIGITS) if figures else f"{value:.6g}"
     if figures and isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
+        return metric(value, _DIGITS)
     return shorten(value if isinstance(value, str) else json.dumps(value), _CELL)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from console.echo import say, tell, tell_json
+
 
 @click.group()
 def engine() -> None:
@@ -17,20 +19,18 @@ def engine() -> None:
 @click.option("--json", "as_json", is_flag=True, help="A list of objects: pid, target, version, runs, …")
 def status(*, as_json: bool) -> int:
     """List engines and what they hold."""
-    import json
-
     from console.listing import table
     from launcher.client import engines
 
     found = list(engines())
     if as_json:
-        click.echo(json.dumps(found))
+        tell_json(found)
         return 0
     if not found:
-        click.echo("no engine; one starts with the first run", err=True)
+        say("no engine; one starts with the first run")
         return 0
     head = ("PID", "TARGET", "VERSION", "UP", "RUNS", "CLIENTS", "MEMORY", "SLOTS", "SESSION")
-    click.echo(table(head, [_row(each) for each in found]))
+    tell(table(head, [_row(each) for each in found]))
     return 0
 
 
@@ -39,7 +39,6 @@ def status(*, as_json: bool) -> int:
 @click.option("--pid", type=int, help="This one only.")
 def stop(*, force: bool, pid: int | None) -> int:
     """End engines. One with runs is left alone without --force; nothing of a stopped run stays alive."""
-    from console.printing import say
     from launcher.client import engines, stop_engine
     from launcher.errors import SpecError
 
@@ -60,7 +59,7 @@ def stop(*, force: bool, pid: int | None) -> int:
 
 
 def _row(known: dict[str, Any]) -> tuple[str, ...]:
-    from console.listing import duration
+    from console.listing import took_text
 
     if "silent" in known:
         return (str(known["pid"]), known["target"], known["version"], *[""] * 5, known["silent"])
@@ -69,7 +68,7 @@ def _row(known: dict[str, Any]) -> tuple[str, ...]:
         str(known["pid"]),
         known["target"],
         known["version"],
-        duration(known["started"], time.time()),
+        took_text(known["started"], time.time()),
         str(len(known["runs"])),
         str(known["clients"]),
         f"{known['memory'] / 2**20:.0f} MiB",

@@ -13,9 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.app import App
-
 from console.commands import Commands, LauncherCommands
+from console.containment import Contained
 from console.plain import wants_no_color
 from console.screens.outline import Outline
 from console.settings import ConsoleSettings, form_draft
@@ -34,7 +33,7 @@ _AT_ONCE = frozenset({"ctrl+c", "ctrl+q"})
 _NEXT = ("run", "history", "cluster", "help", "picker", "presets", "preflight")
 
 
-class Entrance(App[int]):
+class Entrance(Contained):
     """An app that opens the launch screen, and the run `first` above it.
 
     With `waits`, which is for a real terminal, it paints before it imports them.
@@ -152,6 +151,6 @@ class Entrance(App[int]):
 
     def _tell(self, problems: list[str]) -> None:
         for problem in problems:
-            from console.listing import printable
+            from console.sources.cleaning import printable
 
             self.notify(printable(problem)[:_TOLD], severity="warning", markup=False, timeout=10)

@@ -8,10 +8,12 @@ import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from console.report_page import report_page
 from launcher.errors import RecordError, SpecError
-from launcher.runs import paths
+from launcher.runs import opening, paths
+from launcher.runs.reader import read_spec
 from launcher.runs.status import stored_status
 
 PAGE = "report.html"
@@ -51,6 +53,19 @@ def export(run: Path, out: Path, *, results: bool, logs: bool, force: bool) -> P
     return out
 
 
+def left_out(run: Path, *, results: bool) -> str:
+    """What of a run does not go along, in words; empty if nothing is withheld."""
+    there = [path.relative_to(run) for path in opening.files_below(run)]
+    try:
+        secrets = len(read_spec(run).withheld)
+    except RecordError:
+        secrets = 0
+    pickles = 0 if results else sum(_fits(path, pattern) for path in there for pattern in _PICKLES)
+    counts = ((secrets, "secret value"), (pickles, "pickle"))
+    told = [f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count]
+    return f"{' and '.join(told)} left out" if told else ""
+
+
 def _taken(out: Path) -> SpecError:
     return SpecError(f"{out} is there already", hint="--force replaces it")
 
@@ -74,8 +89,12 @@ def _pack(run: Path, partial: Path, *, results: bool, logs: bool) -> None:
     name = _id_of(run)
     with open(private, "wb") as file, zipfile.ZipFile(file, "w") as packed:
         for path in _members(run, results=results, logs=logs):
-            with contextlib.suppress(FileNotFoundError):  # thinned or replaced meanwhile
-                _add(packed, path, f"{name}/{path.relative_to(run).as_posix()}")
+            try:
+                source = opening.open_file(run, path)
+            except OSError:  # it was thinned or replaced meanwhile, or is not ours to read
+                continue
+            with source:
+                _add(packed, source, f"{name}/{path.relative_to(run).as_posix()}")
         page = report_page(run, logs=logs).encode(errors="replace")
         packed.writestr(_entry(PAGE, time.time()), page)
 
@@ -89,26 +108,35 @@ def _id_of(run: Path) -> str:
 
 def _members(run: Path, *, results: bool, logs: bool) -> Iterator[Path]:
     """The folder's files, in an order in which nothing promises what only came after it was read."""
+    there = list(opening.files_below(run))
     first = [run / name for name in (paths.STATUS, paths.EVENTS, paths.SPEC)]
-    orders = sorted(run.glob(f"{paths.LOGS}/*/{paths.CHUNKS}"))
-    left_out = [paths.RESERVE, *(() if results else _PICKLES), *(() if logs else [f"{paths.LOGS}/*/*"])]
-    skipped = {path for pattern in left_out for path in run.glob(pattern)}
-    for path in dict.fromkeys([*first, *orders, *sorted(run.rglob("*"))]):
-        hidden = path.name.startswith(".") or path.is_symlink() or not path.is_file()
-        if not hidden and path not in skipped:
+    orders = [path for path in there if path.match(f"{paths.LOGS}/*/{paths.CHUNKS}")]
+    left_out = [
+        paths.RESERVE,
+        paths.PRIVATE,
+        *(() if results else _PICKLES),
+        *(() if logs else [f"{paths.LOGS}/*/*"]),
+    ]
+    own = {path for path in there if not path.name.startswith(".")}
+    for path in dict.fromkeys([*first, *orders, *there]):
+        if path in own and not any(_fits(path.relative_to(run), pattern) for pattern in left_out):
             yield path
 
 
-def _add(packed: zipfile.ZipFile, path: Path, name: str) -> None:
+def _fits(path: Path, pattern: str) -> bool:
+    """Whether the whole of a path has the form, part by part."""
+    return len(path.parts) == pattern.count("/") + 1 and path.match(pattern)
+
+
+def _add(packed: zipfile.ZipFile, source: BinaryIO, name: str) -> None:
     """A file as long as it is now; it may grow meanwhile."""
-    with open(path, "rb") as source:
-        found = os.fstat(source.fileno())
-        entry = _entry(name, found.st_mtime)
-        entry.file_size = left = found.st_size
-        with packed.open(entry, "w") as target:
-            while left and (block := source.read(min(left, _BLOCK))):
-                target.write(block)
-                left -= len(block)
+    found = os.fstat(source.fileno())
+    entry = _entry(name, found.st_mtime)
+    entry.file_size = left = found.st_size
+    with packed.open(entry, "w") as target:
+        while left and (block := source.read(min(left, _BLOCK))):
+            target.write(block)
+            left -= len(block)
 
 
 def _entry(name: str, mtime: float) -> zipfile.ZipInfo:

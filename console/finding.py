@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+LOGS, PICKLES, ALL = "logs", "pickles", "all"
 
 if TYPE_CHECKING:
     from launcher.errors import RunNotFound
@@ -12,8 +15,10 @@ if TYPE_CHECKING:
 _MARKS = ("spec.json", "events.jsonl")
 
 
-def find(wanted: str) -> Path:
+def find(wanted: str, *parts: str) -> Path:
     """The folder of the run that is meant; an exported file is unpacked until this process ends.
+
+    Of such a file comes what tells of the run, and these `parts` of it, as `console.unpacking` calls them.
 
     Raises:
         RunNotFound: none, or several; or there is no run in that place.
@@ -22,12 +27,12 @@ def find(wanted: str) -> Path:
     from launcher.errors import RunNotFound
 
     if _is_place(wanted):
-        return _at(Path(wanted))
+        return _at(Path(wanted), parts)
     try:
         return find_stored(wanted)
     except RunNotFound:
         if wanted and os.path.lexists(wanted):
-            return _at(Path(wanted))
+            return _at(Path(wanted), parts)
         raise
 
 
@@ -48,7 +53,7 @@ def _is_place(wanted: str) -> bool:
     return os.sep in wanted or wanted.endswith(".zip") or wanted in (".", "..", "~")
 
 
-def _at(place: Path) -> Path:
+def _at(place: Path, parts: Sequence[str]) -> Path:
     place = place.expanduser().absolute()
     if place.is_dir():
         if any((place / mark).is_file() for mark in _MARKS):
@@ -57,7 +62,7 @@ def _at(place: Path) -> Path:
     if place.is_file():
         from console.unpacking import unpack
 
-        return unpack(place)
+        return unpack(place, parts)
     raise _nothing(f"there is no {place}")
 
 

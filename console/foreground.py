@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
+from console.echo import json_line, lasting, say, tell_cleaned
 from console.headless import hosts_of, parse_ranks, print_end
 from console.narrating import narrate
-from console.printing import Printer, say, tell
+from console.printing import Printer
+from console.sources.presence import Presence, deleted_line
 from launcher import events as ev
 from launcher.client import Attachment, submit
 from launcher.errors import AgentLost, InternalError
@@ -46,14 +50,19 @@ def run(request: Request, *, output: str, ranks: str, on_disconnect: str | None 
         try:
             heeded.watch(started)
             say(f"run {started.id}")
-            state = _print_facts(started) if output == "jsonl" else _print_output(started, chosen)
+            record = Record(started.folder)
+            state = (
+                _print_facts(started, record) if output == "jsonl" else _print_output(started, chosen, record)
+            )
         except Hangup:
             started.leave()
             say(f"run {started.id} goes on; see it again with: rankdeck attach {started.id}")
             return 128 + signal.SIGHUP
         finally:
             started.close()
-    return _finish(started, state, told=output == "text")
+    code = _finish(started, state, told=output == "text")
+    record.look(last=True)
+    return code
 
 
 def from_terminal() -> bool:
@@ -65,27 +74,50 @@ class Hangup(Exception):
     """The terminal is gone, or says so: the run is left to itself."""
 
 
-def _print_facts(started: Attachment) -> RunState:
+class Record:
+    """Says that the record was deleted, once while the run goes on and once when it has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._presence = Presence(folder)
+        self._told = False
+
+    def look(self, *, last: bool = False) -> None:
+        """See whether it is still there."""
+        if self._presence.gone() and (last or not self._told):
+            self._told = True
+            say(deleted_line(self._presence.seen))
+
+
+def _print_facts(started: Attachment, record: Record) -> RunState:
     tail = StateTail(started.folder)
     while not started.done:
         started.wait_for_news()
+        record.look()
         for event in tail.poll():
-            tell(ev.encode(event, started.id), nl=False)
+            line = json_line(ev.to_dict(event, started.id))
+            lasting(tell_cleaned, line)
     return tail.state
 
 
-def _print_output(started: Attachment, ranks: frozenset[int]) -> RunState:
+def _print_output(started: Attachment, ranks: frozenset[int], record: Record) -> RunState:
     tail = StateTail(started.folder)
     tail.poll()
-    printer = Printer(started.folder, tail.state.asked, ranks, hosts=lambda: hosts_of(tail.state))
+    printer = Printer(
+        started.folder, tail.state.asked, ranks, write=_print_on, hosts=lambda: hosts_of(tail.state)
+    )
     told = RunState()
     while not started.done:
         started.wait_for_news()
+        record.look()
         tail.poll()
         printer.advance()
         told = _narrate(told, tail.state, marks=not ranks)
     printer.finish()
     return tail.state
+
+
+def _print_on(text: str, *, err: bool = False) -> None:
+    lasting(tell_cleaned, text, err=err)
 
 
 def _finish(started: Attachment, state: RunState, *, told: bool) -> int:
@@ -95,7 +127,8 @@ def _finish(started: Attachment, state: RunState, *, told: bool) -> int:
         return AgentLost.exit_code
     end = started.ended or {}
     if not state.phase.final:
-        state = replace(state, phase=Phase(end["ended"]), exit_code=end["exit_code"], why=end["why"])
+        known = {"phase": Phase(end["ended"]), "exit_code": end["exit_code"], "why": end["why"]}
+        state = replace(state, ended=state.ended or time.time(), **known)
     if told:
         print_end(started.folder, state)
     return InternalError.exit_code if state.exit_code is None else state.exit_code

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-import click
-
 from console.awaiting import until_ended
-from console.listing import duration, value_text
-from console.printing import Printer, say, tell
+from console.echo import lasting, say, tell, tell_bytes
+from console.listing import took_text, value_text
+from console.losses import unreadable_lines
+from console.printing import Printer
 from console.sources.stacks import stacks_block
+from console.sources.standstill import standstill_line
 from launcher.client import request_stop, start_detached
-from launcher.errors import AgentLost, NoProgress, SpecError, TimeLimit
+from launcher.errors import AgentLost, NoProgress, RecordError, SpecError, TimeLimit
+from launcher.fold import fold
 from launcher.outcome import rank_failed
+from launcher.record_events import PartUnreadable
 from launcher.request import Request
-from launcher.runs import paths
+from launcher.runs import opening, paths
 from launcher.runs.reader import read_spec, read_state, read_summary, status_of
 from launcher.runs.status import Status
+from launcher.spec import Mode
 from launcher.state import Phase, RunState
 
 _BLOCK = 1 << 20
@@ -52,23 +56,24 @@ def detach(request: Request, *, output: str, ranks: str) -> int:
     for option, value, default in (("--output", output, "text"), ("--ranks", ranks, "all")):
         if value != default:
             raise SpecError(f"--detach prints no output: {option} has no meaning with it")
-    tell(start_detached(request))
+    run = start_detached(request)
+    lasting(tell, run)
     return 0
 
 
 def print_end(folder: Path, state: RunState) -> None:
     """The failure in one block, or the result; the result is the last thing on standard output."""
-    took = duration(state.started, state.ended)
-    if state.blamed is not None:
+    took = took_text(state.started, state.ended)
+    if state.blamed is not None and state.blamed < len(state.ranks):
         say(failure_block(folder, state))
     elif state.exit_code in _LIMITS and (block := stacks_block(state)):
         say(block)
-    say(
-        f"{state.phase.value} after {took}" + (f": {state.why}" if state.phase is not Phase.SUCCEEDED else "")
-    )
+        say(f"\n{standstill_line(state.stacks)}")
+    why = f": {state.why}" if state.phase is not Phase.SUCCEEDED or any(r.left for r in state.ranks) else ""
+    say(f"{state.phase.value} after {took}{why}")
     for entry in read_summary(folder)[:1]:
         if state.phase is Phase.SUCCEEDED:
-            tell(value_text(entry))
+            lasting(tell, value_text(entry))
 
 
 def failure_block(folder: Path, state: RunState) -> str:
@@ -103,7 +108,7 @@ def logs(
         raise SpecError("--raw prints every byte: --grep has no meaning with it")
     if stderr and not raw:
         raise SpecError("--stderr chooses a stream for --raw", hint="merged output shows both")
-    world_size = read_spec(folder).num_processes
+    world_size = _world_size(folder)
     if attempt is not None and attempt not in (known := paths.attempts(folder)):
         raise SpecError(f"there is no attempt {attempt}: the run has had {len(known)}, counted from 0")
     if raw:
@@ -115,18 +120,40 @@ def logs(
         world_size,
         chosen,
         grep=_pattern(grep),
-        write=click.echo,
         attempt=attempt,
         hosts=lambda: hosts_of(read_state(folder)),
     )
     status = until_ended(folder, printer.advance) if follow else status_of(folder)
     printer.finish()
+    for line in unreadable_lines(_with(read_state(folder), printer.unreadable)):
+        say(line)
     return (status.exit_code or 0) if follow else 0
 
 
+def _with(state: RunState, parts: Iterable[PartUnreadable]) -> RunState:
+    for part in parts:
+        state = fold(state, part)
+    return state
+
+
+def _world_size(folder: Path) -> int:
+    """As asked for, or, where that cannot be read, as the facts say.
+
+    Raises:
+        RecordError: neither can be read.
+    """
+    try:
+        return read_spec(folder).num_processes
+    except RecordError:
+        state = read_state(folder)
+        if size := max(state.asked, len(state.ranks)):
+            return size
+        raise
+
+
 def hosts_of(state: RunState) -> dict[int, str]:
-    """Where each rank is."""
-    return {rank.rank: rank.host for rank in state.ranks}
+    """Where each rank is; nothing of ranks that can only be here."""
+    return {} if state.mode == Mode.LOCAL else {rank.rank: rank.host for rank in state.ranks}
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
@@ -152,7 +179,7 @@ def _raw(folder: Path, rank: int, stream: int, *, attempt: int | None, follow: b
         nonlocal done, position
         attempts = paths.attempts(folder) if attempt is None else [attempt]
         for number in (n for n in attempts if n > done):
-            position = _copy_from(paths.log_file(folder, number, rank, stream), position)
+            position = _copy_from(folder, paths.log_file(folder, number, rank, stream), position)
             if number != attempts[-1]:
                 done, position = number, 0
 
@@ -161,15 +188,20 @@ def _raw(folder: Path, rank: int, stream: int, *, attempt: int | None, follow: b
     return (status.exit_code or 0) if follow else 0
 
 
-def _copy_from(path: Path, position: int) -> int:
+def _copy_from(folder: Path, path: Path, position: int) -> int:
     """Copy a file's bytes from `position` on to standard output; where they end now."""
-    if path.exists():
-        with open(path, "rb") as file:
-            file.seek(position)
-            while block := file.read(_BLOCK):
-                sys.stdout.buffer.write(block)
-                position += len(block)
-        sys.stdout.buffer.flush()
+    try:
+        file = opening.open_file(folder, path)
+    except FileNotFoundError:
+        return position
+    except (opening.NotPlain, PermissionError) as error:
+        name = path.relative_to(folder).as_posix()
+        raise RecordError(f"unreadable: {name} ({error.strerror})", run=folder.name) from error
+    with file:
+        file.seek(position)
+        while block := file.read(_BLOCK):
+            tell_bytes(block)
+            position += len(block)
     return position
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from console.admitting import LOOPBACK
-from console.printing import say, tell
+from console.echo import lasting, say, tell
 from launcher.runs.paths import FILE_MODE
 from launcher.runtime import runtime_folder
 
@@ -61,7 +61,7 @@ class Invitation:
 
     def _invite(self) -> None:
         url = f"http://{LOOPBACK}:{self._port}/?token={self._issue()}"
-        tell(url)
+        lasting(tell, url)
         if self._open:
             self._open = False
             self._file = _forward(url, self._port)

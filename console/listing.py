@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from console.sources.cleaning import plain
+from console.echo import tell, tell_json
+from console.formatting import duration
+from console.sources.cleaning import escaped, json_escaped, printable
+from console.sources.standstill import standstill_line
 
 if TYPE_CHECKING:
     from launcher.events import OriginFound
     from launcher.record_events import Checkout
     from launcher.runs.status import Status
+    from launcher.spec import JobSpec
     from launcher.state import Rank, RunState
-
-# all that JSON leaves as it is and a terminal might obey: C1 controls, directions, lone surrogates
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -33,16 +31,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def duration(start: float | None, end: float | None) -> str:
-    """Seconds with a tenth below a minute, then minutes and hours."""
-    if start is None or end is None:
-        return ""
-    seconds = max(0.0, end - start)
-    if seconds < 60:
-        return f"{seconds:.1f}s"
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{seconds:02d}s"
+def took_text(start: float | None, end: float | None) -> str:
+    """How long something took; empty where that is not known."""
+    return "" if start is None or end is None else duration(end - start)
 
 
 def shorten(text: str, width: int) -> str:
@@ -54,31 +45,50 @@ def shorten(text: str, width: int) -> str:
 def show(folder: Path, *, as_json: bool) -> int:
     """Print one run."""
     from console.losses import record_line
-    from launcher.runs.reader import read_spec, read_state, status_of
+    from launcher.runs.examining import examined
+    from launcher.runs.reader import read_state, status_of
 
-    state, status = read_state(folder), status_of(folder)
+    state, status = examined(folder, read_state(folder)), status_of(folder)
+    spec = _spec_of(folder)
     if as_json:
-        click.echo(json.dumps(_show_document(folder, state, status)))
+        tell_json(_show_document(folder, spec, state, status))
         return 0
-    spec = read_spec(folder)
-    took = duration(state.started, state.ended)
+    target = state.target if spec is None else shlex.join([spec.target.label, *spec.target.args])
+    took = took_text(state.started, state.ended)
     code = "" if status.exit_code is None else f", exit {status.exit_code}"
-    click.echo(printable(f"{folder.name}  {status.name}"))
-    click.echo(printable(f"target   {shlex.join([spec.target.label, *spec.target.args])}"))
-    click.echo(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
+    tell(f"{folder.name}  {status.name}")
+    tell(f"target   {escaped(target)}")
+    tell(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
     if status.why:
-        click.echo(printable(f"why      {status.why}"))
+        tell(f"why      {status.why}")
     for line in _circumstances(state):
-        click.echo(printable(line))
-    click.echo(f"folder   {folder}")
-    click.echo()
+        tell(line)
+    tell(f"folder   {escaped(str(folder))}")
+    tell()
     rows = [_rank_row(r) for r in state.ranks]
-    click.echo(table(("RANK", "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
+    tell(table(("RANK", "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
     for note in state.notes:
-        click.echo(printable(f"note: {note.text}"))
-    if record := record_line(state):
-        click.echo(printable(record))
+        tell(f"note: {note.text}")
+    for line in (record_line(state), *_unreadable(status)):
+        if line:
+            tell(line)
     return 0
+
+
+def _spec_of(folder: Path) -> JobSpec | None:
+    """The request; None where it cannot be read, which is said elsewhere."""
+    from launcher.errors import RecordError
+    from launcher.runs.reader import read_spec
+
+    try:
+        return read_spec(folder)
+    except RecordError:
+        return None
+
+
+def _unreadable(status: Status) -> Iterator[str]:
+    if status.unreadable is not None:
+        yield f"unreadable: {status.unreadable}"
 
 
 def _circumstances(state: RunState) -> Iterator[str]:
@@ -95,6 +105,8 @@ def _circumstances(state: RunState) -> Iterator[str]:
     for restart in state.restarts:
         how = "in place" if restart.in_place else "with new agents"
         yield f"attempt  {restart.attempt} {how}, because {restart.reason}"
+    if stood := standstill_line(state.stacks):
+        yield f"stood    {stood}"
     if count := len(state.stacks):
         yield f"stacks   of {count} rank{'s' * (count > 1)}: rankdeck stacks {state.id}"
 
@@ -123,14 +135,14 @@ def _rank_row(rank: Rank) -> tuple[str, ...]:
     return (str(rank.rank), rank.host, pid, rank.phase.value, rank.signal or code, devices, step)
 
 
-def _show_document(folder: Path, state: RunState, status: Status) -> dict[str, Any]:
+def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: Status) -> dict[str, Any]:
+    from console.losses import unreadable_lines
     from launcher.codec import to_plain
-    from launcher.runs.reader import read_spec
 
     first = state.first_failure
     return {
         "id": folder.name,
-        "spec": to_plain(read_spec(folder)),
+        "spec": to_plain(spec),
         "state": status.state.value,
         "exit_code": status.exit_code,
         "why": status.why,
@@ -145,8 +157,9 @@ def _show_document(folder: Path, state: RunState, status: Status) -> dict[str, A
         "recording": to_plain(state.recording),
         "lost": to_plain(state.lost),
         "ranks": [_rank_document(r) for r in state.ranks],
-        "first_failure": None if first is None else _failure_document(first),
+        "first_failure": None if first is None else _failure_document(state, first),
         "cleanup": [to_plain(h.cleanup) for h in state.hosts.values() if h.cleanup],
+        "unreadable": [*unreadable_lines(state), *_unreadable(status)],
     }
 
 
@@ -162,11 +175,13 @@ def _rank_document(rank: Rank) -> dict[str, Any]:
         "exit_code": rank.exit_code,
         "signal": rank.signal,
         "step": rank.step,
-        "metrics": dict(rank.metrics),
+        "metrics": to_plain(rank.metrics),
     }
 
 
-def _failure_document(rank: Rank) -> dict[str, Any]:
+def _failure_document(state: RunState, rank: Rank) -> dict[str, Any]:
+    from launcher.sentences import early_leavers
+
     raised = rank.raised
     return {
         "rank": rank.rank,
@@ -176,6 +191,8 @@ def _failure_document(rank: Rank) -> dict[str, Any]:
         "exception": raised.kind if raised else None,
         "message": raised.message if raised else None,
         "traceback": raised.traceback if raised else None,
+        "unreturned": rank.unreturned,
+        "left_before": list(early_leavers(state, rank)),
     }
 
 
@@ -186,15 +203,18 @@ def result(folder: Path, rank: int, *, as_json: bool) -> int:
         SpecError: there is none.
     """
     from launcher.errors import SpecError
-    from launcher.runs.reader import read_summary
+    from launcher.runs.reader import read_state, read_summary
 
     entry = next((e for e in read_summary(folder) if e["rank"] == rank), None)
     if entry is None:
-        raise SpecError(f"rank {rank} of run {folder.name} left no value", run=folder.name)
+        ranks = read_state(folder).ranks
+        left = rank < len(ranks) and ranks[rank].left
+        why = ": it ended by sys.exit before the function returned" if left else ""
+        raise SpecError(f"rank {rank} of run {folder.name} left no value{why}", run=folder.name)
     if as_json:
-        click.echo(json.dumps({k: entry[k] for k in ("rank", "type", "value")}))
+        tell_json({k: entry[k] for k in ("rank", "type", "value")})
         return 0
-    click.echo(value_text(entry))
+    tell(value_text(entry))
     return 0
 
 
@@ -202,13 +222,8 @@ def value_text(entry: dict[str, Any]) -> str:
     """A summary's value for people: JSON where it is, else what is known of it."""
     if entry["json"]:
         text = json.dumps(entry["value"], indent=2, ensure_ascii=False)
-        return _UNPRINTABLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
+        return "\n".join(map(json_escaped, text.split("\n")))
     return printable(f"{entry['value']}  ({entry['size']} bytes pickled)")
-
-
-def printable(text: str) -> str:
-    """The text without what could control a terminal; its line breaks stay."""
-    return "\n".join(plain(line.encode(errors="replace")) for line in text.split("\n"))
 
 
 def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:

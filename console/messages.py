@@ -30,10 +30,12 @@ from console.sources.extras import EXTRAS, PATHS, split_pairs, words_of
 from console.sources.history import took
 from console.sources.log_copy import Rows, copy_rows, new_file
 from console.sources.log_line import LogLine
+from console.sources.not_finite import NotFinite, named_ranks
 from console.sources.readings import Metric, usual_metric
 from console.sources.scan import Search
 from console.sources.sieve import Level, level_of
 from console.sources.stacks import spans, stacks_block
+from console.sources.standstill import standstill_line, standstills
 from console.sources.view import LogView, Progress, RankView, RunView
 from console.sources.whither import Whither, whither
 from launcher.options import Option
@@ -63,6 +65,7 @@ __all__ = [
     "LogView",
     "MapQuery",
     "Metric",
+    "NotFinite",
     "Option",
     "Progress",
     "RankChosen",
@@ -82,12 +85,15 @@ __all__ = [
     "describe",
     "level_of",
     "mode_line",
+    "named_ranks",
     "names_path",
     "new_file",
     "room_line",
     "spans",
     "split_pairs",
     "stacks_block",
+    "standstill_line",
+    "standstills",
     "takes_path",
     "took",
     "troubles",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from console.losses import lost_line, stopped_line
+from console.losses import lost_line, stopped_line, unreadable_lines
 from console.sources.attempts import attempt_mark
-from launcher.events import ExecutorLost, LimitNear, SlotsAwaited, SparkReady
+from launcher.events import ExecutorLost, LimitNear, ServerLost, SlotsAwaited, SparkReady
 from launcher.sentences import loss_sentence
 from launcher.state import RunState
 
@@ -36,6 +36,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
 
 _DELIVERY = {
     "spool": "read from the spool folder",
+    "relay": "carried through the Connect server",
     "carried": "carried home by Spark, and comes when the ranks have ended",
 }
 
@@ -86,6 +87,7 @@ def _record(before: RunState, after: RunState) -> Iterator[str]:
     if after.lost is not None and after.lost != before.lost:
         again = "recording again" if after.lost.resumed else ""
         yield "; ".join(filter(None, (again, lost_line(after.lost))))
+    yield from (line for line in unreadable_lines(after) if line not in unreadable_lines(before))
 
 
 def _waiting(before: RunState, after: RunState) -> Iterator[str]:
@@ -105,7 +107,7 @@ def _ending(before: RunState, after: RunState) -> Iterator[str]:
     told = {stop.reason if stop is not None else ""}
     for loss in after.losses[len(before.losses) if same else 0 :]:
         line = loss_sentence(after, loss)
-        if isinstance(loss, ExecutorLost) and line not in told:
+        if isinstance(loss, ExecutorLost | ServerLost) and line not in told:
             told.add(line)
             yield line
     last = after.final_stop

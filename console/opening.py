@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.app import RankdeckApp
 from console.commands import Commands
+from console.echo import say
 from console.settings import load
 from console.terminal import quiet_descriptors
 
@@ -43,6 +43,7 @@ def run_console(
         settings=settings,
         handle_signals=True,
         paint_first=True,
+        survives=True,
     )
     with quiet_descriptors(page=page is not None):
         code = app.run(mouse=settings.mouse, size=page)
@@ -52,4 +53,4 @@ def run_console(
 
 
 def _say_how_to_return(run: str) -> None:
-    sys.stderr.write(f"run {run} goes on; see it again with: rankdeck attach {run}\n")
+    say(f"run {run} goes on; see it again with: rankdeck attach {run}")

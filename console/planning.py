@@ -6,38 +6,42 @@ import io
 import shlex
 import zipfile
 
-import click
-
-from console.printing import say
+from console.echo import say, tell
+from console.sources.cleaning import escaped
 from launcher.bundle import make_bundle
 from launcher.distributor import plan_for
 from launcher.plan import THREADS, Plan
 from launcher.request import Request
-from launcher.spec import JobSpec
+from launcher.spec import JobSpec, Mode
 from launcher.worker.baggage import MANIFEST, SOURCES
 
 
 def print_plan(request: Request) -> int:
     """What would be started, on standard output; what to know of it, on standard error."""
     plan, spec = plan_for(request), request.spec.redacted()
-    click.echo(f"target   {shlex.join([spec.target.label, *spec.target.args])}")
-    click.echo(f"workdir  {spec.workdir}")
+    _row(f"target   {shlex.join([spec.target.label, *spec.target.args])}")
+    _row(f"workdir  {spec.workdir}")
     if plan is None:
         _print_stage(request.spec)
     else:
-        click.echo(f"python   {request.python}")
+        _row(f"python   {request.python}")
         _print_places(plan)
     for name, value in spec.env.items():
-        click.echo(f"env      {name}={value}")
+        _row(f"env      {name}={value}")
     for note in plan.notes if plan else ():
         say(f"note: {note}")
     return 0
 
 
+def _row(text: str) -> None:
+    """A line of the plan, in which nothing that a terminal would obey is left out unseen."""
+    tell(escaped(text))
+
+
 def _print_places(plan: Plan) -> None:
     for place in plan.ranks:
         devices = ", ".join(f"{d.uuid} ({d.name})" for d in place.devices) or "cpu"
-        click.echo(
+        _row(
             f"rank {place.rank}   host {place.host}  local rank {place.local_rank} of "
             f"{place.local_world_size}  node {place.node_rank}  {devices}  {THREADS}={place.threads}"
         )
@@ -50,16 +54,17 @@ def _print_stage(spec: JobSpec) -> None:
     named = shown.master or shown.remote or "what the session or the environment says"
     gpus = "no" if spec.gpu is False else str(spec.gpus_per_task or spec.gpus_per_rank)
     wanted = f"{gpus} GPUs" + ("" if spec.gpu is not None else " where there are any")
-    click.echo(f"spark    {named}")
+    _row(f"spark    {named}")
     for name, value in shown.conf.items():
-        click.echo(f"conf     {name}={value}")
-    click.echo("python   the executors' own: PYSPARK_PYTHON or spark.pyspark.python")
-    click.echo(f"stage    {tasks} barrier tasks of {each} ranks, each with {wanted}")
+        _row(f"conf     {name}={value}")
+    _row("python   the executors' own: PYSPARK_PYTHON or spark.pyspark.python")
+    _row(f"stage    {tasks} barrier tasks of {each} ranks, each with {wanted}")
     if spec.min_processes is not None:
-        click.echo(f"ranks    {spec.min_processes} to {spec.num_processes}")
-    click.echo(f"sent     {_sent(make_bundle(spec))}")
+        _row(f"ranks    {spec.min_processes} to {spec.num_processes}")
+    _row(f"sent     {_sent(make_bundle(spec))}")
+    server = ", or through the Connect server" if spec.mode is Mode.CONNECT else ""
     spool = f", or by {spec.spark.spool}" if spec.spark.spool else ""
-    click.echo(f"output   live{spool}, or home with the stage")
+    _row(f"output   live{server}{spool}")
 
 
 def _sent(bundle: bytes) -> str:

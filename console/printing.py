@@ -1,22 +1,17 @@
-"""Ranks' output as prefixed lines, and writing that ends no training when nobody can receive it.
-
-Nothing here knows how a run is started or stopped.
-"""
+"""Ranks' output as prefixed lines."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
 
-import click
-
-from console.listing import host_labels, printable
+from console.echo import tell_cleaned
+from console.listing import host_labels
 from console.sources.attempts import attempt_mark
 from console.sources.cleaning import plain, shown
+from launcher.record_events import PartUnreadable
 from launcher.runs import paths
 from launcher.runs.lines import Line, LineIndex
 from launcher.runs.reader import read_restarts
@@ -26,35 +21,11 @@ _HOST = 24
 Write = Callable[..., None]
 
 
-def say(text: str) -> None:
-    """Narrate, on standard error."""
-    tell(printable(text), err=True)
-
-
-def tell(text: str | bytes, *, err: bool = False, nl: bool = True) -> None:
-    """Print; where that is no longer possible, say so once and go on in silence."""
-    try:
-        click.echo(text, err=err, nl=nl)
-    except OSError as error:
-        silence(sys.stderr if err else sys.stdout)
-        if not err:
-            gone = isinstance(error, BrokenPipeError)
-            why = "nobody reads the output any more" if gone else f"cannot write the output: {error.strerror}"
-            say(f"rankdeck: {why}; the run goes on")
-
-
-def silence(stream: IO[Any]) -> None:
-    """Send what a stream still holds, and all that follows, nowhere: its last flush must not fail."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
-
-
 class Printer:
     """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours.
 
     Where another attempt begins, a line without a prefix says so on standard error. `hosts` tells where
-    each rank is; it is asked at the first line of an attempt, and said where they are not all on one.
+    each rank is; it is asked at the first line of an attempt. Ranks that it does not tell of are here.
     """
 
     def __init__(
@@ -64,7 +35,7 @@ class Printer:
         ranks: frozenset[int],
         *,
         grep: re.Pattern[str] | None = None,
-        write: Write = tell,
+        write: Write = tell_cleaned,
         attempt: int | None = None,
         hosts: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
@@ -96,6 +67,11 @@ class Printer:
         self._print(self._index.line(i) for i in fresh if self._index.owner(i)[0] in self._ranks)
         self._printed = end
 
+    @property
+    def unreadable(self) -> tuple[PartUnreadable, ...]:
+        """What of the output cannot be read."""
+        return self._index.unreadable
+
     def finish(self) -> None:
         """Print all that is left, unfinished lines too."""
         self.advance()
@@ -120,7 +96,7 @@ class Printer:
 
     def _prefix(self, rank: int) -> str:
         hosts = self._hosts()
-        names = host_labels(hosts.values(), _HOST) if len(set(hosts.values())) > 1 else {}
+        names = host_labels(hosts.values(), _HOST)
         for each in {rank, *hosts}:
             host = names.get(hosts.get(each, ""), "")
             self._prefixes[each] = f"r{each:0{self._width}d}{f' {host}' if host else ''} | "

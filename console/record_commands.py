@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from console.finding import find, find_stored
+from console.echo import say, tell
+from console.finding import ALL, find, find_stored
+from console.sources.cleaning import escaped
 
 
 @click.command()
@@ -22,7 +24,7 @@ def rm(ids: tuple[str, ...], *, dry_run: bool) -> int:
     for folder in folders:
         if not dry_run:
             remove_run(folder)
-        click.echo(folder.name)
+        tell(folder.name)
     return 0
 
 
@@ -51,7 +53,7 @@ def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dr
     if max_bytes is not None:
         policy = replace(policy, bytes=bytes_of(max_bytes))
     for gone in retention.prune(runs_root(), policy, dry_run=dry_run):
-        click.echo(gone)
+        tell(gone)
     return 0
 
 
@@ -68,7 +70,11 @@ def export(id: str, *, output: Path, results: bool, no_logs: bool, force: bool) 
 
     Wherever an ID is asked for, such a file is taken too.
     """
-    from console.exporting import export as export_run
+    from console import exporting
 
-    click.echo(export_run(find(id), output, results=results, logs=not no_logs, force=force))
+    folder = find(id, ALL)
+    out = exporting.export(folder, output, results=results, logs=not no_logs, force=force)
+    tell(escaped(str(out)))
+    if withheld := exporting.left_out(folder, results=results):
+        say(withheld)
     return 0

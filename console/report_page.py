@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +13,18 @@ from itertools import islice
 from pathlib import Path
 
 from console.curves import curves
-from console.listing import duration, printable, value_text
+from console.formatting import metric
+from console.listing import took_text, value_text
 from console.losses import record_line
-from console.sources.cleaning import plain
+from console.sources.cleaning import plain, printable
 from launcher.codec import to_plain
 from launcher.errors import RecordError
-from launcher.runs import paths
-from launcher.runs.reader import FactTail, read_spec, read_state, read_summary
-from launcher.runs.status import read_status
+from launcher.fold import fold
+from launcher.record_events import PartUnreadable
+from launcher.runs import opening, paths
+from launcher.runs.examining import examined
+from launcher.runs.line_rows import last_segments
+from launcher.runs.reader import FactTail, known_status, read_spec, read_state, read_summary
 from launcher.spec import JobSpec
 from launcher.state import Phase, Rank, RunState
 
@@ -81,13 +86,15 @@ def text(value: object) -> str:
 
 
 def _known(run: Path) -> _Known:
-    state = read_state(run)
+    state = examined(run, read_state(run))
     try:
         spec: JobSpec | None = read_spec(run)
     except RecordError:
         spec = None
-    status = read_status(run)
-    if state.phase.final or status is None:
+    status = known_status(run)
+    if status.unreadable is not None:
+        state = fold(state, PartUnreadable(time=0.0, file=status.unreadable))
+    if state.phase.final:
         return _Known(run, state, state.phase, state.exit_code, state.why, spec)
     return _Known(run, state, status.state, status.exit_code, status.why, spec)
 
@@ -111,7 +118,7 @@ def _summary(known: _Known) -> Iterator[str]:
         ("target", target),
         ("ranks", f"{state.num_processes} ({state.mode})"),
         ("started", began),
-        ("took", duration(state.started, state.ended)),
+        ("took", took_text(state.started, state.ended)),
         ("by", f"{by.user} on {by.host}" if by else ""),
         ("code", _code(state)),
         *(("restarted", restart.reason) for restart in state.restarts),
@@ -147,7 +154,7 @@ def _ranks(state: RunState) -> Iterator[str]:
 def _rank_row(rank: Rank) -> tuple[object, ...]:
     end = rank.signal or ("" if rank.exit_code is None else rank.exit_code)
     devices = " ".join(f"{d.index}:{d.name}" for d in rank.devices) or "cpu"
-    figures = ", ".join(f"{name} {value:.6g}" for name, value in rank.metrics.items())
+    figures = ", ".join(f"{name} {metric(value)}" for name, value in rank.metrics.items())
     step = "" if rank.step is None else rank.step
     return (rank.rank, rank.host, rank.pid or "", rank.phase.value, end, devices, step, figures)
 
@@ -195,18 +202,18 @@ def _tails(run: Path, state: RunState) -> Iterator[str]:
     yield "<h2>Last output</h2>"
     for rank in islice(order, MOST_TAILS):
         for stream, name in ((paths.STDOUT, "stdout"), (paths.STDERR, "stderr")):
-            if lines := _last_lines(paths.log_file(run, state.attempt, rank.rank, stream)):
+            if lines := _last_lines(run, paths.log_file(run, state.attempt, rank.rank, stream)):
                 yield _details(f"rank {rank.rank}, {name}", lines, opened=rank.failed_at is not None)
     if len(order) > MOST_TAILS:
         yield f'<p class="muted">and {len(order) - MOST_TAILS} ranks more</p>'
 
 
-def _last_lines(path: Path) -> str:
+def _last_lines(run: Path, path: Path) -> str:
     try:
-        with open(path, "rb") as file:
-            skipped = max(0, path.stat().st_size - TAIL_BYTES)
+        with opening.open_file(run, path) as file:
+            skipped = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
             file.seek(skipped)
-            lines = file.read(TAIL_BYTES).splitlines()
+            lines = [*last_segments(file.read(TAIL_BYTES))]
     except OSError:
         return ""
     whole = lines[1:] if skipped and len(lines) > 1 else lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -11,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-import click
-
-from console.listing import duration, printable, shorten, table
+from console.echo import say, tell, tell_json
+from console.formatting import count, duration, metric
+from console.listing import shorten, table
+from console.sources.cleaning import printable
 from console.sources.history import Query, chosen_runs, took
 from launcher.codec import to_plain
 from launcher.runs.paths import runs_root
@@ -33,21 +33,23 @@ def ps(query: Query, *, limit: int | None, as_json: bool) -> int:
     """Print the runs that are wanted, newest first."""
     runs = list(chosen_runs(runs_root(), query, limit))
     if as_json:
-        click.echo(json.dumps([_document(run) for run in runs]))
+        tell_json([_document(run) for run in runs])
         return 0
     if not runs:
         none = "no runs yet; start one with: rankdeck run TARGET" if query == Query() else "no such runs"
-        click.echo(none, err=True)
+        say(none)
         return 0
     _print(runs)
     if limit is not None and len(runs) == limit:
-        click.echo(f"the newest {limit}; --all lists every run", err=True)
+        say(f"the newest {limit}; --all lists every run")
     return 0
 
 
 def _document(run: Status) -> dict[str, Any]:
     """A run as JSON has it; only its figures can hold what JSON has no word for."""
     document = dict(zip(_KEYS, _values(run), strict=True))
+    if run.unreadable is not None:
+        document["unreadable"] = run.unreadable
     return document if not run.metrics else {**document, "metrics": to_plain(run.metrics)}
 
 
@@ -59,7 +61,7 @@ def _print(runs: Sequence[Status]) -> None:
     room = _room(lines, [_HEAD[i] for i in kept])
     for line in lines:
         line[-1] = shorten(line[-1], room)
-    click.echo(table([_HEAD[i] for i in kept], lines))
+    tell(table([_HEAD[i] for i in kept], lines))
 
 
 def _room(lines: Sequence[Sequence[str]], head: Sequence[str]) -> int:
@@ -82,12 +84,18 @@ def _row(run: Status, now: float) -> tuple[str, ...]:
         run.state.value,
         code,
         started,
-        "" if seconds is None else duration(0.0, seconds),
+        "" if seconds is None else duration(seconds),
         run.user,
         _target(run),
         last(run),
-        "" if run.state == "succeeded" else run.why,
+        _why(run),
     )
+
+
+def _why(run: Status) -> str:
+    """Why it did not succeed; and first of all, whether this can be read at all."""
+    wrong = [] if run.unreadable is None else [f"unreadable: {run.unreadable}"]
+    return " · ".join([*wrong, *([] if run.state == "succeeded" or not run.why else [run.why])])
 
 
 def _target(run: Status) -> str:
@@ -99,11 +107,11 @@ def _target(run: Status) -> str:
 
 def last(run: Status) -> str:
     """How far it came, and the figures that it reported last."""
-    step = [] if run.step is None else [f"step {run.step}"]
+    step = [] if run.step is None else [f"step {count(run.step)}"]
     return shorten(" ".join([*step, *figures(run.metrics)]), _LAST)
 
 
 def figures(metrics: Mapping[str, Any]) -> list[str]:
     """The first few of a run's last figures; a loss comes before others."""
     ordered = sorted(metrics.items(), key=lambda item: "loss" not in item[0].lower())
-    return [f"{name}={value:.4g}" for name, value in ordered[:_FIGURES]]
+    return [f"{name}={metric(value)}" for name, value in ordered[:_FIGURES]]

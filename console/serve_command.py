@@ -14,6 +14,7 @@ import click
 from launcher.errors import SpecError
 
 _PORT = 7265
+_PAGES = 16
 _TEXTUAL = {"TEXTUAL_DRIVER": "console.web_driver:PageDriver", "TEXTUAL_COLOR_SYSTEM": "truecolor"}
 
 
@@ -28,8 +29,16 @@ _TEXTUAL = {"TEXTUAL_DRIVER": "console.web_driver:PageDriver", "TEXTUAL_COLOR_SY
 @click.option(
     "--open/--no-open", "open_page", default=None, help="Start a browser; by default where it is seen."
 )
+@click.option(
+    "--pages",
+    type=click.IntRange(1, 1000),
+    default=_PAGES,
+    show_default=True,
+    metavar="N",
+    help="How many may be open at once; each is a process.",
+)
 @click.pass_obj
-def serve(look: Mapping[str, Any], port: int, open_page: bool | None) -> int:
+def serve(look: Mapping[str, Any], port: int, open_page: bool | None, pages: int) -> int:
     """Show the console in browsers on this machine, through a tunnel over SSH.
 
     The address that it prints opens once, for whoever has it; Enter prints another. Each page is a console
@@ -44,7 +53,7 @@ def serve(look: Mapping[str, Any], port: int, open_page: bool | None) -> int:
         raise SpecError(reason, hint="pip install 'rankdeck[serve]'") from error
     wanted = inviting.has_screen(os.environ) if open_page is None else open_page
     command = [sys.executable, "-P", "-m", "console", *look_options(look), "serve-page"]
-    return serving.serve(serving.listen(port), command, open_page=wanted)
+    return serving.serve(serving.listen(port), command, open_page=wanted, most_pages=pages)
 
 
 @click.command("serve-page", hidden=True)

@@ -12,7 +12,9 @@ import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,6 +24,9 @@ from console.admitting import LOOPBACK, Admission, Answer, Asked
 from console.browser_page import GRACE_S, PageConsole
 from console.inviting import Invitation
 from launcher.errors import SpecError
+
+if TYPE_CHECKING:
+    from textual_serve.app_service import AppService
 
 _PAGE = Path(__file__).with_name("web")
 _HEARTBEAT_S = 15.0
@@ -41,6 +46,9 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _MALFORMED = (ValueError, LookupError, TypeError, AttributeError, AssertionError)  # as theirs tells
+_MESSAGE_BYTES = 1 << 20
+MOST_PAGES = 16
+"""Each page is a process of its own."""
 _LASTING = ("/static/", "/page/")
 
 _LOG = logging.getLogger(__name__)
@@ -61,18 +69,21 @@ def listen(port: int) -> socket.socket:
         raise SpecError(f"port {port} {why}", hint="--port N takes another, --port 0 any free one") from error
 
 
-def serve(sock: socket.socket, command: Sequence[str], *, open_page: bool) -> int:
+def serve(
+    sock: socket.socket, command: Sequence[str], *, open_page: bool, most_pages: int = MOST_PAGES
+) -> int:
     """Serve until a signal says otherwise, and return the exit code for it.
 
-    Each page runs `command` with its columns and rows behind it. All of them are gone on return.
+    Each page runs `command` with its columns and rows behind it, at most `most_pages` of them at once. All of
+    them are gone on return.
     """
-    return asyncio.run(_serve(sock, command, open_page=open_page))
+    return asyncio.run(_serve(sock, command, open_page=open_page, most_pages=most_pages))
 
 
-async def _serve(sock: socket.socket, command: Sequence[str], *, open_page: bool) -> int:
+async def _serve(sock: socket.socket, command: Sequence[str], *, open_page: bool, most_pages: int) -> int:
     port = sock.getsockname()[1]
     admission = Admission(port)
-    server = PageServer(admission, command, port)
+    server = PageServer(admission, command, port, most_pages)
     _LOG.addFilter(_no_bad_request)
     runner = web.AppRunner(
         server.application(), access_log=None, logger=_LOG, shutdown_timeout=GRACE_S + _CLOSE_S
@@ -110,7 +121,10 @@ def _on_signals(*numbers: signal.Signals) -> asyncio.Future[int]:
 class PageServer(Server):
     """Answers browsers. Every response passes the admission and carries the headers that keep pages apart."""
 
-    def __init__(self, admission: Admission, command: Sequence[str], port: int) -> None:
+    def __init__(
+        self, admission: Admission, command: Sequence[str], port: int, most_pages: int = MOST_PAGES
+    ) -> None:
+        self._most_pages = most_pages
         super().__init__("rankdeck", host=LOOPBACK, port=port)
         self._admission, self._words = admission, command
         self._headers = _HEADERS | {"Content-Security-Policy": _POLICY.format(name=LOOPBACK, port=port)}
@@ -123,7 +137,7 @@ class PageServer(Server):
         app.on_shutdown.append(self._end_pages)
         app.add_routes(
             [
-                web.get("/", _index),
+                web.get("/", self._index),
                 web.get("/ws", self.handle_websocket),
                 web.get("/download/{key}", self.handle_download),
                 web.static("/static", self.statics_path),
@@ -147,9 +161,24 @@ class PageServer(Server):
             welcome.set_cookie(name, verdict.text, path="/", httponly=True, samesite="Strict")
         return welcome
 
-    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+    async def _index(self, _request: web.Request) -> web.StreamResponse:
+        return web.FileResponse(_PAGE / "index.html") if self._has_room else self._full()
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._pages) < self._most_pages
+
+    def _full(self) -> web.Response:
+        count = "1 page is" if self._most_pages == 1 else f"{self._most_pages} pages are"
+        return web.Response(status=503, text=f"rankdeck: {count} open already; close one\n")
+
+    async def handle_websocket(self, request: web.Request) -> web.StreamResponse:  # type: ignore[override]
         """Run a console for as long as its page is there."""
-        websocket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, timeout=_CLOSE_S)
+        if not self._has_room:
+            return self._full()
+        websocket = web.WebSocketResponse(
+            heartbeat=_HEARTBEAT_S, timeout=_CLOSE_S, max_msg_size=_MESSAGE_BYTES
+        )
         await websocket.prepare(request)
         page = PageConsole(
             self._words,
@@ -170,6 +199,13 @@ class PageServer(Server):
             del self._pages[page]
         return websocket
 
+    async def _process_messages(self, websocket: web.WebSocketResponse, app_service: AppService) -> None:
+        """Take what the page says; what is nested deeper than anything that a page says is passed over."""
+        while not websocket.closed:
+            with suppress(RecursionError):
+                await super()._process_messages(websocket, app_service)
+                return
+
     async def _protect(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(self._headers)
         if request.path.startswith(_LASTING) and response.status in (200, 304):
@@ -178,10 +214,6 @@ class PageServer(Server):
     async def _end_pages(self, _app: web.Application) -> None:
         await asyncio.gather(*(page.stop() for page in self._pages))
         await asyncio.gather(*(websocket.close() for websocket in self._pages.values()))
-
-
-async def _index(_request: web.Request) -> web.StreamResponse:
-    return web.FileResponse(_PAGE / "index.html")
 
 
 def _asked(request: web.Request, cookie: str) -> Asked:

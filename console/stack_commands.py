@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from console.echo import say, tell, tell_json
 from console.finding import find
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
         SpecError: no stacks were taken of a run that has ended.
         LauncherError: no rank can be asked, or the owner cannot be reached from here.
     """
-    from console.listing import printable
     from console.sources.stacks import spans, stacks_block
     from launcher.errors import SpecError
     from launcher.runs.reader import read_state, status_of
@@ -45,9 +44,12 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
         state, missing = taken_now(folder)
     elif not state.stacks:
         raise SpecError(f"run {folder.name} has ended, and no stacks were taken of it", run=folder.name)
-    click.echo(json.dumps(_documents(state)) if as_json else printable(stacks_block(state, most=None)))
+    if as_json:
+        tell_json(_documents(state))
+    else:
+        tell(stacks_block(state, most=None))
     if missing:
-        click.echo(f"no answer of rank{'s' * (len(missing) > 1)} {spans(missing)}", err=True)
+        say(f"no answer of rank{'s' * (len(missing) > 1)} {spans(missing)}")
     return 0
 
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 
+from console.echo import say
+
 CLIPBOARD_BYTES = 75_000
 _SHOWN_BYTES = 16 << 10
 _EXIT_LIMIT_S = 3.0
@@ -62,7 +64,7 @@ def _tell(noise: int) -> None:
     size = os.lseek(noise, 0, os.SEEK_END)
     text = os.pread(noise, _SHOWN_BYTES, max(size - _SHOWN_BYTES, 0)).decode("utf-8", "replace")
     if text.strip():
-        sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+        say(text.removesuffix("\n"))
 
 
 def exit_anyway(code: int) -> None:

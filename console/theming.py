@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 DEFAULT_THEME = "rankdeck-dark"
 
 FALLBACKS = {
-    "rank-ok": "ansi_green",
+    "rank-ok": "ansi_cyan",
     "rank-waiting": "ansi_bright_black",
     "rank-behind": "ansi_yellow",
     "rank-stale": "ansi_magenta",
     "rank-hung": "ansi_bright_yellow",
     "rank-failed": "ansi_red",
     "rank-lost": "ansi_bright_red",
-    "rank-done": "ansi_cyan",
+    "rank-done": "ansi_green",
     "rank-stopped": "ansi_white",
     "muted": "ansi_bright_black",
     "log-stderr": "ansi_yellow",

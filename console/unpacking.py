@@ -1,18 +1,24 @@
-"""An exported run, unpacked into a private folder that goes when this process ends.
+"""An exported run, unpacked into a private folder that goes when this process ends: as much as is asked for.
 
-A file may come from anybody: no name in it leads out of that folder, no link is made, and what it holds
-is bounded.
+A file may come from anybody: no name in it leads out of that folder, no link is made, and what it holds is
+bounded before anything is written: by the size of the file itself and by the room that there is.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
+import signal
 import stat
+import sys
 import tempfile
+import threading
 import zipfile
 import zlib
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -22,28 +28,73 @@ from launcher.runs.status import stored_status, write_status
 from launcher.state import Phase
 
 COPIED = "this is a copy, made while the run went on: how it ended is not in it"
-MOST_BYTES = 16 << 30
+LOGS, PICKLES, ALL = "logs", "pickles", "all"
+"""What a command may need beside what tells of a run."""
+
 MOST_FILES = 200_000
+SMALL = 256 << 20
+"""So many bytes may always come out of a file; more of them only in proportion to what went in."""
+RATIO = 100
+
 _BLOCK = 1 << 20
+_PREFIX = "rankdeck-run-"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ALWAYS = (paths.SPEC, paths.EVENTS, paths.STATUS, paths.SUMMARY)
+_NEVER = frozenset({paths.PRIVATE, paths.RESERVE, "report.html"})
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def unpack(file: Path, most_bytes: int = MOST_BYTES) -> Path:
-    """The run folder that the file holds.
+def unpack(file: Path, parts: Collection[str] = (ALL,)) -> Path:
+    """The run folder that the file holds: what every command reads, and these parts.
 
     Raises:
         RunNotFound: it holds none.
         RecordError: it cannot be unpacked, or is larger than may be.
     """
-    scratch = tempfile.mkdtemp(prefix="rankdeck-")
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     try:
         with zipfile.ZipFile(file) as packed:
             run = _run_in(packed, file)
-            _unpack_all(packed, run, Path(scratch), most_bytes)
+            members = [m for m in packed.infolist() if _is_harmless(m, run) and _is_wanted(m, parts)]
+            _check_size(members, file)
+            scratch = _scratch()
+            for member in members:
+                _unpack_one(packed, member, scratch / member.filename)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise RecordError(f"{file} cannot be unpacked: {error}") from error
-    _conclude(Path(scratch, run))
-    return Path(scratch, run)
+    _conclude(scratch / run)
+    return scratch / run
+
+
+def _scratch() -> Path:
+    """A folder that goes with this process; those that killed ones have left go now."""
+    root = Path(tempfile.gettempdir())
+    for left in root.glob(f"{_PREFIX}*"):
+        _sweep(left)
+    scratch = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    fcntl.flock(os.open(scratch, _FOLDER), fcntl.LOCK_EX)  # as long as this process lives
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    _leave_in_order()
+    return scratch
+
+
+def _sweep(left: Path) -> None:
+    """Remove a folder of ours whose process is gone."""
+    with suppress(OSError):
+        lock = os.open(left, _FOLDER)
+        try:
+            if os.fstat(lock).st_uid == os.getuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _leave_in_order() -> None:
+    """Let signals that would kill this process end it, so that what it unpacked goes too."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, lambda signum, _frame: sys.exit(128 + signum))
 
 
 def _conclude(copy: Path) -> None:
@@ -62,21 +113,41 @@ def _run_in(packed: zipfile.ZipFile, file: Path) -> str:
     return runs[0]
 
 
-def _unpack_all(packed: zipfile.ZipFile, run: str, scratch: Path, most_bytes: int) -> None:
-    members = [m for m in packed.infolist() if not m.is_dir() and _is_harmless(m, run)]
+def _check_size(members: Sequence[zipfile.ZipInfo], file: Path) -> None:
+    """Refuse what would not fit, or what is only made to fill the disk.
+
+    No member gives more bytes than it says, and members that share their bytes count as often as they are.
+    """
+    size, packed = sum(member.file_size for member in members), file.stat().st_size
+    hint = "unpack it yourself, and give the folder"
     if len(members) > MOST_FILES:
-        raise RecordError(f"{packed.filename} holds {len(members)} files: at most {MOST_FILES} are unpacked")
-    left = most_bytes
-    for member in members:
-        target = scratch / member.filename
-        target.parent.mkdir(parents=True, exist_ok=True, mode=paths.FOLDER_MODE)
-        left -= _unpack_one(packed, member, target, left)
+        raise RecordError(f"{file} holds {len(members)} files: at most {MOST_FILES} are unpacked", hint=hint)
+    if size > SMALL and size > RATIO * packed:
+        told = f"{file} of {packed / 2**20:.1f} MiB would be {size / 2**20:,.0f} MiB unpacked"
+        raise RecordError(f"{told}: that is more than {RATIO} times its size", hint=hint)
+    room = shutil.disk_usage(tempfile.gettempdir()).free // 2
+    if size > room:
+        told = f"{file} needs {size / 2**20:,.0f} MiB in {tempfile.gettempdir()}"
+        raise RecordError(f"{told}, more than half of what is free there", hint="TMPDIR names another folder")
+
+
+def _is_wanted(member: zipfile.ZipInfo, parts: Collection[str]) -> bool:
+    """Whether it belongs to what is asked for."""
+    inner = PurePosixPath(*PurePosixPath(member.filename).parts[1:])
+    if str(inner) in _NEVER:
+        return False
+    if ALL in parts or str(inner) in _ALWAYS or inner.parts[:1] == (paths.SAMPLES,):
+        return True
+    kind = LOGS if inner.parts[:1] == (paths.LOGS,) else PICKLES if inner.suffix == ".pickle" else ALL
+    return kind in parts
 
 
 def _is_harmless(member: zipfile.ZipInfo, run: str) -> bool:
     """Whether it is a plain file of the run, below its folder."""
     parts = PurePosixPath(member.filename).parts
     kind = stat.S_IFMT(member.external_attr >> 16)
+    if member.is_dir() or member.compress_type not in _PACKINGS:
+        return False
     return (
         parts[:1] == (run,)
         and ".." not in parts
@@ -85,14 +156,12 @@ def _is_harmless(member: zipfile.ZipInfo, run: str) -> bool:
     )
 
 
-def _unpack_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, left: int) -> int:
-    """Write one file of at most `left` bytes; its length."""
-    size = 0
+def _unpack_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
+    """Write one file."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=paths.FOLDER_MODE)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, paths.FILE_MODE)
     with open(descriptor, "wb") as out, packed.open(member) as source:
-        while block := source.read(_BLOCK):
-            size += len(block)
-            if size > left:
-                raise RecordError(f"{packed.filename} holds more than may be unpacked")
+        left = member.file_size
+        while left > 0 and (block := source.read(min(left, _BLOCK))):
             out.write(block)
-    return size
+            left -= len(block)

@@ -40,7 +40,7 @@ from launcher.worker.wire import Kind
 
 def submission(request: Request, time: float) -> ev.RunSubmitted:
     """A run's first fact: that it exists, and whose it is."""
-    spec = request.spec
+    spec = request.spec.redacted()
     return ev.RunSubmitted(
         time=time,
         name=spec.label,

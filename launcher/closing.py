@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from launcher.backends import Backend, Mirror
+from launcher.backends import Backend
 from launcher.events import NoteMade
 from launcher.roster import Roster
 from launcher.runs.writer import RunWriter
@@ -33,22 +33,11 @@ def conclude(
         note = NoteMade(time=clock(), text=complaint, level="error")
         record(lambda: writer.append(note))
     record(writer.settle)
-    if not writer.state.phase.final:  # a mirrored run has its verdict
-        ended = verdict(writer.state, now=clock(), broken=broken, exit_code=code)
-        record(lambda: writer.append(ended))
+    ended = verdict(writer.state, now=clock(), broken=broken, exit_code=code)
+    record(lambda: writer.append(ended))
 
 
 def record(write: Callable[[], object]) -> None:
     """Write if the disk lets us: at the end there is nobody left to tell that it did not."""
     with contextlib.suppress(OSError):
         write()
-
-
-def adopt(piece: Mirror, writer: RunWriter) -> None:
-    """Write down what the engine beside the agents has recorded."""
-    for rank, value in piece.results:
-        writer.adopt_result(rank, value)
-    for fact in piece.facts:
-        writer.append(fact)
-    if piece.output:
-        writer.output(list(piece.output))

@@ -105,8 +105,11 @@ def _same(left: Any, right: Any) -> bool:
 def _delta(left: Any, right: Any) -> float | None:
     if not (_is_number(left) and _is_number(right)):
         return None
-    delta = right - left
-    return delta if math.isfinite(delta) else None
+    try:
+        delta = right - left
+        return delta if math.isfinite(delta) else None
+    except OverflowError:  # a whole number beyond all floats
+        return None
 
 
 def _is_number(value: Any) -> bool:
@@ -114,8 +117,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _asked(spec: JobSpec) -> dict[str, Any]:
-    document = to_plain(spec.redacted())
-    document["target"]["kwargs"] = dict(spec.target.kwargs)
+    shown = spec.redacted()
+    document = to_plain(shown)
+    document.pop("withheld")
+    document["target"]["kwargs"] = dict(shown.target.kwargs)
     return flat(document)
 
 

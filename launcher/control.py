@@ -65,7 +65,9 @@ class ControlServer:
 
     def _answer(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the client has left, or says nothing
-            client.send(json.dumps(self._obey(client.recv(LIMIT))).encode())
+            asked = client.recv(LIMIT)
+            if not runtime.has_left(client):  # one that has given up has told its user that nothing happens
+                client.send(json.dumps(self._obey(asked)).encode())
 
     def _obey(self, data: bytes) -> dict[str, Any]:
         try:
@@ -92,10 +94,19 @@ def send_command(run: Path, command: dict[str, Any]) -> None:
             answer = sock.recv(LIMIT)
         except OSError as error:
             raise AgentLost(f"the owner of run {run.name} does not answer", run=run.name) from error
-    if refusal := json.loads(answer or b'{"error": "it said nothing"}').get("error"):
+    if refusal := _refusal(answer):
         raise LauncherError(
             f"the owner of run {run.name} did not accept the command: {refusal}", run=run.name
         )
+
+
+def _refusal(answer: bytes) -> str:
+    """Why a command was not accepted; empty if it was. A folder from elsewhere may hold anybody's socket."""
+    try:
+        told = json.loads(answer or b'{"error": "it said nothing"}')
+    except (ValueError, RecursionError):
+        return "what it said is no answer"
+    return str(told.get("error") or "") if isinstance(told, dict) else "what it said is no answer"
 
 
 def _listening(run: Path) -> tuple[Path, socket.socket]:

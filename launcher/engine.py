@@ -29,6 +29,7 @@ from launcher.errors import InternalError, LauncherError, RunStopped, SpecError
 from launcher.job import Job
 from launcher.request import Request
 from launcher.runs.paths import runs_root
+from launcher.runtime import has_left
 from launcher.spec import Mode
 from launcher.teller import Teller
 from launcher.tidying import Tidying
@@ -196,8 +197,10 @@ class Engine:
 
     def _submit(self, talk: Conversation, message: Message) -> None:
         request, asked = unpack_request(message), message.document
+        if has_left(talk.sock):
+            raise ConnectionError("it has given up")
         job = self._launch(request, Path(asked.get("root") or runs_root()))
-        log.info("run %s of %s", job.id, request.spec.label)
+        log.info("run %s of %s", job.id, request.spec.redacted().label)
         job.watch(partial(self._on_news, job))
         self._on_news(job)
         try:
@@ -285,5 +288,7 @@ class Engine:
             count = len(self._jobs)
             what = "1 run is" if count == 1 else f"{count} runs are"
             raise SpecError(f"{what} going on", hint="engine stop --force stops them too")
+        if has_left(talk.sock):
+            raise ConnectionError("it has given up")
         talk.send({"stopping": len(self._jobs)})
         self.leave()

@@ -17,6 +17,7 @@ from typing import Any
 
 import launcher
 from launcher.engine_slots import embedded_slots
+from launcher.redaction import redacted_text
 from launcher.request import Request
 from launcher.spec import Mode
 
@@ -56,7 +57,7 @@ def key_for(request: Request) -> EngineKey:
         if not (spark.master or spark.remote):
             facts["slots"] = embedded_slots(spec.num_processes)
     target = "local" if local else spec.spark.remote or spec.spark.master or f"{spec.mode} by the environment"
-    target = target.partition(";")[0]  # what follows may be a token
+    target = redacted_text(target.partition(";")[0])  # it is shown, and is in the command line of the engine
     version, build = launcher.__version__, fingerprint()
     told = json.dumps([target, version, build, ROOT, facts], sort_keys=True)
     return EngineKey(target, version, build, hashlib.sha256(told.encode()).hexdigest()[:16])

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher.codec import from_plain, to_plain
+from launcher.codec import DecodeError, ExitCode, Index, from_plain, to_plain
 from launcher.fact import Event, known, register
 from launcher.record_events import (
     LimitNear,
     OriginFound,
+    PartUnreadable,
     ProgressResumed,
     RecordingStopped,
     RecordsLost,
@@ -26,6 +27,7 @@ from launcher.spark_events import (
     DeliveryChosen,
     ExecutorLost,
     JobCancelled,
+    ServerLost,
     SparkReady,
     StageSubmitted,
     TaskLost,
@@ -48,10 +50,13 @@ __all__ = [
     "LimitNear",
     "NoteMade",
     "OriginFound",
+    "PartUnreadable",
     "ProgressResumed",
     "RankEntered",
     "RankExited",
     "RankRaised",
+    "RankRaising",
+    "RankRecovered",
     "RankReported",
     "RankReturned",
     "RankSample",
@@ -61,6 +66,7 @@ __all__ = [
     "RunEnded",
     "RunSubmitted",
     "Sampled",
+    "ServerLost",
     "SlotsAwaited",
     "SparkReady",
     "StacksTaken",
@@ -84,7 +90,7 @@ class RunSubmitted(Event):
     name: str
     target: str
     mode: str
-    num_processes: int
+    num_processes: Index
     user: str = ""
     host: str = ""
     pid: int = 0
@@ -95,8 +101,8 @@ class RunSubmitted(Event):
 class SlotsAwaited(Event):
     """The run waits for slots: what it has, what it needs, how long it may take."""
 
-    have: int
-    need: int
+    have: Index
+    need: Index
     limit_s: float | None = None
     reason: str = ""
 
@@ -115,7 +121,7 @@ class AgentJoined(Event):
     `clock_offset` is the agent's clock minus the engine's, in seconds.
     """
 
-    agent: int
+    agent: Index
     host: str
     pid: int
     python: str = ""
@@ -129,7 +135,7 @@ class AgentJoined(Event):
 class AgentDeparted(Event):
     """The channel to an agent ended; `expected` says whether it had finished its work."""
 
-    agent: int
+    agent: Index
     host: str
     expected: bool
     reason: str = ""
@@ -139,7 +145,7 @@ class AgentDeparted(Event):
 class RankStarted(Event):
     """A rank's process exists."""
 
-    rank: int
+    rank: Index
     pid: int
 
 
@@ -147,14 +153,14 @@ class RankStarted(Event):
 class RankEntered(Event):
     """The interpreter is up and the user's code begins."""
 
-    rank: int
+    rank: Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReported(Event):
     """The user's code called `launcher.report`. Telemetry: bursts are thinned, the newest is kept."""
 
-    rank: int
+    rank: Index
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -167,11 +173,32 @@ class RankRaised(Event):
     text as Python prints it, without rankdeck's own frames.
     """
 
+    rank: Index
+    kind: str
+    message: str
+    traceback: str
+    frames: tuple[tuple[str, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRaising(Event):
+    """An exception was seen on its way through the user's code, with the fields of a `RankRaised`.
+
+    It is evidence: something above may still catch it. It counts where the rank then fails, or is ended.
+    """
+
     rank: int
     kind: str
     message: str
     traceback: str
     frames: tuple[tuple[str, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRecovered(Event):
+    """The exception that was seen on its way did not end the rank: it was caught."""
+
+    rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +209,7 @@ class RankReturned(Event):
     where JSON can hold it within a bound, and `preview` a short text of it otherwise.
     """
 
-    rank: int
+    rank: Index
     type: str
     size: int
     value: Any = None
@@ -196,14 +223,17 @@ class RankExited(Event):
     """A rank's process ended: by itself with `exit_code`, or by the signal named `signal`.
 
     `oom_kills` counts what the kernel's own counters say its OOM killer did while the rank lived;
-    None where they cannot be read.
+    None where they cannot be read. `unreturned` says that it ran a function, and ended with 0 although that
+    had neither returned nor raised; `left` that this ended by `sys.exit`, and so has no value.
     """
 
-    rank: int
-    exit_code: int
+    rank: Index
+    exit_code: ExitCode
     signal: str | None = None
     duration_s: float = 0.0
     oom_kills: int | None = None
+    unreturned: bool = False
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +246,7 @@ class StopRequested(Event):
 
     by: str
     reason: str
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     grace_s: float = 0.0
 
 
@@ -232,7 +262,7 @@ class GangRestarted(Event):
 class CleanupProven(Event):
     """An agent looked for survivors of what it had started: how many it had to kill, and who is left."""
 
-    agent: int
+    agent: Index
     host: str
     terminated: int = 0
     killed: int = 0
@@ -252,9 +282,9 @@ class RunEnded(Event):
     """The verdict: final state, exit code, one sentence, and the rank that failed first if one did."""
 
     state: str
-    exit_code: int
+    exit_code: ExitCode
     why: str
-    rank: int | None = None
+    rank: Index | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,9 +297,10 @@ class Unrecognised(Event):
 
 for _cls in (
     RunSubmitted, SlotsAwaited, SparkReady, StageSubmitted, DeliveryChosen, GangPlaced, AgentJoined,
-    AgentDeparted, RankStarted, RankEntered, RankReported, RankRaised, RankReturned, RankExited,
-    StopRequested, ExecutorLost, TaskLost, JobCancelled, GangRestarted, CleanupProven, Sampled, NoteMade,
-    OriginFound, LimitNear, ProgressResumed, StacksTaken, RecordingStopped, RecordsLost, RunEnded,
+    AgentDeparted, RankStarted, RankEntered, RankReported, RankRaised, RankRaising, RankRecovered,
+    RankReturned, RankExited, StopRequested, ExecutorLost, ServerLost, TaskLost, JobCancelled, GangRestarted,
+    CleanupProven, Sampled, NoteMade, OriginFound, LimitNear, ProgressResumed, StacksTaken,
+    RecordingStopped, RecordsLost, RunEnded,
 ):  # fmt: skip
     register(_cls)
 
@@ -280,11 +311,27 @@ def to_dict(event: Event, run: str) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Event:
-    """The fact that `to_dict` wrote; `Unrecognised` for a type that this version does not know."""
-    cls = known(data.get("event", ""))
+    """The fact that `to_dict` wrote; `Unrecognised` for one that only a newer version knows.
+
+    Raises:
+        DecodeError: it is no fact, or a field of it holds what it cannot hold.
+    """
+    tag, schema = data.get("event"), data.get("schema", SCHEMA)
+    if not isinstance(tag, str) or type(schema) is not int:
+        raise DecodeError("it names no kind of fact")
+    cls = known(tag)
     if cls is None:
-        return Unrecognised(time=data.get("time", 0.0), name=str(data.get("event")), data=dict(data))
-    return from_plain(cls, data)
+        return _unrecognised(tag, data)
+    try:
+        return from_plain(cls, data)
+    except DecodeError:
+        if schema > SCHEMA:
+            return _unrecognised(tag, data)
+        raise
+
+
+def _unrecognised(tag: str, data: Mapping[str, Any]) -> Unrecognised:
+    return from_plain(Unrecognised, {**data, "name": tag, "data": data})
 
 
 def encode(event: Event, run: str) -> bytes:
@@ -293,8 +340,15 @@ def encode(event: Event, run: str) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """The fact on one line; ValueError if it is torn, or was not written by us."""
+    """The fact on one line.
+
+    Raises:
+        DecodeError: it is torn, or was not written by us.
+    """
     try:
-        return from_dict(json.loads(line))
-    except (TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"not a fact: {error}") from error
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        raise DecodeError("it is no JSON") from None
+    if not isinstance(data, dict):
+        raise DecodeError("it is no JSON object")
+    return from_dict(data)

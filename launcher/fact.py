@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from launcher.codec import Index, Moment
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
@@ -13,8 +15,8 @@ class Event:
 
     tag: ClassVar[str] = "event"
 
-    time: float
-    attempt: int = 0
+    time: Moment
+    attempt: Index = 0
     agent_time: float | None = None
 
 

@@ -15,6 +15,7 @@ from launcher import events as ev
 from launcher.endings import end_of, lost_at, without_agent, without_place
 from launcher.state import Host, Loss, Phase, Rank, RankPhase, RunState
 
+UNREADABLE_LINES = 3
 _RUN_STOPS = frozenset({"person", "limit", "spark"})
 
 
@@ -187,8 +188,19 @@ def _raised(state: RunState, e: ev.RankRaised) -> RunState:
 
     An exception that is heard of before the stop was not caused by it, whatever two hosts' clocks say.
     """
-    failing = state.upset_at is None or e.time <= state.upset_at
+    seen = 0 <= e.rank < len(state.ranks) and state.ranks[e.rank].raising is not None
+    failing = seen or state.upset_at is None or e.time <= state.upset_at
     return _update_rank(state, e.rank, raised=e, failing=failing)
+
+
+def _raising(state: RunState, e: ev.RankRaising) -> RunState:
+    """What is on its way after the gang was told to end is no evidence."""
+    on_time = state.upset_at is None or e.time <= state.upset_at
+    return _update_rank(state, e.rank, raising=e) if on_time else state
+
+
+def _recovered(state: RunState, e: ev.RankRecovered) -> RunState:
+    return _update_rank(state, e.rank, raising=None)
 
 
 def _returned(state: RunState, e: ev.RankReturned) -> RunState:
@@ -198,9 +210,11 @@ def _returned(state: RunState, e: ev.RankReturned) -> RunState:
 def _exited(state: RunState, e: ev.RankExited) -> RunState:
     if not 0 <= e.rank < len(state.ranks):
         return state
-    phase = end_of(state, state.ranks[e.rank], e)
-    end = {"exit_code": e.exit_code, "signal": e.signal, "oom_kills": e.oom_kills}
-    return _update_rank(state, e.rank, phase=phase, ended=e.time, **end)
+    rank = state.ranks[e.rank]
+    phase, raised = end_of(state, rank, e)
+    told = {"oom_kills": e.oom_kills, "unreturned": e.unreturned, "left": e.left, "raised": raised}
+    end = {"ended": e.time, "exit_code": e.exit_code, "signal": e.signal, **told}
+    return _update_rank(state, e.rank, phase=phase, unbidden=state.upset_at is None, **end)
 
 
 def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
@@ -260,6 +274,19 @@ def _records_lost(state: RunState, e: ev.RecordsLost) -> RunState:
     return replace(state, lost=e, recording=None if e.resumed else state.recording)
 
 
+def _unreadable(state: RunState, e: ev.PartUnreadable) -> RunState:
+    """One for each file; of the lines, the first few."""
+    known = {part.file: part for part in state.unreadable}
+    if (old := known.get(e.file)) is not None:
+        lines = (*old.lines, *e.lines)[:UNREADABLE_LINES]
+        e = replace(old, lines=lines, count=old.count + e.count)
+    return replace(state, unreadable=tuple({**known, e.file: e}.values()))
+
+
+def _unrecognised(state: RunState, _: ev.Unrecognised) -> RunState:
+    return replace(state, newer=state.newer + 1)
+
+
 def _ended(state: RunState, e: ev.RunEnded) -> RunState:
     """Whoever was at work when all was lost is lost too."""
     ranks = state.ranks
@@ -272,17 +299,20 @@ def _ended(state: RunState, e: ev.RunEnded) -> RunState:
 
 _OF_THE_RUN = (
     ev.RunSubmitted, ev.OriginFound, ev.SparkReady, ev.DeliveryChosen, ev.GangRestarted, ev.NoteMade,
-    ev.RunEnded, ev.AgentDeparted, ev.RecordingStopped, ev.RecordsLost,
+    ev.RunEnded, ev.AgentDeparted, ev.RecordingStopped, ev.RecordsLost, ev.PartUnreadable, ev.Unrecognised,
 )  # fmt: skip
 _HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], RunState]] = {
     ev.RunSubmitted: _submitted, ev.SparkReady: _spark_ready, ev.DeliveryChosen: _delivery_chosen,
     ev.SlotsAwaited: _awaited, ev.StageSubmitted: _stage_submitted, ev.GangPlaced: _placed,
-    ev.GangRestarted: _restarted, ev.ExecutorLost: _lost, ev.TaskLost: _lost, ev.JobCancelled: _cancelled,
-    ev.AgentJoined: _joined, ev.AgentDeparted: _departed, ev.RankStarted: _rank_started,
+    ev.GangRestarted: _restarted, ev.ExecutorLost: _lost, ev.TaskLost: _lost, ev.ServerLost: _lost,
+    ev.JobCancelled: _cancelled, ev.AgentJoined: _joined, ev.AgentDeparted: _departed,
+    ev.RankStarted: _rank_started,
     ev.RankEntered: _rank_entered, ev.RankReported: _reported, ev.RankRaised: _raised,
+    ev.RankRaising: _raising, ev.RankRecovered: _recovered,
     ev.RankReturned: _returned, ev.RankExited: _exited, ev.StopRequested: _stop_requested,
     ev.CleanupProven: _cleanup, ev.Sampled: _sampled, ev.NoteMade: _noted, ev.RunEnded: _ended,
     ev.OriginFound: _origin_found, ev.LimitNear: _limit_near, ev.ProgressResumed: _resumed,
     ev.StacksTaken: _stacks_taken,
     ev.RecordingStopped: _recording_stopped, ev.RecordsLost: _records_lost,
+    ev.PartUnreadable: _unreadable, ev.Unrecognised: _unrecognised,
 }  # fmt: skip

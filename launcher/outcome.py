@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import deque
 from pathlib import Path
@@ -19,8 +20,9 @@ from launcher.errors import (
     SpecError,
     TimeLimit,
 )
-from launcher.runs import paths
-from launcher.sentences import describe_failure
+from launcher.runs import opening, paths
+from launcher.runs.line_rows import last_segments
+from launcher.sentences import describe_cause
 from launcher.state import Phase, Rank, RunState
 from launcher.verdict import exit_code_of
 
@@ -41,7 +43,7 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
         )
     if state.phase is Phase.LOST:
         return AgentLost(state.why, run=state.id)
-    if state.blamed is not None:
+    if state.blamed is not None and state.blamed < len(state.ranks):
         return rank_failed(state.ranks[state.blamed], folder, state)
     if limit := _LIMITS.get(state.exit_code or 0):
         return limit(f"the run was {state.why}", run=state.id)
@@ -51,7 +53,7 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
 def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
     """The first failing rank's error, with its traceback or the end of its stderr."""
     return RankFailed(
-        describe_failure(rank),
+        describe_cause(state, rank),
         rank=rank.rank,
         host=rank.host,
         exit_code=exit_code_of(rank),
@@ -66,12 +68,12 @@ def tail_of(folder: Path, attempt: int, rank: int) -> str:
     """The last lines that a rank wrote to stderr."""
     path = paths.log_file(folder, attempt, rank, paths.STDERR)
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            lines = deque(file.read().decode("utf-8", "replace").splitlines(), TAIL_LINES)
-    except FileNotFoundError:
+        with opening.open_file(folder, path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            lines = deque(last_segments(file.read(2 * TAIL_BYTES)), TAIL_LINES)
+    except (FileNotFoundError, opening.NotPlain, PermissionError):
         return ""
-    return "\n".join(lines)
+    return "\n".join(line.decode("utf-8", "replace") for line in lines)
 
 
 def load_result(folder: Path, rank: int) -> Any:
@@ -81,9 +83,13 @@ def load_result(folder: Path, rank: int) -> Any:
         RecordError: the rank left no value, or one that only the rank's own modules can read.
     """
     path = paths.result_file(folder, rank)
-    if not path.exists():
-        raise RecordError(f"rank {rank} left no value", run=folder.name)
-    with open(path, "rb") as file:
+    try:
+        file = opening.open_file(folder, path)
+    except FileNotFoundError:
+        raise RecordError(f"rank {rank} left no value", run=folder.name) from None
+    except OSError as error:
+        raise RecordError(f"rank {rank}'s value cannot be read: {error.strerror}", run=folder.name) from error
+    with file:
         try:
             return pickle.load(file)
         except Exception as error:  # a user's __setstate__ may raise anything; all of it means the same

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from launcher.codec import Index, Moment
 from launcher.fact import Event
 
 
@@ -43,7 +44,7 @@ class LimitNear(Event):
 
     limit: str
     limit_s: float
-    at: float
+    at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class StacksTaken(Event):
     `text` is empty where it printed none in time; `reason` then says why, as far as that is known.
     """
 
-    rank: int
+    rank: Index
     text: str = ""
     reason: str = ""
 
@@ -68,6 +69,23 @@ class RecordingStopped(Event):
     """The run folder takes no more: what comes from now on is counted and dropped. The training goes on."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartUnreadable(Event):
+    """Something in the folder cannot be read: what a reader says to itself, and nobody writes down.
+
+    Attributes:
+        file: its name in the run folder.
+        lines: which lines, counted from 1, or a few of them; none if it is the whole file.
+        count: how many lines; 0 if it is the whole file.
+        reason: what is wrong with the first of them.
+    """
+
+    file: str
+    lines: tuple[int, ...] = ()
+    count: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from launcher import events as ev
 from launcher.channel.link import Hello
+from launcher.codec import LATEST
 from launcher.runs.chunks import Chunk
 from launcher.runs.writer import ResultFile, RunWriter
 from launcher.worker import wire
@@ -22,6 +23,8 @@ _FROM_AGENTS = {
     ev.RankEntered.tag,
     ev.RankReported.tag,
     ev.RankRaised.tag,
+    ev.RankRaising.tag,
+    ev.RankRecovered.tag,
     ev.RankExited.tag,
     ev.CleanupProven.tag,
     ev.Sampled.tag,
@@ -116,7 +119,7 @@ class Recorder:
         if not math.isfinite(theirs):
             raise ValueError(f"the time {theirs}")
         return {
-            "time": theirs - self._hello.clock_offset,
+            "time": min(max(theirs - self._hello.clock_offset, 0.0), LATEST),
             "agent_time": theirs,
             "attempt": self._writer.state.attempt,
             "agent": self._hello.agent,

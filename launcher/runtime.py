@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import socket
 import stat
 import struct
@@ -107,6 +108,16 @@ def peer(sock: socket.socket) -> tuple[int, int]:
     """The pid and the user at the other end, by the kernel's word."""
     pid, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return int(pid), int(uid)
+
+
+def has_left(sock: socket.socket) -> bool:
+    """Whether the other end has closed its connection, and waits for no answer any more.
+
+    A process that was stopped finds its questions when it goes on, minutes after who asked had given up.
+    """
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def is_stale(path: Path, kind: socket.SocketKind) -> bool:

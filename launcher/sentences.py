@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from launcher.events import ExecutorLost
+from launcher.events import ExecutorLost, ServerLost
 from launcher.state import Loss, Rank, RankPhase, RunState
 from launcher.wording import listed
+from launcher.worker.transport import operation
 
 SENTENCE = 300
 
@@ -21,8 +22,49 @@ def describe_failure(rank: Rank) -> str:
             "; the kernel's OOM killer struck while it ran: it probably used too much memory" if oom else ""
         )
         return f"{where} was killed by {rank.signal}{hint}"
+    if rank.unreturned:
+        return f"{where} never returned: its process ended with 0 in the middle of the function"
     after = ", after it had returned its value" if rank.returned else ""
     return f"{where} exited with code {rank.exit_code}{after}"
+
+
+def describe_cause(state: RunState, rank: Rank) -> str:
+    """The same, and which ranks it missed, where others had left before."""
+    told = describe_failure(rank)
+    return f"{early}: {told}" if (early := left_before(state, rank)) else told
+
+
+def left_before(state: RunState, rank: Rank) -> str:
+    """Which ranks had left before one failed for want of a peer; empty where it did not, or none had."""
+    early = early_leavers(state, rank)
+    if not early:
+        return ""
+    where = operation(rank.raised.traceback) if rank.raised else ""
+    who = f"rank{'s' * (len(early) > 1)} {listed([str(r) for r in early])}"
+    return f"{who} had left with 0 before rank {rank.rank} failed{f' in {where}' if where else ''}"
+
+
+def early_leavers(state: RunState, rank: Rank) -> tuple[int, ...]:
+    """The ranks that had left with 0 when another one failed, if it failed for want of a peer.
+
+    A busy host hears of a process's end after the exception that it caused, so those count that had left
+    before the gang was told to end, whatever clocks say.
+    """
+    if not rank.doubt:
+        return ()
+    return tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.unbidden)
+
+
+def describe_success(state: RunState) -> str:
+    """That all went well, and whose value is missing all the same."""
+    left = [str(r.rank) for r in state.ranks if r.left and r.returned is None]
+    told = "every rank exited with 0"
+    if not left:
+        return told
+    ranks, has = ("ranks", "have") if len(left) > 1 else ("rank", "has")
+    return (
+        f"{told}; {ranks} {listed(left)} ended by sys.exit before the function returned, and {has} no value"
+    )
 
 
 def describe_loss(state: RunState) -> str:
@@ -39,6 +81,8 @@ def describe_loss(state: RunState) -> str:
 
 def _closeness_to_the_cause(loss: Loss) -> int:
     """Spark ends all tasks of a gang that lost one, so most of what agents tell is a consequence."""
+    if isinstance(loss, ServerLost):
+        return -1
     if isinstance(loss, ExecutorLost):
         return 0
     return 2 if loss.agent_time is not None else 1
@@ -48,6 +92,8 @@ def loss_sentence(state: RunState, loss: Loss) -> str:
     """What one loss took away."""
     reason = brief(loss.reason.rpartition("Reason: ")[2])
     why = f": {reason}" if reason else ""
+    if isinstance(loss, ServerLost):
+        return f"the Connect server {loss.server} is gone{why}"
     ranks = [r for r in state.ranks if r.agent == loss.task]
     if isinstance(loss, ExecutorLost):
         which = f"executor {loss.executor}" if loss.executor else "an executor"

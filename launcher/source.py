@@ -26,15 +26,17 @@ ANYTHING = (
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def functions_in(path: Path) -> tuple[Signature, ...]:
-    """The public functions at the top level of a file, in source order.
+def described(path: Path) -> tuple[str, tuple[Signature, ...]]:
+    """The first line of a file's docstring, empty without one, and its public functions in source order.
 
     Raises:
         SpecError: the file cannot be read, or is not Python.
     """
-    nodes = {n.name: n for n in read_module(path).body if isinstance(n, ast.FunctionDef)}
+    module = read_module(path)
+    nodes = {n.name: n for n in module.body if isinstance(n, ast.FunctionDef)}
     shown = (signature_of(n) for n in nodes.values() if not n.name.startswith("_"))
-    return tuple(sorted(shown, key=lambda s: s.line))
+    told = " ".join((ast.get_docstring(module) or "").strip().partition("\n")[0].split())
+    return told, tuple(sorted(shown, key=lambda s: s.line))
 
 
 def read_module(path: Path) -> ast.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launcher.codec import Index
 from launcher.fact import Event
 
 
@@ -24,12 +25,15 @@ class SparkReady(Event):
 class StageSubmitted(Event):
     """A barrier stage of `tasks` tasks was handed to Spark; an agent comes from each."""
 
-    tasks: int
+    tasks: Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryChosen(Event):
-    """How agents' output comes here: ``live`` by the channel, by a ``spool`` folder, or ``carried`` home."""
+    """By which way agents came: ``live`` to this machine, a ``relay`` beside the Connect server, ``spool``.
+
+    Older runs have ``carried`` too: what the ranks wrote came home with the stage.
+    """
 
     way: str
     reason: str = ""
@@ -42,6 +46,15 @@ class ExecutorLost(Event):
     reason: str
     executor: str = ""
     host: str = ""
+    task: Index | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLost(Event):
+    """The Connect server at `server`, or our session on it, is gone; its executors go with it."""
+
+    server: str
+    reason: str = ""
     task: int | None = None
 
 
@@ -50,7 +63,7 @@ class TaskLost(Event):
     """One Spark task ended before its agent was done: its Python worker was killed or broke."""
 
     reason: str
-    task: int | None = None
+    task: Index | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,22 @@
 """What to run, and where each rank goes: frozen values, checked when they are made.
 
-A leaf: it imports only the errors. Nothing here touches the file system; whether a file exists or a
-function takes a parameter is `launcher.target`'s to say.
+Nothing here touches the file system; whether a file exists or a function takes a parameter is
+`launcher.target`'s to say.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from launcher.codec import Index
 from launcher.errors import SpecError
-from launcher.redaction import redacted, without_token
+from launcher.redaction import REDACTED, Redactor, named_words
 
 
 class Mode(StrEnum):
@@ -126,10 +128,11 @@ class JobSpec:
         sample_s: seconds between device samples.
         no_progress_timeout_s: seconds without output, report or step after which the gang counts as hung, or
             None.
+        withheld: the places, as `texts` calls them, of values that were not written down.
     """
 
     target: Target
-    num_processes: int = 1
+    num_processes: Index = 1
     mode: Mode = Mode.LOCAL
     gpu: bool | None = None
     name: str = ""
@@ -146,6 +149,7 @@ class JobSpec:
     py_files: tuple[str, ...] = ()
     spark: SparkSpec = field(default_factory=SparkSpec)
     no_progress_timeout_s: float | None = None
+    withheld: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.num_processes < 1:
@@ -169,6 +173,9 @@ class JobSpec:
         if not self.sample_s > 0:
             raise SpecError(f"the sample interval must be more than 0 seconds, not {self.sample_s}")
         _check_environ(self.env)
+        for text in (self.workdir, self.target.source, self.target.name, self.spark.spool):
+            if "\0" in text:
+                raise SpecError("no path and no name can hold a NUL character")
 
     def _check_gpus(self) -> None:
         if self.gpus_per_rank < 1:
@@ -200,10 +207,100 @@ class JobSpec:
         """The run's name, or what it runs if it was given none."""
         return self.name or self.target.name or self.target.source.rpartition("/")[2]
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """All that was given as text, by its place: ``env NAME``, ``param NAME``, ``args --option``, …"""
+        target, spark = self.target, self.spark
+        found = {"name": self.name, "source": target.source, "function": target.name, "workdir": self.workdir}
+        found |= {
+            "master": spark.master,
+            "remote": spark.remote,
+            "listen": spark.listen,
+            "spool": spark.spool,
+        }
+        for kind, values in (("env", self.env), ("conf", spark.conf), ("param", dict(target.kwargs))):
+            found |= {f"{kind} {name}": value for name, value in values.items()}
+        found |= {f"py-files {i}": path for i, path in enumerate(self.py_files)}
+        return found | dict(zip(argument_places(target.args), target.args, strict=True))
+
+    def with_texts(self, texts: Mapping[str, str]) -> JobSpec:
+        """The same with other texts in some places; places that it does not have are passed over."""
+        get, target, spark = texts.get, self.target, self.spark
+        args = zip(argument_places(target.args), target.args, strict=True)
+        return replace(
+            self,
+            name=get("name", self.name),
+            workdir=get("workdir", self.workdir),
+            env={name: get(f"env {name}", value) for name, value in self.env.items()},
+            py_files=tuple(get(f"py-files {i}", path) for i, path in enumerate(self.py_files)),
+            target=replace(
+                target,
+                source=get("source", target.source),
+                name=get("function", target.name),
+                args=tuple(get(place, word) for place, word in args),
+                kwargs=tuple((name, get(f"param {name}", value)) for name, value in target.kwargs),
+            ),
+            spark=replace(
+                spark,
+                master=get("master", spark.master),
+                remote=get("remote", spark.remote),
+                listen=get("listen", spark.listen),
+                spool=get("spool", spark.spool),
+                conf={name: get(f"conf {name}", value) for name, value in spark.conf.items()},
+            ),
+        )
+
     def redacted(self) -> JobSpec:
-        """The same spec with the values of environment names that look secret replaced."""
-        spark = replace(self.spark, conf=redacted(self.spark.conf), remote=without_token(self.spark.remote))
-        return replace(self, env=redacted(self.env), spark=spark)
+        """The same spec without what is secret in it; `withheld` says where that was."""
+        masked = _masked(self, Redactor())
+        hidden = [place for place, text in self.texts.items() if masked[place] != text]
+        spec = self.with_texts(masked)
+        # places are called by the masked words: an option's name may hold the secret too
+        renamed = dict(zip(self.texts, spec.texts, strict=True))
+        kept = [place for place in self.withheld if REDACTED in spec.texts.get(place, "")]
+        return replace(spec, withheld=tuple(dict.fromkeys([*kept, *(renamed[place] for place in hidden)])))
+
+    def private(self) -> dict[str, str]:
+        """What `redacted` leaves out, by its place."""
+        written = self.redacted()
+        return {
+            place: text
+            for place, text in zip(written.texts, self.texts.values(), strict=True)
+            if place in written.withheld
+        }
+
+    def secrets(self) -> frozenset[str]:
+        """The secrets themselves, as far as they can be told from other text wherever they occur."""
+        redactor = Redactor()
+        _masked(self, redactor)
+        return frozenset(redactor.known)
+
+
+_OPTION = re.compile(r"[-+~]*[\w.-]+")
+
+
+def argument_places(args: Sequence[str]) -> list[str]:
+    """What each argument's place is called: by its option, if it has one, so that others may come and go."""
+    seen: Counter[str] = Counter()
+    places = []
+    for i, (option, word) in enumerate(named_words(args)):
+        name = option or ("=" in word and word.partition("=")[0]) or ""
+        place = f"args {name if _OPTION.fullmatch(name) else i}"
+        seen[place] += 1
+        places.append(place if seen[place] == 1 else f"{place} #{seen[place]}")
+    return places
+
+
+def _masked(spec: JobSpec, redactor: Redactor) -> dict[str, str]:
+    """The texts without their secrets, each of which may stand in several places."""
+    options = iter(named_words(spec.target.args))
+    names = {
+        place: next(options)[0] if place.startswith("args ") else place.partition(" ")[2]
+        for place in spec.texts
+    }
+    for place, text in spec.texts.items():
+        redactor.mask(text, names[place])
+    return {place: redactor.mask(text, names[place]) for place, text in spec.texts.items()}
 
 
 def world_size(text: str) -> tuple[int | None, int]:
@@ -231,7 +328,7 @@ def _check_environ(env: Mapping[Any, Any]) -> None:
 class Device:
     """One GPU of a host, as NVML names it."""
 
-    index: int
+    index: Index
     uuid: str
     name: str = ""
     memory: int | None = None
@@ -275,13 +372,13 @@ class Assignment:
         threads: the rank's share of the host's cores.
     """
 
-    rank: int
-    world_size: int
-    local_rank: int
-    local_world_size: int
-    node_rank: int
-    node_count: int
-    agent: int
+    rank: Index
+    world_size: Index
+    local_rank: Index
+    local_world_size: Index
+    node_rank: Index
+    node_count: Index
+    agent: Index
     host: str
     devices: tuple[Device, ...] = ()
     visible: str | None = None

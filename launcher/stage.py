@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launcher.errors import InternalError, LauncherError
+from launcher.errors import CannotPlace, InternalError, LauncherError
 from launcher.spec import JobSpec, Mode
 from launcher.state import RunState
 
@@ -53,11 +53,17 @@ class Stage:
 
     def failure(self, state: RunState) -> LauncherError | None:
         """What a run ends with when this is over, where neither its ranks nor a person ended it."""
-        if state.stop is not None or state.all_ended:
+        lost_early = state.stop is not None and state.stop.by == "loss" and not state.ranks
+        if (state.stop is not None and not lost_early) or state.all_ended:
             return None
         nothing = InternalError("the agents ended before the ranks could start")
         known = state.ranks or state.losses or state.cancelled
         return self.error or (None if known else nothing)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended because it cannot be: another attempt could not either."""
+        return isinstance(self.error, CannotPlace)
 
     @property
     def limits(self) -> list[float]:

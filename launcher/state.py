@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from launcher import events as ev
 from launcher.spec import Device
+from launcher.worker.transport import doubt
 
 
 class Phase(StrEnum):
@@ -48,7 +49,15 @@ class RankPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank as known so far. `failing` says that it raised by itself, not because the gang was stopped."""
+    """One rank as known so far.
+
+    Attributes:
+        failing: whether it raised by itself, not because the gang was stopped.
+        raising: an exception that was seen on its way through it before the gang was stopped.
+        unreturned: whether it ended with 0 in the middle of the function that it ran.
+        left: whether its function ended by `sys.exit`, without a value.
+        unbidden: whether its end was heard of before the gang was told to end, or lost a part.
+    """
 
     rank: int
     phase: RankPhase = RankPhase.PLACED
@@ -64,7 +73,11 @@ class Rank:
     signal: str | None = None
     oom_kills: int | None = None
     raised: ev.RankRaised | None = None
+    raising: ev.RankRaising | None = None
     failing: bool = False
+    unreturned: bool = False
+    left: bool = False
+    unbidden: bool = False
     returned: ev.RankReturned | None = None
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -84,9 +97,15 @@ class Rank:
         An interpreter can take seconds to die after its exception, while the ranks that wait for it
         fail at once; by their exits alone the victim would look like the cause.
         """
-        if self.phase is not RankPhase.FAILED:
+        if not (self.phase is RankPhase.FAILED or (self.failing and not self.phase.ended)):
             return None
-        return self.raised.time if self.raised else self.ended
+        told = [e.time for e in (self.raising, self.raised) if e is not None]
+        return min(told, default=self.ended)
+
+    @property
+    def doubt(self) -> int:
+        """How likely its failure only follows from another rank's end: 0 for its own, 2 for a broken wire."""
+        return doubt(self.raised.message, self.raised.traceback) if self.raised else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +128,7 @@ class Host:
     address: str = ""
 
 
-Loss = ev.ExecutorLost | ev.TaskLost
+Loss = ev.ExecutorLost | ev.ServerLost | ev.TaskLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +151,8 @@ class RunState:
         stacks: what ranks of this attempt were doing when they were last asked, by rank.
         recording: why the folder takes no more; None while it does.
         lost: what the folder has not taken, in all.
+        unreadable: what of the folder could not be read, by file.
+        newer: how many facts were written by a newer version, and skipped.
     """
 
     id: str = ""
@@ -168,12 +189,30 @@ class RunState:
     recording: ev.RecordingStopped | None = None
     lost: ev.RecordsLost | None = None
     blamed: int | None = None
+    unreadable: tuple[ev.PartUnreadable, ...] = ()
+    newer: int = 0
 
     @property
     def first_failure(self) -> Rank | None:
-        """The rank that failed first in the whole gang, by the engine's clock."""
-        failed = [r for r in self.ranks if r.failed_at is not None]
-        return min(failed, key=lambda r: (r.failed_at or 0.0, r.rank), default=None)
+        """The rank whose failure the others' follow from.
+
+        That is the first one by the engine's clock; but whose exception speaks of the transport was left by
+        a peer, and often tells of it before anybody knows that the peer is gone.
+        """
+        failed = [r for r in self.ranks if r.phase is RankPhase.FAILED]
+        return min(failed, key=_guilt, default=None)
+
+    @property
+    def cause(self) -> Rank | None:
+        """The same, of ranks that are only about to end as well: a process may take seconds to die."""
+        return min((r for r in self.ranks if r.failed_at is not None), key=_guilt, default=None)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the cause is in doubt, and a rank is left that could still turn out to be it."""
+        cause = self.cause
+        open_ends = any(not r.phase.ended and r.raised is None for r in self.ranks)
+        return cause is not None and cause.doubt > 0 and open_ends
 
     @property
     def leader(self) -> Rank | None:
@@ -189,3 +228,8 @@ class RunState:
     def all_ended(self) -> bool:
         """Whether every rank's process is gone."""
         return bool(self.ranks) and all(r.phase.ended for r in self.ranks)
+
+
+def _guilt(rank: Rank) -> tuple[int, float, int]:
+    """What ranks that failed are ordered by: the cause comes first."""
+    return rank.doubt, rank.failed_at or 0.0, rank.rank

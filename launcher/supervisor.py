@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Any
 
 from launcher import events as ev
 from launcher.attempt import Attempt, submission
-from launcher.backends import Backend, Expect, Mirror, Over
+from launcher.backends import Backend, Expect, Over
 from launcher.channel.link import Link
-from launcher.closing import adopt, conclude, record
+from launcher.closing import conclude, record
 from launcher.control import ControlServer
 from launcher.errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from launcher.mailbox import Mailbox
@@ -58,7 +58,6 @@ class Supervisor:
         self._attempt = Attempt(request, plan, writer=self._writer, roster=self._roster, clock=clock)
         self._stage = Stage(launched=0.0)
         self._watch = Watch(request.spec, self._writer, self._roster, clock)
-        self._mirrored = False
         self._control: ControlServer | None = None
 
     @property
@@ -82,35 +81,23 @@ class Supervisor:
         """Ask every rank for its stacks, from any thread; they come as facts.
 
         Raises:
-            SpecError: no rank is running, or none of them can be asked from here.
+            SpecError: no rank is running.
         """
-        if self._mirrored:
-            raise SpecError("the engine beside its ranks can only be asked for a stop")
         if not any(r.alive for r in self.state.ranks):
             raise SpecError("no rank is running")
         self.mailbox.post(StacksAsked(time=self._clock()))
 
-    def submit(
-        self, *, age_s: float = 0.0, past: Sequence[ev.GangRestarted] = (), commands: bool = True
-    ) -> None:
+    def submit(self) -> None:
         """Record that the run exists, and listen for commands.
-
-        Args:
-            age_s: for how many seconds it has existed elsewhere.
-            past: the restarts that it has had there.
-            commands: whether other processes on this machine may ask for something.
 
         Raises:
             RecordError: the folder cannot be written.
         """
         try:
-            for fact in (submission(self._request, self._clock() - age_s), *past):
-                self._writer.append(fact)
+            self._writer.append(submission(self._request, self._clock()))
         except OSError as error:
             raise RecordError(f"cannot write to {self._writer.folder}: {error.strerror}") from error
-        self._attempt.number = self.state.attempt
-        if commands:
-            self._control = ControlServer(self._writer.folder, self._on_command)
+        self._control = ControlServer(self._writer.folder, self._on_command)
 
     def run(self) -> None:
         """Carry the run to its verdict. Never raises: what breaks becomes the verdict."""
@@ -153,8 +140,7 @@ class Supervisor:
             return False
         if self.state.phase.final:
             return True
-        self._mirrored = False  # the engine beside the agents went with them, and left the verdict to us
-        if not self._stage.given_up and (restart := self._watch.due_restart()):
+        if not (self._stage.given_up or self._stage.refused) and (restart := self._watch.due_restart()):
             self._writer.append(replace(restart, in_place=False))
             self._attempt.anew(restart.attempt)
             self._launch()
@@ -184,9 +170,6 @@ class Supervisor:
                 case Expect():
                     self._roster.expected, self._stage.expected = news.agents, self._clock()
                     self._attempt.place()
-                case Mirror():
-                    self._mirrored = not news.over
-                    adopt(news, self._writer)
                 case Over():
                     self._stage.over, self._stage.error = True, news.error
                 case _:
@@ -195,27 +178,20 @@ class Supervisor:
     def _timeout(self) -> float | None:
         """Seconds until a limit is reached or a sign of life is due; None while nothing is limited."""
         limits = self._stage.limits
-        if self.state.stop is None and not self._mirrored and not self._attempt.started:
+        if self.state.stop is None and not self._attempt.started:
             limits.append(join_limit(self._stage, self._spec)[1])
         waits = [max(0.0, min(limits) - self._clock())] if limits else []
-        watched = None if self._mirrored else self._watch.wait_s()
-        waits += [w for w in (self._roster.timeout(), watched) if w is not None]
+        waits += [w for w in (self._roster.timeout(), self._watch.wait_s()) if w is not None]
         return min(SELECT_LIMIT_S, *waits) if waits else None
 
     def _decide(self) -> None:
         """Carry out what the rules call for, and then what people asked for: a failure is not their doing."""
-        if self._mirrored:
-            for request in self.mailbox.take():
-                self._take(request, self._backend.relay)
-            if self.state.phase.final:
-                self._check_stage(self._clock())
-            return
         now = self._clock()
         self._watch.warn()
         if rule := self._watch.due_stop():
             self._stop(rule)
         for request in self.mailbox.take():
-            self._take(request, self._stop)
+            self._take(request)
         if self.state.stop is None and not self._attempt.started:
             self._start(now)
         if self._attempt.started and self._roster.finished and not self._restarted_in_place():
@@ -223,10 +199,10 @@ class Supervisor:
         self._watch.go_on()
         self._check_stage(now)
 
-    def _take(self, left: ev.Event, carry_out: Callable[[ev.StopRequested], None]) -> None:
+    def _take(self, left: ev.Event) -> None:
         """Something that another thread left: a request, or a fact of its own."""
         if isinstance(left, ev.StopRequested):
-            carry_out(left)
+            self._stop(left)
         elif isinstance(left, StacksAsked):
             self._watch.take_stacks()
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launcher.codec import Index
 from launcher.fact import Event
 
 
@@ -31,7 +32,7 @@ class DeviceSample:
 class RankSample:
     """One rank's process tree at one moment: CPU in percent of one core, memory and I/O in bytes."""
 
-    rank: int
+    rank: Index
     cpu: float | None = None
     rss: int | None = None
     processes: int | None = None
@@ -54,7 +55,7 @@ class HostSample:
 class Sampled(Event):
     """What one agent's sensors said, once per interval. Kept in `samples/`, not with the other facts."""
 
-    agent: int
+    agent: Index
     host: str
     system: HostSample | None = None
     devices: tuple[DeviceSample, ...] = ()

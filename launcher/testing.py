@@ -20,7 +20,6 @@ from launcher.backends import Expect, News, Over
 from launcher.backends.newsbox import Newsbox
 from launcher.channel.link import Link
 from launcher.errors import LauncherError
-from launcher.events import StopRequested
 from launcher.plan import Plan
 from launcher.request import Request
 from launcher.spec import Offer
@@ -154,7 +153,6 @@ class _Scripted:
         self.box: Newsbox[News] = Newsbox()
         self.voices: list[Voice] = []
         self.errors: list[BaseException] = []
-        self.relayed: list[StopRequested] = []
         self.aborts = 0
 
     def fileno(self) -> int:
@@ -164,10 +162,6 @@ class _Scripted:
     def news(self) -> list[News]:
         """The scripts' links; more can be put into `box`."""
         return self.box.take()
-
-    def relay(self, request: StopRequested) -> None:
-        """Remember what would go to another engine."""
-        self.relayed.append(request)
 
     def abort(self) -> None:
         """Hang up on every script."""

@@ -8,9 +8,11 @@ The supervisor only carries them out.
 from __future__ import annotations
 
 from launcher.errors import AgentLost, InternalError, NoProgress, RunStopped, TimeLimit
-from launcher.events import GangRestarted, RunEnded, StopRequested
-from launcher.sentences import after_restarts, brief, describe_failure, describe_loss
+from launcher.events import GangRestarted, RunEnded, ServerLost, StopRequested
+from launcher.sentences import after_restarts, brief, describe_cause, describe_loss, describe_success
 from launcher.state import Phase, Rank, RankPhase, RunState
+
+DOUBT_S = 2.0  # how long peers are kept after a failure that may follow from another's
 
 
 def next_stop(
@@ -21,6 +23,7 @@ def next_stop(
     grace_s: float,
     quiet_s: float | None = None,
     no_progress_timeout_s: float | None = None,
+    doubted_s: float = 0.0,
 ) -> StopRequested | None:
     """The stop that the facts call for, if none was asked for yet.
 
@@ -31,10 +34,11 @@ def next_stop(
         grace_s: what the ranks get to end by themselves.
         quiet_s: seconds since any rank's last sign of life; None while none is expected.
         no_progress_timeout_s: how long that may be.
+        doubted_s: for how many seconds it has been in doubt who failed first.
     """
     if state.stop is not None or state.phase.final:
         return None
-    asked = _cause_to_stop(state, now, timeout_s)
+    asked = _cause_to_stop(state, now, timeout_s, doubted_s)
     if asked is None and quiet_s is not None and _is_hung(state, quiet_s, no_progress_timeout_s):
         asked = "limit", f"no progress for {no_progress_timeout_s:g} s", NoProgress.exit_code
     if asked is None:
@@ -46,11 +50,17 @@ def next_stop(
 
 
 def _cause_to_stop(
-    state: RunState, now: float, timeout_s: float | None
+    state: RunState, now: float, timeout_s: float | None, doubted_s: float
 ) -> tuple[str, str, int | None] | None:
-    """Who asks for a stop, why, and with which code: a failure before a loss, and both before the clock."""
-    if (failing := _failing(state)) is not None:
-        return "rank", f"rank {failing.rank} failed", None
+    """Who asks for a stop, why, and with which code: a failure before a loss, and both before the clock.
+
+    A failure that may follow from another's waits for that one, or for the loss under it.
+    """
+    cause = state.cause
+    if cause is not None and not (cause.doubt and _is_missing_a_part(state)):
+        if state.undecided and doubted_s < DOUBT_S:
+            return None
+        return "rank", f"rank {cause.rank} failed", None
     if not state.all_ended and state.cancelled is not None:
         return "spark", _cancelled(state), RunStopped.exit_code
     if not state.all_ended and (state.losses or _lost(state)):
@@ -65,10 +75,9 @@ def _is_hung(state: RunState, quiet_s: float, limit_s: float | None) -> bool:
     return limit_s is not None and not state.all_ended and quiet_s >= limit_s
 
 
-def _failing(state: RunState) -> Rank | None:
-    """A rank that has failed, or has raised and is about to: its process may take seconds to die."""
-    raised = [r for r in state.ranks if r.failing and not r.phase.ended]
-    return state.first_failure or min(raised, key=lambda r: r.raised.time if r.raised else 0.0, default=None)
+def _is_missing_a_part(state: RunState) -> bool:
+    """Whether the gang has lost what ranks ran on."""
+    return bool(state.losses) or _lost(state)
 
 
 def _lost(state: RunState) -> bool:
@@ -101,11 +110,12 @@ def next_restart(
         timeout_s: the run's time limit, over all its attempts.
     """
     ends = state.phase.final or state.final_stop is not None or state.cancelled is not None
+    ends = ends or any(isinstance(loss, ServerLost) for loss in state.losses)
     if ends or state.attempt >= max_restarts or _is_over(state, now, timeout_s):
         return None
     first = state.first_failure
     if first is not None and not _is_victim(state):
-        reason, in_place = describe_failure(first), not state.losses and _all_here(state)
+        reason, in_place = describe_cause(state, first), not state.losses and _all_here(state)
     elif _went_away(state):
         reason, in_place = describe_loss(state), False
     else:
@@ -154,25 +164,30 @@ def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str,
     if broken:
         return (Phase.LOST if exit_code == AgentLost.exit_code else Phase.FAILED), exit_code, broken, None
     stop, first = state.stop, state.first_failure
-    if stop is not None and stop.by in ("person", "limit", "spark"):
+    if stop is not None and stop.by in ("person", "limit", "spark") and not _came_too_late(state):
         phase = Phase.FAILED if stop.by == "limit" else Phase.STOPPED
         return phase, stop.exit_code or RunStopped.exit_code, f"stopped: {stop.reason}", None
     if first is not None and not _is_victim(state):
-        return Phase.FAILED, exit_code_of(first), describe_failure(first), first.rank
+        return Phase.FAILED, exit_code_of(first), describe_cause(state, first), first.rank
     if state.cancelled is not None and (stop is not None or _is_cut_short(state)):
         return Phase.STOPPED, RunStopped.exit_code, f"stopped: {_cancelled(state)}", None
     if _went_away(state) or not state.all_ended:
         return Phase.LOST, AgentLost.exit_code, describe_loss(state), None
-    if stop is not None:
+    if stop is not None and not _came_too_late(state):
         return Phase.FAILED, 1, f"stopped: {stop.reason}", None
-    return Phase.SUCCEEDED, 0, "every rank exited with 0", None
+    return Phase.SUCCEEDED, 0, describe_success(state), None
+
+
+def _came_too_late(state: RunState) -> bool:
+    """Whether every rank had ended well before the gang was told to end: the stop has stopped nothing."""
+    return bool(state.ranks) and all(r.phase is RankPhase.SUCCEEDED and r.unbidden for r in state.ranks)
 
 
 def exit_code_of(rank: Rank) -> int:
     """The failing rank's own code, never 0.
 
-    For a rank that raised and then had to be killed, it is what Python would have said.
+    For a rank that raised and then had to be ended, it is what Python would have said.
     """
-    if rank.raised is not None and rank.signal == "SIGKILL":
+    if rank.raised is not None and rank.signal in ("SIGTERM", "SIGKILL"):
         return 1
     return rank.exit_code or 1

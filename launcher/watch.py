@@ -10,7 +10,7 @@ from launcher.limits import PROGRESS, TIME, Limit, limits_of, wait_s, warnings
 from launcher.roster import Roster
 from launcher.runs.writer import RunWriter
 from launcher.spec import JobSpec
-from launcher.verdict import next_restart, next_stop
+from launcher.verdict import DOUBT_S, next_restart, next_stop
 from launcher.worker.wire import Kind
 
 STACKS_S = 3.0
@@ -50,6 +50,7 @@ class Watch:
         self._signs = 0
         self._round = 0
         self._until: float | None = None
+        self._doubted: float | None = None
         self._then: Callable[[], None] | None = None
 
     @property
@@ -83,7 +84,18 @@ class Watch:
             grace_s=self._spec.grace_s,
             quiet_s=self.quiet_s,
             no_progress_timeout_s=self._spec.no_progress_timeout_s,
+            doubted_s=self._doubted_s(),
         )
+
+    def _doubted_s(self) -> float:
+        """For how long it has been in doubt who failed first; all ranks are asked as that begins."""
+        if not self._writer.state.undecided:
+            self._doubted = None
+            return 0.0
+        if self._doubted is None:
+            self._doubted = self._monotonic()
+            self._roster.send(Kind.INQUIRE, lambda _: {})
+        return self._monotonic() - self._doubted
 
     def due_restart(self) -> ev.GangRestarted | None:
         """Another attempt, if the gang has stopped and may have one."""
@@ -120,7 +132,8 @@ class Watch:
 
     def wait_s(self) -> float | None:
         """Seconds until there is something to do; None while there is not."""
-        waits = [] if self._until is None else [max(0.0, self._until - self._monotonic())]
+        now, doubted = self._monotonic(), None if self._doubted is None else self._doubted + DOUBT_S
+        waits = [max(0.0, until - now) for until in (self._until, doubted) if until is not None]
         if (wait := wait_s(self._limits(), self._warned)) is not None:
             waits.append(wait)
         return min(waits, default=None)

@@ -17,7 +17,6 @@ from launcher.backends.newsbox import Newsbox
 from launcher.backends.shipping import archive
 from launcher.channel.link import Link, LinkClosed
 from launcher.codec import to_plain
-from launcher.events import StopRequested
 from launcher.plan import Plan
 from launcher.request import Request
 from launcher.spec import Offer
@@ -71,9 +70,6 @@ class Agents:
 
     def news(self) -> list[News]:
         return self._box.take()
-
-    def relay(self, request: StopRequested) -> None:
-        raise AssertionError
 
     def abort(self) -> None:
         for process in self.processes:

@@ -32,7 +32,7 @@ def interrupts() -> None:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty RANKDECK_HOME for each test, whose engines end with it."""
+    """An empty RANKDECK_HOME for each test, whose engines end with it, and in which no pane failed."""
     folder = tmp_path / "home"
     monkeypatch.setenv("RANKDECK_HOME", str(folder))
     for name in (
@@ -47,6 +47,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(name, raising=False)
     yield folder
     engines.end_all()
+    failed = folder / "console.log"
+    assert not failed.exists(), failed.read_text()
 
 
 @pytest.fixture

@@ -218,31 +218,44 @@ class ConnectServer(Owner):
         python: str = sys.executable,
     ) -> None:
         super().__init__()
-        host = cluster.driver_host if cluster else _LOOPBACK
-        settings = cluster.conf(cores=cores) if cluster else {"spark.ui.port": "0"}
-        settings |= {
-            "spark.connect.grpc.binding.address": host,
-            "spark.connect.grpc.binding.port": "0",
-            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
-            **(conf or {}),
-        }
-        master = cluster.url if cluster else f"local[{cores or 2}]"
-        words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+        self.cluster = cluster
+        self._cores, self._python = cores, python
+        self._conf = {"spark.connect.grpc.binding.port": "0", **(conf or {})}
+        self._starts = 0
         try:
-            self.daemon = self.java(
-                "connect",
-                "org.apache.spark.deploy.SparkSubmit",
-                *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-                *("--name", "connect-server", "--master", master, *words, "spark-internal"),
-                memory="1g",
-                env={"SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": python},
-                namespace=cluster.net.driver if cluster and cluster.net else "",
-            )
-            self.url = "sc://" + self.daemon.await_said(r"Connect server started at: ([\d.:]+)")
-            self.ui = f"http://{host}:{self.daemon.port('SparkUI')}"
+            self._start()
         except BaseException:
             self.close()
             raise
+
+    def restart(self) -> None:
+        """Start it again at the same port, after it was killed."""
+        self._conf["spark.connect.grpc.binding.port"] = self.url.rpartition(":")[2]
+        self._start()
+
+    def _start(self) -> None:
+        cluster = self.cluster
+        host = cluster.driver_host if cluster else _LOOPBACK
+        settings = cluster.conf(cores=self._cores) if cluster else {"spark.ui.port": "0"}
+        settings |= {
+            "spark.connect.grpc.binding.address": host,
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+            **self._conf,
+        }
+        master = cluster.url if cluster else f"local[{self._cores or 2}]"
+        words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+        self._starts += 1
+        self.daemon = self.java(
+            f"connect{self._starts}",  # what it said in its last life is not to be read for this one
+            "org.apache.spark.deploy.SparkSubmit",
+            *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+            *("--name", "connect-server", "--master", master, *words, "spark-internal"),
+            memory="1g",
+            env={"SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": self._python},
+            namespace=cluster.net.driver if cluster and cluster.net else "",
+        )
+        self.url = "sc://" + self.daemon.await_said(r"Connect server started at: ([\d.:]+)")
+        self.ui = f"http://{host}:{self.daemon.port('SparkUI')}"
 
 
 def press(ui: str, page: str, action: str, **fields: str | int) -> None:

@@ -17,7 +17,7 @@ from tests import survivors
 from tests.commands import until
 from tests.spark_cluster import Cluster
 
-PROGRAM = "from launcher import field"
+PROGRAM = "from launcher.worker import agent"
 
 
 @contextmanager

@@ -113,7 +113,7 @@ class ComparisonScreen(Place):
         self.query_one(ComparisonSheet).entitle("Compare")
         self._compare()
 
-    @work(thread=True, exit_on_error=False, group="compare")
+    @work(thread=True, group="compare")
     def _compare(self) -> None:
         try:
             self.post_message(self.Compared(compared(self._left, self._right)))

@@ -1,4 +1,4 @@
-"""A question before something that cannot be taken back."""
+"""Questions before something that cannot be taken back, or that takes a machine's time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from console.widgets.form_row import harmless
 from console.widgets.hints import keys_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+
+_ABOUT = 12
 
 
 class ConfirmScreen(ModalScreen[bool]):
@@ -23,6 +26,8 @@ class ConfirmScreen(ModalScreen[bool]):
         Binding("y", "answer(True)", "Yes", id="confirm.yes"),
         Binding("n,escape,q", "answer(False)", "No", id="confirm.no"),
     ]
+    YES: ClassVar[tuple[str, str]] = ("confirm.yes", "y")
+    NO: ClassVar[tuple[str, str]] = ("confirm.no", "n")
 
     def __init__(
         self, question: str, lines: Sequence[str], *, verb: str, otherwise: str = "leave it running"
@@ -35,11 +40,31 @@ class ConfirmScreen(ModalScreen[bool]):
         with Vertical(id="dialog"):
             yield Static(self._question, classes="title", markup=False)
             for line in self._lines:
-                yield Static(line, markup=False)
-            yes, no = keys_of(self, "confirm.yes", "y"), keys_of(self, "confirm.no", "n")
+                yield Static(harmless(line), markup=False)
+            yes, no = keys_of(self, *self.YES), keys_of(self, *self.NO)
             said = f"{yes}  {self._verb}      {no}  {self._otherwise}"
             yield Static(said, classes="answers", markup=False)
 
     def action_answer(self, answer: bool) -> None:
         """Close with the answer."""
         self.dismiss(answer)
+
+
+class StartScreen(ConfirmScreen, inherit_bindings=False):
+    """Shows what would be started; enter starts it."""
+
+    DEFAULT_CSS = """
+    StartScreen #dialog { width: 90%; max-width: 90; }
+    StartScreen #dialog Static { width: 100%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "answer(True)", "Start", id="start.yes"),
+        Binding("escape,n,q", "answer(False)", "Start nothing", id="start.no"),
+    ]
+    YES = ("start.yes", "enter")
+    NO = ("start.no", "esc")
+
+    def __init__(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Show `lines`: what each is about, and what is said of it."""
+        shown = [f"{about:<{_ABOUT}}{text}" for about, text in lines]
+        super().__init__("Start this run again?", shown, verb="start it", otherwise="start nothing")

@@ -79,9 +79,16 @@ class FormActs(Place):
         runs = self.query_one(RecentRuns).runs
         self.app.push_screen(PickerScreen(self._workdir, runs), self._picked)
 
-    def _picked(self, target: str | None) -> None:
+    async def _picked(self, target: str | None) -> None:
         if target:
-            self.query_one(LaunchForm).pick(target)
+            form = self.query_one(LaunchForm)
+            form.pick(target)
+            await self.learn()
+            form.go_on()
+
+    async def learn(self) -> None:
+        """Read the target that is filled in, and offer what it takes."""
+        raise NotImplementedError
 
     def action_more(self) -> None:
         """Unfold the other options, or fold them."""

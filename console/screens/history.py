@@ -19,6 +19,7 @@ from console.screens.run_acts import RunActs
 from console.sources.past_runs import Listing, PastRuns, Question
 from console.sources.records import Record, Records
 from console.sources.wanted import ORDERS, parse
+from console.widgets.failed_pane import contained
 from console.widgets.filter_field import FilterField
 from console.widgets.hints import keys_of
 from console.widgets.key_line import KeyLine
@@ -96,7 +97,8 @@ class HistoryScreen(RunActs):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.watch(self.query_one(RunsList), "here", self._show_card)
+        with contained(self):
+            self.watch(self.query_one(RunsList), "here", self._show_card)
         self.query_one(RunsList).show((), empty="reading …")
         self._entitle()
         for watch in self._watches:

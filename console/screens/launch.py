@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -14,6 +15,7 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from console.commands import Commands
+from console.screens.again import StartsAgain
 from console.screens.form_acts import FormActs
 from console.screens.outline import COMMAND_TITLE, banner, placed
 from console.screens.place import Site
@@ -30,6 +32,7 @@ from console.widgets.recent_runs import RecentRuns
 from launcher.errors import LauncherError
 from launcher.options import Option
 from launcher.request import Request
+from launcher.runs.asked import read_private
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 from launcher.signature import Signature
@@ -41,15 +44,15 @@ if TYPE_CHECKING:
 _LOOK_S = 2.0
 
 
-class LaunchScreen(FormActs):
+class LaunchScreen(FormActs, StartsAgain):
     """Fill in, check while typing, launch."""
 
     AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "launch", "Launch", priority=True, id="launch.start"),
         Binding("ctrl+o", "recent", "Recent runs", id="launch.recent", priority=True),
-        Binding("e", "edit", "Edit and run again", show=False, id="launch.edit"),
-        Binding("r", "again", "Run again", show=False, id="launch.again"),
+        Binding("e", "edit", "Edit and run again", id="launch.edit"),
+        Binding("r", "again", "Run again", id="launch.again"),
         Binding("1", "form", "New run", show=False, id="launch.pane_1"),
         Binding("2", "recent", "Recent runs", show=False, id="launch.pane_2"),
         Binding("down", "app.focus_next", "Next field", show=False, id="launch.down"),
@@ -111,7 +114,7 @@ class LaunchScreen(FormActs):
             yield LaunchForm(self._workdir, id="form")
             yield RecentRuns(id="recent")
         yield CommandLine(id="command")
-        yield KeyLine("launch.start", "launch.find", id="keys-here")
+        yield KeyLine("launch.start", "launch.find", "list.choose", "launch.again", id="keys-here")
 
     def on_mount(self) -> None:
         """Look what there is."""
@@ -145,7 +148,7 @@ class LaunchScreen(FormActs):
         self.query_one(CommandLine).show(command_text(draft))
         self._check(draft)
 
-    @work(thread=True, exclusive=True, exit_on_error=False, group="check")
+    @work(thread=True, exclusive=True, group="check")
     def _check(self, draft: Draft) -> None:
         worker = get_current_worker()
         checked = self._read(draft)
@@ -171,11 +174,15 @@ class LaunchScreen(FormActs):
         if message.draft == self.draft:
             self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
 
+    async def learn(self) -> None:
+        """Read the target that is filled in, and offer what it takes; what is typed meanwhile waits."""
+        await self._show_checked(await asyncio.to_thread(self._read, self.draft))
+
     def detect(self) -> None:
         """Look again what this machine has."""
         self._look()
 
-    @work(thread=True, exclusive=True, exit_on_error=False, group="detect")
+    @work(thread=True, exclusive=True, group="detect")
     def _look(self) -> None:
         self.post_message(self.Found(look(os.environ)))
 
@@ -191,31 +198,37 @@ class LaunchScreen(FormActs):
         """Stop typing, so that letters are keys again."""
         self.set_focus(None)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is done with a past run needs one that is shown: its list must have the focus."""
+        if action in ("again", "edit"):
+            return isinstance(self.focused, RecentRuns)
+        return super().check_action(action, parameters)
+
     def action_edit(self) -> None:
         """Fill the form from the run under the cursor."""
         run = self.query_one(RecentRuns).chosen
         if run is not None:
             self._edit(self._root / run.id)
 
-    @work(thread=True, exit_on_error=False, group="edit")
+    @work(thread=True, group="edit")
     def _edit(self, folder: Path) -> None:
         """Beside the screen, for the target's source may be far away."""
         try:
-            spec = read_spec(folder)
+            spec, private = read_spec(folder), read_private(folder)
             require_editable(spec)
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        draft = draft_of(spec, self._workdir)
+        draft = draft_of(spec, self._workdir, private)
         self.app.call_from_thread(self.fill, draft)
-        if missing := unwritten(spec):
+        if missing := unwritten(spec, private):
             self.notify(f"not in its record, for they look secret: {', '.join(missing)}", markup=False)
 
     @on(RecentRuns.Chosen, "#recent")
     def _open(self, message: RecentRuns.Chosen) -> None:
         self._show_run(self._root / self.query_one(RecentRuns).runs[message.index].id)
 
-    @work(thread=True, exclusive=True, exit_on_error=False, group="list")
+    @work(thread=True, exclusive=True, group="list")
     def _list(self) -> None:
         self.post_message(self.Listed(recent_runs(self._root)))
 
@@ -230,7 +243,7 @@ class LaunchScreen(FormActs):
             self.query_one(CommandLine).wait("starting …")
             self._launch(self.draft)
 
-    @work(thread=True, exit_on_error=False, group="launch")
+    @work(thread=True, group="launch")
     def _launch(self, draft: Draft) -> None:
         try:
             run = self._commands.start(Request(draft.resolved()))
@@ -243,32 +256,16 @@ class LaunchScreen(FormActs):
             self.app.call_from_thread(self._launch_ended, None)
 
     def action_again(self) -> None:
-        """Start the run under the cursor once more, as it was."""
+        """Show what the run under the cursor was, and start it if a person says so."""
         run = self.query_one(RecentRuns).chosen
-        if run is not None and not self._launching:
-            self._launching = True
-            self.query_one(CommandLine).wait("starting …")
-            self._run_again(self._root / run.id)
-
-    @work(thread=True, exit_on_error=False, group="launch")
-    def _run_again(self, folder: Path) -> None:
-        from console.sources.again import request_again
-
-        try:
-            run = self._commands.start(request_again(folder))
-        except LauncherError as error:
-            self.app.call_from_thread(self._launch_ended, str(error))
-        else:
-            self.post_message(self.Launched(self._root / run))
-            self.app.call_from_thread(self._launch_ended, None)
+        if run is not None:
+            self.ask_again(self._root / run.id)
 
     def _launch_ended(self, problem: str | None, misfit: Misfit | None = None) -> None:
         self._launching = False
         self.query_one(CommandLine).judge(problem)
         if misfit is not None:
             self.refuse(misfit)
-        if problem:
-            self.notify(problem, severity="error", markup=False)
 
     @on(Launched)
     def _watch(self, message: Launched) -> None:

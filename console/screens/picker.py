@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,15 +17,17 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from console.sources.homes import tilde
-from console.sources.targets import Candidate, candidates, narrow, recent_candidates, with_recent
+from console.sources.targets import Candidate, candidates, matched, narrow, recent_candidates, with_recent
 from console.widgets import figures as fig
 from console.widgets.cursor_sheet import CursorSheet
 from console.widgets.field import Field
-from console.widgets.sheet import Row, clip
+from console.widgets.sheet import Row, Span, clip
 from launcher.runs.status import Status
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+
+_SHOWN = 200
 
 
 class Candidates(CursorSheet):
@@ -33,10 +36,11 @@ class Candidates(CursorSheet):
     def __init__(self) -> None:
         super().__init__(id="candidates")
         self.found: list[Candidate] = []
+        self.query_text = ""
 
-    def show(self, found: list[Candidate]) -> None:
-        """Show these, the best first."""
-        self.found, self.cursor = found, 0
+    def show(self, found: list[Candidate], query: str) -> None:
+        """Show these, the best first, with the letters of `query` marked."""
+        self.found, self.cursor, self.query_text = found, 0, query
         self.refresh_rows()
         self.reveal(0)
 
@@ -58,14 +62,28 @@ class Candidates(CursorSheet):
         """Name and signature."""
         found = self.found[index]
         source, colon, name = found.target.partition(":")
+        at = matched(found.target, self.query_text)
         row = (
-            (f" {source}", f"muted{ground}" if colon else ground),
-            (f"{colon}{name}", f"bold{ground}"),
+            (" ", ground),
+            *_marked(source, 0, at, "muted" if colon else "", ground),
+            *_marked(colon + name, len(source), at, "bold", ground),
             (" · recent" if found.recent else "", f"muted{ground}"),
-            (f"  {'' if found.takes == 'recent' else found.takes}", f"muted{ground}"),
+            (f"  {self._takes(found, width)}", f"muted{ground}"),
             (f"  {found.doc}" if found.doc else "", f"muted{ground}"),
         )
         return clip(row, width)
+
+    def _takes(self, found: Candidate, width: int) -> str:
+        """What it takes; where it also says what it is, that has its room."""
+        text = "" if found.takes == "recent" else found.takes
+        return fig.shorten(text, max(width // 3, 8)) if found.doc else text
+
+
+def _marked(text: str, start: int, at: Collection[int], style: str, ground: str) -> Iterator[Span]:
+    """A part of a target that begins at `start`, with the letters that were looked for underlined."""
+    for hit, letters in groupby(enumerate(text, start), lambda pair: pair[0] in at):
+        mark = f"{style} underline" if hit else style
+        yield "".join(letter for _, letter in letters), f"{mark}{ground}"
 
 
 class PickerScreen(ModalScreen[str]):
@@ -97,6 +115,7 @@ class PickerScreen(ModalScreen[str]):
         self._runs = runs
         self._recent: list[Candidate] = []
         self._all: list[Candidate] = []
+        self._done = False
 
     def compose(self) -> ComposeResult:
         """A field, and what matches it."""
@@ -112,7 +131,7 @@ class PickerScreen(ModalScreen[str]):
         )
         self._read()
 
-    @work(thread=True, exit_on_error=False, group="read")
+    @work(thread=True, group="read")
     def _read(self) -> None:
         worker = get_current_worker()
         self.post_message(self.Found([], recent=recent_candidates(self._runs, self._workdir)))
@@ -126,14 +145,18 @@ class PickerScreen(ModalScreen[str]):
     def _take(self, message: Found) -> None:
         self._all += message.batch
         self._recent += message.recent
+        self._done = message.done
         self._narrow()
-        state = "" if message.done else " · reading …"
-        self.query_one("#tally", Static).update(f"{fig.count(len(self._all))} found{state} · enter picks")
 
     @on(Field.Changed)
     def _narrow(self) -> None:
-        found = with_recent(self._all, self._recent)
-        self.query_one(Candidates).show(narrow(found, self.query_one(Field).value))
+        found, query = with_recent(self._all, self._recent), self.query_one(Field).value
+        fitting = narrow(found, query)
+        self.query_one(Candidates).show(fitting[:_SHOWN], query)
+        few = f"{fig.count(len(fitting))} of " if query.strip() else ""
+        state = "" if self._done else " · reading …"
+        tally = f"{few}{fig.count(len(found))} found{state} · enter picks"
+        self.query_one("#tally", Static).update(tally)
 
     @on(Field.Submitted)
     def _submitted(self) -> None:

@@ -104,7 +104,7 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
         """Close, and start it."""
         self.dismiss(LAUNCH)
 
-    @work(thread=True, exclusive=True, exit_on_error=False, group="preflight")
+    @work(thread=True, exclusive=True, group="preflight")
     def _check(self) -> None:
         from console.sources.preflight import preflight  # it knows the whole launcher
 

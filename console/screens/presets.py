@@ -107,7 +107,7 @@ class PresetsScreen(ModalScreen[Draft]):
         """Read them."""
         self._list()
 
-    @work(thread=True, exclusive=True, exit_on_error=False, group="presets")
+    @work(thread=True, exclusive=True, group="presets")
     def _list(self) -> None:
         self.post_message(self.Listed(list_presets(presets_folder(), self._workdir)))
 
@@ -141,7 +141,7 @@ class PresetsScreen(ModalScreen[Draft]):
 
             self.app.push_screen(question, answered)
 
-    @work(thread=True, exit_on_error=False, group="presets")
+    @work(thread=True, group="presets")
     def _remove(self, name: str) -> None:
         try:
             remove_preset(presets_folder(), name)
@@ -183,7 +183,7 @@ class SaveScreen(ModalScreen[None]):
             return
         self._save(name)
 
-    @work(thread=True, exclusive=True, exit_on_error=False, group="save")
+    @work(thread=True, exclusive=True, group="save")
     def _save(self, name: str) -> None:
         folder = presets_folder()
         if self._told != name and (folder / f"{name}.toml").exists():

@@ -10,23 +10,23 @@ from textual.binding import Binding, BindingType
 
 from console.commands import Commands
 from console.messages import FeedFailed, RankChosen, RunChanged, RunView
+from console.screens.again import StartsAgain
 from console.screens.confirm import ConfirmScreen
-from console.screens.place import Place
 from console.screens.stacks import StacksScreen
-from console.sources.again import request_again
 from console.sources.drafts import command_text, draft_of
 from console.sources.feed import RunFeed
 from console.widgets.charts import Charts
 from console.widgets.deck import Deck
+from console.widgets.failed_pane import contained
 from console.widgets.failure import failure_text
 from console.widgets.headline import AlertLine, Headline, PhaseStrip
-from console.widgets.identity import RunHeader, gang
+from console.widgets.identity import RunHeader, ViewSheet, gang
 from console.widgets.key_line import KeyLine
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
 from console.widgets.rank_detail import RankDetail
 from console.widgets.rank_grid import RankGrid
-from console.widgets.result_pane import ResultPane
+from console.widgets.result_pane import ResultPane, no_result_yet
 from launcher.errors import LauncherError
 from launcher.runs.reader import read_spec
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class RunScreen(Place):
+class RunScreen(StartsAgain):
     """Phases, ranks, one rank in full, output and results of a run."""
 
     AUTO_FOCUS = "#lines"
@@ -75,7 +75,7 @@ class RunScreen(Place):
         self._rank = rank
         self._commands = commands
         self.view: RunView | None = None
-        self._was_live = self._starting = False
+        self._was_live = False
         self._failure_shown = -1
         self._feed = RunFeed(run, publish=self._publish, failed=self._tell)
 
@@ -86,11 +86,12 @@ class RunScreen(Place):
         yield Headline(id="headline")
         yield AlertLine(id="alerts")
         yield Deck(id="deck")
-        yield KeyLine("run.detach", "run.stop", "run.again", "run.back", "run.copy", "run.rank")
+        yield KeyLine("run.detach", "run.stop", "run.stacks", "run.again", "run.back", "run.copy", "run.rank")
 
     def on_mount(self) -> None:
         """Begin to watch."""
-        self.query_one(LogPane).attach(self._feed.book)
+        with contained(self):
+            self.query_one(LogPane).attach(self._feed.book)
         self.query_one(RankGrid).moved = self._show_detail
         self._feed.start()
 
@@ -126,18 +127,21 @@ class RunScreen(Place):
         view = self.view = message.view
         if not view.live:
             self.refresh_bindings()
-        self.query_one(RunHeader).show(view)
-        self.query_one(PhaseStrip).show(view)
-        self.query_one(Headline).show(view)
-        self.query_one(AlertLine).show(view)
-        self.query_one(RankGrid).show(view)
+        self.query_one(KeyLine).reword(_key_words(view))
+        grid = self.query_one(RankGrid)
+        for show in (*(sheet.show for sheet in self.query(ViewSheet)), grid.show):
+            with contained(self):
+                show(view)
         if self._rank is not None and view.ranks:
-            self.query_one(RankGrid).move_to(self._rank)
+            grid.move_to(self._rank)
             self._rank = None
-        self.query_one(Charts).show(view)
-        self.query_one(RankDetail).show(view, self.query_one(RankGrid).cursor)
-        self.query_one(ResultPane).show(view)
-        self.query_one(LogPane).show(view.logs, view.size)
+        for show in (self.query_one(Charts).show, self.query_one(ResultPane).show):
+            with contained(self):
+                show(view)
+        with contained(self):
+            self.query_one(RankDetail).show(view, grid.cursor)
+        with contained(self):
+            self.query_one(LogPane).show(view.logs, view.size)
         if view.state.first_failure is not None and self._failure_shown < view.state.attempt:
             self._failure_shown = view.state.attempt
             self.query_one(RankGrid).move_to(view.state.first_failure.rank)
@@ -146,6 +150,7 @@ class RunScreen(Place):
                 screen.show(view)
         deck = self.query_one(Deck)
         deck.expect(self.query_one(RankGrid).lines_wanted)
+        deck.fold_result(no_result_yet(view))
         if self._was_live and not view.live and view.results and view.state.first_failure is None:
             deck.offer("result")
         self._was_live = view.live
@@ -217,7 +222,7 @@ class RunScreen(Place):
         else:
             self._copy_command()
 
-    @work(thread=True, exit_on_error=False, group="copy")
+    @work(thread=True, group="copy")
     def _copy_command(self) -> None:
         """Beside the screen, for the target's source may be far away."""
         try:
@@ -243,7 +248,7 @@ class RunScreen(Place):
             if self.view.live:
                 self._take_stacks()
 
-    @work(thread=True, exit_on_error=False, group="stacks")
+    @work(thread=True, group="stacks")
     def _take_stacks(self) -> None:
         try:
             self._commands.take_stacks(self.run)
@@ -251,25 +256,8 @@ class RunScreen(Place):
             self.notify(str(error), severity="error", markup=False)
 
     def action_again(self) -> None:
-        """Start the run once more, as it was, and watch that."""
-        if not self._starting:
-            self._starting = True
-            self.notify("starting …", markup=False)
-            self._run_again()
-
-    @work(thread=True, exit_on_error=False, group="launch")
-    def _run_again(self) -> None:
-        try:
-            folder = self.run.parent / self._commands.start(request_again(self.run))
-        except LauncherError as error:
-            self.notify(str(error), severity="error", markup=False)
-        else:
-            self.app.call_from_thread(self._show_again, folder)
-        finally:
-            self._starting = False
-
-    def _show_again(self, run: Path) -> None:
-        self.app.push_screen(RunScreen(run, self._commands))
+        """Show what would be started, and start it if a person says so."""
+        self.ask_again(self.run)
 
     def action_end(self, verb: str) -> None:
         """Ask whether to stop the run, or to kill it."""
@@ -285,7 +273,7 @@ class RunScreen(Place):
         if yes:
             self._stop(force=force)
 
-    @work(thread=True, exit_on_error=False, group="stop")
+    @work(thread=True, group="stop")
     def _stop(self, *, force: bool) -> None:
         try:
             self._commands.stop(self.run, force=force)
@@ -293,3 +281,10 @@ class RunScreen(Place):
             self.notify(str(error), severity="error", markup=False)
         else:
             self.notify("killing …" if force else "stopping …", markup=False)
+
+
+def _key_words(view: RunView) -> dict[str, str]:
+    """What keys do now: one leaves a run that has ended, and asks for stacks where they tell something."""
+    leave = {} if view.live else {"run.detach": "Leave"}
+    stands = view.state.stacks or (view.state.near is not None and view.state.near.limit == "progress")
+    return {**leave, "run.stacks": "Stacks"} if stands else leave

@@ -12,13 +12,13 @@ from typing import ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
+from console.screens.again import StartsAgain
 from console.screens.confirm import ConfirmScreen
-from console.screens.place import Place, Site, edit
-from console.screens.run import RunScreen
-from console.sources.again import request_again
+from console.screens.place import Site, edit
 from console.sources.drafts import command_text, draft_of, require_editable
 from console.widgets.hints import keys_of
 from launcher.errors import LauncherError
+from launcher.runs.asked import read_private
 from launcher.runs.catalog import remove_run
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
@@ -26,7 +26,7 @@ from launcher.runs.status import Status
 _NAMED = 8
 
 
-class RunActs(Place):
+class RunActs(StartsAgain):
     """A screen with a list of runs. Subclasses say which runs are meant."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,7 +45,6 @@ class RunActs(Place):
     def __init__(self, site: Site) -> None:
         super().__init__()
         self.site = site
-        self._starting = False
 
     def chosen(self) -> Status | None:
         """The run under the cursor."""
@@ -82,7 +81,7 @@ class RunActs(Place):
         if (run := self.chosen()) is not None:
             self._edit(self.folder(run))
 
-    @work(thread=True, exit_on_error=False, group="edit")
+    @work(thread=True, group="edit")
     def _edit(self, folder: Path) -> None:
         """Beside the screen, for the target's source may be far away."""
         try:
@@ -91,7 +90,7 @@ class RunActs(Place):
         except LauncherError as error:
             self.app.call_from_thread(self.tell, str(error), error=True)
         else:
-            draft = draft_of(spec, self.site.workdir)
+            draft = draft_of(spec, self.site.workdir, read_private(folder))
             self.app.call_from_thread(edit, self.app, draft)
 
     def action_copy(self) -> None:
@@ -114,7 +113,7 @@ class RunActs(Place):
         if (run := self.chosen()) is not None:
             self._copy_command(self.folder(run))
 
-    @work(thread=True, exit_on_error=False, group="copy")
+    @work(thread=True, group="copy")
     def _copy_command(self, folder: Path) -> None:
         try:
             text = command_text(draft_of(read_spec(folder)))
@@ -124,27 +123,9 @@ class RunActs(Place):
             self.app.call_from_thread(self.app.copy_to_clipboard, text)
 
     def action_again(self) -> None:
-        """Start the run once more, as it was."""
-        if (run := self.chosen()) is not None and not self._starting:
-            self._starting = True
-            self.tell("starting …")
-            self._run_again(self.folder(run))
-
-    @work(thread=True, exit_on_error=False, group="launch")
-    def _run_again(self, folder: Path) -> None:
-        try:
-            run = self.site.commands.start(request_again(folder))
-        except LauncherError as error:
-            self.app.call_from_thread(self._started, None, str(error))
-        else:
-            self.app.call_from_thread(self._started, self.site.root / run, "")
-
-    def _started(self, run: Path | None, problem: str) -> None:
-        self._starting = False
-        if run is None:
-            self.tell(problem, error=True)
-        else:
-            self.app.push_screen(RunScreen(run, self.site.commands))
+        """Show what the run under the cursor was, and start it if a person says so."""
+        if (run := self.chosen()) is not None:
+            self.ask_again(self.folder(run))
 
     def action_stop(self) -> None:
         """Ask whether to stop the runs that go on."""
@@ -154,7 +135,7 @@ class RunActs(Place):
             return
         self._ask_first("Stop", live, "leave running", self._stop)
 
-    @work(thread=True, exit_on_error=False, group="stop")
+    @work(thread=True, group="stop")
     def _stop(self, runs: Sequence[Status]) -> None:
         self._do("stopping", runs, lambda run: self.site.commands.stop(self.folder(run), force=False))
 
@@ -166,7 +147,7 @@ class RunActs(Place):
             return
         self._ask_first("Delete", ended, "keep", self._delete)
 
-    @work(thread=True, exit_on_error=False, group="delete")
+    @work(thread=True, group="delete")
     def _delete(self, runs: Sequence[Status]) -> None:
         self._do("deleted", runs, lambda run: remove_run(self.folder(run)))
         self.app.call_from_thread(self.changed)
@@ -177,7 +158,7 @@ class RunActs(Place):
             self.tell("exporting …")
             self._export(self.folder(run))
 
-    @work(thread=True, exit_on_error=False, group="export")
+    @work(thread=True, group="export")
     def _export(self, folder: Path) -> None:
         from console.exporting import export
 
@@ -193,7 +174,7 @@ class RunActs(Place):
         if runs := self.shown():
             self._write_list(runs)
 
-    @work(thread=True, exit_on_error=False, group="export")
+    @work(thread=True, group="export")
     def _write_list(self, runs: Sequence[Status]) -> None:
         from console.runs_file import write_runs
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from launcher.errors import SpecError
-from launcher.redaction import REDACTED, looks_secret, without_token
+from launcher.redaction import REDACTED, hides, redacted_text
 from launcher.request import Request
-from launcher.runs import paths
+from launcher.runs import opening, paths
+from launcher.runs.asked import read_private
 from launcher.runs.reader import read_spec
 from launcher.spec import JobSpec, Mode, SparkSpec, TargetKind, world_size
 
@@ -34,7 +35,9 @@ _SPARK_FIELDS = {
     "spool": "spool",
     "lost_after": "lost_after_s",
 }
+_MOST_PICKLE = 4 << 30
 _SPECIAL = frozenset({"num_processes", "mode", "conf", "env", "param", "py_files", "workdir"})
+Ask = Callable[[str], str | None]
 KNOWN = _SPECIAL | _FIELDS.keys() | _SPARK_FIELDS.keys()
 """The options of a launch that may be given anew."""
 
@@ -44,24 +47,53 @@ def request_again(
     given: Mapping[str, Any] | None = None,
     args: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    ask: Ask | None = None,
+    agree: Callable[[JobSpec], None] | None = None,
+    root: Path | None = None,
 ) -> Request:
     """The request that would run a recorded run again.
+
+    Secrets are in no record that leaves this machine. Those of an own run come from what its launch kept
+    beside it, else from the environment; a run from elsewhere gets none that nobody gave for it.
 
     Args:
         folder: the run's folder.
         given: the options of a launch that are to be otherwise, by their names.
         args: other arguments, if any.
         environ: where values that were not written down are taken from; ours by default.
+        ask: asks a person for a secret that is missing, by the option that it belongs to.
+        agree: is told what a run from elsewhere would run, before anything else is done with it, and raises
+            what it likes.
+        root: the folder of the runs that are our own, if not the usual one.
 
     Raises:
         SpecError: it cannot be run again so: a secret or the target is missing, or an option does not fit.
         RecordError: the folder holds no readable run.
     """
-    asked = changed(_as_typed(read_spec(folder)), given or {}, args)
-    spec = _checked(restored(asked, os.environ if environ is None else environ, folder.name))
-    own = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
-    path = (*_import_root(spec), spec.workdir) if own else ()
-    return Request(spec, payload=_payload(folder) if own else None, path=path)
+    own = is_own(folder, root)
+    known = read_private(folder) if own else {}
+    asked = changed(_as_typed(filled(read_spec(folder), known)), given or {}, args)
+    if agree is not None and not own:
+        agree(asked)
+    around = (os.environ if environ is None else environ) if own else {}
+    spec = _checked(restored(asked, around, folder.name, ask))
+    pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
+    path = (*_import_root(spec), spec.workdir) if pickled else ()
+    return Request(spec, payload=_payload(folder) if pickled else None, path=path)
+
+
+def is_own(folder: Path, root: Path | None = None) -> bool:
+    """Whether a run was launched from here, by its place: a folder of its own among those of our runs."""
+    if not paths.is_run_id(folder.name) or folder.is_symlink():
+        return False
+    return folder.parent.resolve() == (root or paths.runs_root()).resolve()
+
+
+def filled(spec: JobSpec, known: Mapping[str, str]) -> JobSpec:
+    """A spec with what is known of the values that were not written down."""
+    values = {place: known[place] for place in spec.withheld if place in known}
+    left = tuple(place for place in spec.withheld if place not in known)
+    return replace(spec.with_texts(values), withheld=left)
 
 
 def changed(spec: JobSpec, given: Mapping[str, Any], args: Sequence[str]) -> JobSpec:
@@ -112,32 +144,74 @@ def _with_arguments(spec: JobSpec, params: Mapping[str, str], args: Sequence[str
     )
 
 
-def restored(spec: JobSpec, environ: Mapping[str, str], run: str) -> JobSpec:
-    """A spec with the secrets that were not written down, as far as the environment has them.
+def restored(spec: JobSpec, environ: Mapping[str, str], run: str, ask: Ask | None = None) -> JobSpec:
+    """A spec with the secrets that it still lacks, from the environment, else by `ask`.
 
     Raises:
         SpecError: it lacks some; all of them are named.
     """
-    missing = []
-    env = dict(spec.env)
-    for name in _redacted(env):
-        env[name] = environ.get(name, REDACTED)
-        missing += [f"--env {name}=…"] if name not in environ else []
-    missing += [f"--conf {name}=…" for name in _redacted(spec.spark.conf)]
-    remote = spec.spark.remote
-    if f"={REDACTED}" in remote:
-        remote = environ.get("SPARK_REMOTE", "")
-        missing += ["--remote sc://…"] if without_token(remote) != spec.spark.remote else []
+    found: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for place in missing_places(spec):
+        masked = spec.texts[place]
+        value = _around(place, masked, environ)
+        if value is None and ask is not None:
+            answer = ask(option_of(place))
+            value = None if answer is None else masked.replace(REDACTED, answer)
+        if value is None:
+            missing[place] = option_of(place)
+        else:
+            found[place] = value
     if missing:
         raise SpecError(
-            f"run {run} was given secrets that were not written down: give {', '.join(missing)}",
+            f"run {run} was given secrets that were not written down: give "
+            f"{', '.join(dict.fromkeys(missing.values()))}",
             hint="those of the environment may also be set here",
         )
-    return replace(spec, env=env, spark=replace(spec.spark, remote=remote))
+    return replace(spec.with_texts(found), withheld=())
 
 
-def _redacted(values: Mapping[str, str]) -> list[str]:
-    return [name for name, value in values.items() if value == REDACTED and looks_secret(name)]
+def missing_places(spec: JobSpec) -> list[str]:
+    """Where a spec lacks what was not written down, as `JobSpec.texts` calls it.
+
+    Records of before say only what was masked, and not where.
+    """
+    pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
+    told = [
+        place
+        for place, text in spec.texts.items()
+        if REDACTED in text and (place in spec.withheld or _looks_masked(place, text))
+    ]
+    # what a pickle holds is there, masked or not
+    return [p for p in told if not (pickled and p.startswith(("args ", "param ", "source", "function")))]
+
+
+def _looks_masked(place: str, text: str) -> bool:
+    kind, _, name = place.partition(" ")
+    if kind in ("env", "conf"):
+        return text == REDACTED and hides(name, text)
+    return kind == "remote" and f"={REDACTED}" in text
+
+
+def _around(place: str, masked: str, environ: Mapping[str, str]) -> str | None:
+    """What the environment has for a place: the variable, or a server that differs by its secrets only."""
+    kind, _, name = place.partition(" ")
+    if kind == "env":
+        return environ.get(name)
+    remote = environ.get("SPARK_REMOTE", "")
+    return remote if kind == "remote" and redacted_text(remote) == masked else None
+
+
+def option_of(place: str) -> str:
+    """How a person gives what belongs to a place."""
+    kind, _, name = place.partition(" ")
+    if kind in ("env", "conf", "param"):
+        return f"--{kind} {name}=…"
+    if kind == "args":
+        return "its arguments anew, after --"
+    if kind in ("source", "function"):
+        return "its target anew, to rankdeck run"
+    return {"remote": "--remote sc://…", "master": "--master URL"}.get(kind, f"--{kind} …")
 
 
 def _as_typed(spec: JobSpec) -> JobSpec:
@@ -167,7 +241,7 @@ def _checked(spec: JobSpec) -> JobSpec:
 
 def _payload(folder: Path) -> bytes:
     try:
-        return (folder / paths.TARGET).read_bytes()
+        return opening.read_whole(folder, folder / paths.TARGET, _MOST_PICKLE)
     except OSError as error:
         raise SpecError(
             f"run {folder.name} has no pickle of what it ran: {error.strerror}", hint="start it from Python"

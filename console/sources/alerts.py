@@ -8,8 +8,8 @@ figure has been good for as long.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from console.sources.readings import Metric, Reading
@@ -24,12 +24,17 @@ _BUSY = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that is wrong, or was: `over` says when it ended. `rank` may be `GANG`."""
+    """Something that is wrong, or was: `over` says when it ended. `rank` may be `GANG`.
+
+    `figure` is the name of the one that is not finite, where that is what is wrong; `step`, since when.
+    """
 
     what: str
     rank: int
     since: float
     over: float | None = None
+    figure: str = ""
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +45,24 @@ class Rule:
         what: the alert's words.
         bad, good: whether the figure raises the alert, or ends it.
         hold_s: how long it must have been so.
+        figure: the name of the reported figure that it is about, if it is about one.
+        end_s: how long it must have been good, where that differs from `hold_s`.
     """
 
     what: str
     bad: Callable[[float], bool]
     good: Callable[[float], bool]
     hold_s: float
+    figure: str = ""
+    end_s: float | None = None
 
 
-BEHIND = Rule("behind the others", lambda v: v >= 3, lambda v: v < 2, 5.0)
+def not_finite(name: str) -> Rule:
+    """The rule for a reported figure, which is 1 where it is NaN or infinite: told at once, and over late."""
+    return Rule(f"{name} is not finite", lambda v: v > 0, lambda v: v <= 0, 0.0, name, end_s=5.0)
+
+
+BEHIND = Rule("behind", lambda v: v >= 3, lambda v: v < 2, 5.0)
 IDLE = Rule("GPU idle while others work", lambda v: v <= 5, lambda v: v >= 20, 10.0)
 FULL = Rule("GPU memory nearly full", lambda v: v >= 97, lambda v: v < 94, 3.0)
 HOT = Rule("GPU above 87 °C", lambda v: v > 87, lambda v: v < 83, 5.0)
@@ -57,11 +71,15 @@ SILENT = Rule("neither output nor a step for 5 min", lambda v: v >= _SILENT_S, l
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the rules look at: one rank that is at work. Silence is in seconds, None if it never spoke."""
+    """What the rules look at: one rank that is at work. Silence is in seconds, None if it never spoke.
+
+    `not_finite` are its figures that are NaN or infinite, and since which step.
+    """
 
     rank: int
     reading: Reading
     silent_s: float | None = None
+    not_finite: Mapping[str, int | None] = field(default_factory=dict)
 
 
 class Alarms:
@@ -78,6 +96,10 @@ class Alarms:
         for rule, rank, value in _values(ranks):
             seen.add((rule.what, rank))
             self._judge(rule, rank, value, now)
+        for rule, looked in self._figures(ranks):
+            seen.add((rule.what, looked.rank))
+            self._judge(rule, looked.rank, float(rule.figure in looked.not_finite), now)
+            self._date(rule, looked)
         for key in [key for key in self._active if key not in seen]:
             self._end(key, now)
         return self.alerts
@@ -88,6 +110,22 @@ class Alarms:
         going_on = sorted(self._active.values(), key=lambda a: (a.since, a.what, a.rank))
         return (*reversed(going_on), *reversed(self._over))
 
+    def _figures(self, ranks: Sequence[Looked]) -> Iterator[tuple[Rule, Looked]]:
+        """Each figure that is not finite, or was when the alert of it was raised."""
+        alarmed: dict[int, list[str]] = {}
+        for alert in self._active.values():
+            if alert.figure:
+                alarmed.setdefault(alert.rank, []).append(alert.figure)
+        for looked in ranks:
+            for name in dict.fromkeys((*looked.not_finite, *alarmed.get(looked.rank, ()))):
+                yield not_finite(name), looked
+
+    def _date(self, rule: Rule, looked: Looked) -> None:
+        """Say since which step; an earlier one may be found when more of the past is read."""
+        alert, step = self._active.get((rule.what, looked.rank)), looked.not_finite.get(rule.figure)
+        if alert is not None and step is not None and (alert.step is None or step < alert.step):
+            self._active[rule.what, looked.rank] = replace(alert, step=step)
+
     def _judge(self, rule: Rule, rank: int, value: float | None, now: float) -> None:
         key = rule.what, rank
         turns = value is not None and (rule.good if key in self._active else rule.bad)(value)
@@ -95,13 +133,14 @@ class Alarms:
             self._turning.pop(key, None)
             return
         since = self._turning.setdefault(key, now)
-        if now - since < rule.hold_s:
+        hold = rule.end_s if key in self._active and rule.end_s is not None else rule.hold_s
+        if now - since < hold:
             return
         self._turning.pop(key)
         if key in self._active:
             self._end(key, now)
         else:
-            self._active[key] = Alert(rule.what, rank, since)
+            self._active[key] = Alert(rule.what, rank, since, figure=rule.figure)
 
     def _end(self, key: tuple[str, int], now: float) -> None:
         self._turning.pop(key, None)

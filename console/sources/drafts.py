@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.sources.extras import WORKDIR, Extra, extras_of, fitting, split, words_of
+from console.sources.extras import CONF, ENV, PY_FILES, WORKDIR, Extra, extras_of, fitting, split, words_of
 from launcher.errors import LauncherError, SpecError
 from launcher.redaction import REDACTED
-from launcher.spec import JobSpec, Mode, SparkSpec, Target, TargetKind, world_size
+from launcher.spec import JobSpec, Mode, SparkSpec, Target, TargetKind, argument_places, world_size
 
 MODES: tuple[Mode, ...] = tuple(Mode)
 """The modes that the launch screen offers."""
@@ -52,6 +52,7 @@ class Draft:
     `args` is one line, split as a shell would; `gpu` is ``auto``, ``yes`` or ``no``; `processes` is a
     number or ``MIN:MAX``; `spark` is a master or a Connect server, empty for what the environment says;
     `extras` are the other options by the names of `console.sources.extras`, those left out have defaults.
+    `kept` is what a text shows as stars, by its place as `JobSpec.texts` calls it; None: nobody knows it.
     """
 
     target: str = ""
@@ -63,6 +64,7 @@ class Draft:
     spark: str = ""
     extras: Mapping[str, str] = field(default_factory=dict)
     workdir: Path = field(default_factory=Path.cwd)
+    kept: Mapping[str, str | None] = field(default_factory=dict, repr=False)
 
     @property
     def source(self) -> str:
@@ -84,6 +86,8 @@ class Draft:
         Raises:
             Misfit: something is missing or does not fit.
         """
+        if self.kept:
+            return self._revealed().resolved()
         target = self._target()
         with concerning("processes"):
             least, most = world_size(self.processes)
@@ -95,7 +99,41 @@ class Draft:
         for extra, text in fitting(self.extras, self.mode):
             with concerning(extra.name):
                 spec = _with(spec, extra, extra.read(extra, text, self.workdir))
+        _require_paths(spec)
         return spec
+
+    def _revealed(self) -> Draft:
+        """The same with what is kept in place of the stars.
+
+        Raises:
+            Misfit: there are stars in place of what nobody knows.
+        """
+        with concerning("args"):
+            words = split(self.args)
+        args = [self._kept(p, word, "args") for p, word in zip(argument_places(words), words, strict=True)]
+        params = {name: self._kept(f"param {name}", v, f"param:{name}") for name, v in self.params.items()}
+        extras = {name: self._extra(name, text) for name, text in self.extras.items()}
+        remote = "remote" if self.mode is Mode.CONNECT else "master"
+        spark = self._kept(remote, self.spark, "spark")
+        line = self.args if args == words else shlex.join(args)
+        return replace(self, args=line, params=params, extras=extras, spark=spark, kept={})
+
+    def _extra(self, name: str, text: str) -> str:
+        if REDACTED not in text:
+            return text
+        if name not in (ENV, CONF):
+            return self._kept(name, text, name)
+        with concerning(name):
+            pairs = [word.partition("=") for word in split(text)]
+        return shlex.join(f"{key}{sign}{self._kept(f'{name} {key}', v, name)}" for key, sign, v in pairs)
+
+    def _kept(self, place: str, text: str, field: str) -> str:
+        if REDACTED not in text or place not in self.kept:
+            return text
+        with concerning(field):
+            if (known := self.kept[place]) is None:
+                raise SpecError(f"the secret here was not written down: type it in place of {REDACTED}")
+        return known
 
     @property
     def ranks_workdir(self) -> Path:
@@ -144,6 +182,21 @@ class Draft:
         return SparkSpec(master=url) if self.mode is Mode.CLUSTER else SparkSpec(remote=url)
 
 
+def _require_paths(spec: JobSpec) -> None:
+    """Refuse what is named and not there.
+
+    Raises:
+        Misfit: the working directory is no folder, or something to be sent along is missing.
+    """
+    with concerning(WORKDIR):
+        if not os.path.isdir(spec.workdir):
+            is_what = "is not a folder" if os.path.lexists(spec.workdir) else "does not exist"
+            raise SpecError(f"the working directory {spec.workdir} {is_what}")
+    with concerning(PY_FILES):
+        if missing := [path for path in spec.py_files if not os.path.exists(path)]:
+            raise SpecError(f"there is no {missing[0]} to send along")
+
+
 def _with(spec: JobSpec, extra: Extra, value: Any) -> JobSpec:
     if extra.of_spark:
         return replace(spec, spark=replace(spec.spark, **{extra.name: value}))
@@ -156,24 +209,26 @@ def split_target(target: str) -> tuple[str, str]:
     return (source, name) if source else (name, "")
 
 
-def draft_of(spec: JobSpec, here: Path | None = None) -> Draft:
+def draft_of(spec: JobSpec, here: Path | None = None, private: Mapping[str, str] | None = None) -> Draft:
     """The draft that would launch a recorded run again, from another folder if `here` says so.
 
     Paths below that folder become relative to it. The source is read, if it is still there, for how the
-    arguments are typed.
+    arguments are typed. What the record does not hold is kept, as far as it is `private`, and shown as stars.
     """
     from launcher.target import typed_arguments
 
     elsewhere = here is not None and str(here) != spec.workdir
     folder = here if here is not None else Path(spec.workdir or ".")
     args, params = typed_arguments(spec.target, Path(spec.workdir or "."))
-    extras = extras_of(spec)
+    kept = _kept_of(spec, private or {})
+    extras = extras_of(spec, known=kept)
     return Draft(
         target=_near(spec.target, str(folder)),
         params=params,
+        kept=kept,
         args=shlex.join(args),
         processes=_counted(spec),
-        spark=spec.spark.master or _without_redacted(spec.spark.remote),
+        spark=spec.spark.master or _known_part(spec.spark.remote, kept),
         extras={WORKDIR: spec.workdir, **extras} if elsewhere and spec.workdir else extras,
         mode=spec.mode,
         gpu="auto" if spec.gpu is None else "yes" if spec.gpu else "no",
@@ -205,8 +260,21 @@ def _near(target: Target, workdir: str) -> str:
     return f"{source}:{target.name}" if target.kind is TargetKind.FUNCTION else source
 
 
-def _without_redacted(remote: str) -> str:
-    """A Connect server without the parameters whose values were not written down."""
+def _kept_of(spec: JobSpec, private: Mapping[str, str]) -> dict[str, str | None]:
+    """What was not written down, as a person would type it; None where it is not known."""
+    from launcher.target import typed_arguments
+
+    full = spec.with_texts(private).target
+    args, params = typed_arguments(full, Path(spec.workdir or "."))
+    typed = dict(zip(argument_places(spec.target.args), args, strict=True))
+    typed |= {f"param {name}": text for name, text in params.items()}
+    return {place: typed.get(place, private[place]) if place in private else None for place in spec.withheld}
+
+
+def _known_part(remote: str, kept: Mapping[str, str | None]) -> str:
+    """A Connect server, without the parameters whose values nobody knows any more."""
+    if kept.get("remote") is not None:
+        return remote
     return ";".join(part for part in remote.split(";") if not part.endswith(f"={REDACTED}"))
 
 

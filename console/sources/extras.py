@@ -164,25 +164,34 @@ def _written(extra: Extra, text: str) -> list[str]:
     return [os.path.expanduser(word) for word in words] if extra.name == PY_FILES else words
 
 
-def extras_of(spec: JobSpec) -> dict[str, str]:
-    """What a recorded run has of them that is not the usual; without values that were not written down."""
+def extras_of(spec: JobSpec, known: Mapping[str, str | None]) -> dict[str, str]:
+    """What a recorded run has of them that is not the usual; stars stand for values that are `known`."""
     usual, found = JobSpec(spec.target), {}
     for extra in EXTRAS:
         value = extra.value(spec)
-        if extra.name != WORKDIR and value != extra.value(usual) and (text := _filled_in(extra, value)):
+        if (
+            extra.name != WORKDIR
+            and value != extra.value(usual)
+            and (text := _filled_in(extra, value, known))
+        ):
             found[extra.name] = text
     return found
 
 
-def _filled_in(extra: Extra, value: Any) -> str:
+def _filled_in(extra: Extra, value: Any, known: Mapping[str, str | None]) -> str:
     if isinstance(value, Mapping):
-        return shlex.join(f"{k}={v}" for k, v in value.items() if v != REDACTED)
+        names = [
+            k for k, v in value.items() if REDACTED not in v or known.get(f"{extra.name} {k}") is not None
+        ]
+        return shlex.join(f"{k}={value[k]}" for k in names)
     if extra.many:
         return shlex.join(value)
     return str(value).removesuffix(".0")
 
 
-def unwritten(spec: JobSpec) -> list[str]:
-    """The names of what a record does not hold because it looked secret."""
-    pairs = (*spec.env.items(), *spec.spark.conf.items())
-    return [name for name, value in pairs if value == REDACTED]
+def unwritten(spec: JobSpec, private: Mapping[str, str]) -> list[str]:
+    """The names of what neither a record nor what was kept beside it holds."""
+    pairs = [("env", *pair) for pair in spec.env.items()] + [
+        ("conf", *pair) for pair in spec.spark.conf.items()
+    ]
+    return [name for kind, name, value in pairs if REDACTED in value and f"{kind} {name}" not in private]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.sources.alerts import Alarms, Alert, Looked
 from console.sources.logs import LogBook
 from console.sources.older import LongPast
+from console.sources.presence import Presence, deleted_line
 from console.sources.rank_views import RankViews
 from console.sources.view import RankView, RunView
+from console.sources.watch import told
 from launcher.errors import LauncherError, RecordError
-from launcher.runs.reader import StateTail, read_spec, read_summary
+from launcher.record_events import PartUnreadable
+from launcher.runs import paths
+from launcher.runs.reader import StateTail, read_spec, read_summary, reason_of
 from launcher.runs.status import Status, read_status
 from launcher.state import Phase, RankPhase, RunState
 
@@ -26,6 +30,12 @@ _BEHIND_REST = 0.5
 _SHORTEST_S = 0.01
 _RECENT_BYTES = 1 << 20
 _RECALL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    max_restarts: int = 0
+    no_progress_s: float | None = None
 
 
 def usual_interval() -> float:
@@ -54,9 +64,10 @@ class RunFeed:
         self._alerts_at = 0
         self._last: RunView | None = None
         self._lost_check = 0.0
+        self._presence, self._gone = Presence(run), False
         self._state = self._tail.state
         self._results: tuple[dict[str, object], ...] = ()
-        self._max_restarts: int | None = None
+        self._asked: _Asked | None = None
         self._wake, self._closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rankdeck-feed", daemon=True)
 
@@ -85,15 +96,34 @@ class RunFeed:
         if self._tail.state.phase.final:
             self.book.end()
         more = self.book.tick() or more
+        self._note_unreadable()
         if facts:
+            self._results = self._read_results()
+        if facts or self._tail.state.unreadable != self._state.unreadable:
             self._state = self._tail.state
-            self._results = tuple(read_summary(self._run))
         self._judge()
         view = self._view()
         if self._differs(view):
             self._last = view
             self._publish(view)
         return more
+
+    def _note_unreadable(self) -> None:
+        for part in self.book.unreadable:
+            self._tail.note(part)
+
+    def _read_results(self) -> tuple[dict[str, object], ...]:
+        try:
+            return tuple(read_summary(self._run))
+        except RecordError as error:
+            self._tail.note(PartUnreadable(time=0.0, file=paths.SUMMARY, reason=reason_of(error.__cause__)))
+            return ()
+
+    def _look_for_the_folder(self) -> None:
+        """Say once that the record of a run that goes on was deleted: nothing more will come."""
+        if not self._gone and not self._state.phase.final and self._presence.gone():
+            self._gone = True
+            self._failed(deleted_line(self._presence.seen))
 
     def _recall(self) -> bool:
         """Read some of a long past; whether there is more. Nobody waits for it, so what is new goes first."""
@@ -103,11 +133,13 @@ class RunFeed:
     def _watch(self) -> None:
         while not self._closed.is_set():
             began = time.thread_time()
-            try:
-                more = self.look()
-            except (OSError, ValueError, TypeError, LauncherError) as error:
-                self._failed(f"{self._run.name} cannot be read: {error}")
-                more = False
+            more = False
+            with told():
+                try:
+                    more = self.look()
+                    self._look_for_the_folder()
+                except (OSError, ValueError, TypeError, LauncherError) as error:
+                    self._failed(f"{self._run.name} cannot be read: {error}")
             self._wake.wait(self._pause(time.thread_time() - began, more=more))
             self._wake.clear()
 
@@ -126,7 +158,14 @@ class RunFeed:
         now = state.ended if state.phase.final and state.ended else self._clock()
         past = self._past.known
         ranks = self._views.of(
-            state, now=now, written=self.book.written, past=past.readings, step_s=past.step_s
+            state,
+            now=now,
+            written=self.book.written,
+            past=past.readings,
+            step_s=past.step_s,
+            limit_s=self._asked_for().no_progress_s,
+            used=past.usage,
+            skew=past.skew,
         )
         return RunView(
             state=state,
@@ -135,7 +174,7 @@ class RunFeed:
             progress=past.progress(state, now),
             results=self._results,
             logs=self.book.view(),
-            max_restarts=self._restarts_allowed(),
+            max_restarts=self._asked_for().max_restarts,
             alerts=self._alerts_of(ranks, now),
             recalled=int(self._past.recalled * 100) / 100,
         )
@@ -144,23 +183,26 @@ class RunFeed:
         """What is alarming, found out once a second."""
         if int(now) != self._alerts_at:
             self._alerts_at = int(now)
-            self._alerts = self._alarms.look(now, [_looked(v) for v in ranks if v.rank.alive])
+            told = self._past.known.not_finite
+            looked = [_looked(v, told(v.rank.rank)) for v in ranks if v.rank.alive]
+            self._alerts = self._alarms.look(now, looked)
         return self._alerts
 
-    def _restarts_allowed(self) -> int:
-        """As the run was asked for; a folder without a readable request says nothing of it."""
-        if self._max_restarts is None:
+    def _asked_for(self) -> _Asked:
+        """What was asked for; a folder without a readable request says nothing of it."""
+        if self._asked is None:
             try:
-                self._max_restarts = read_spec(self._run).max_restarts
+                spec = read_spec(self._run)
+                self._asked = _Asked(spec.max_restarts, spec.no_progress_timeout_s)
             except RecordError:
-                self._max_restarts = 0
-        return self._max_restarts
+                self._asked = _Asked()
+        return self._asked
 
     def _differs(self, view: RunView) -> bool:
         return view != self._last
 
     def _judge(self) -> None:
-        """See whether the process that owned the run died without a verdict."""
+        """See whether the run ended where its facts do not say so: its owner died, or they cannot be read."""
         now = self._clock()
         if self._state.phase.final or now - self._lost_check < _LOST_CHECK_S:
             return
@@ -168,11 +210,14 @@ class RunFeed:
         status = read_status(self._run)
         if status is not None and status.state is Phase.LOST:
             self._state = _lost(self._state, status)
+        elif status is not None and status.state.final and _facts_are_spoiled(self._state):
+            self._state = _ended(self._state, status)
+            self.book.end()
 
 
-def _looked(view: RankView) -> Looked:
+def _looked(view: RankView, not_finite: Mapping[str, int | None]) -> Looked:
     silent = min((age for age in (view.step_age, view.log_age) if age is not None), default=None)
-    return Looked(view.rank.rank, view.reading, silent)
+    return Looked(view.rank.rank, view.reading, silent, not_finite)
 
 
 def _lost(state: RunState, status: Status) -> RunState:
@@ -181,3 +226,20 @@ def _lost(state: RunState, status: Status) -> RunState:
     ranks = tuple(r if r.phase.ended else replace(r, phase=RankPhase.LOST, ended=ended) for r in state.ranks)
     code, why = status.exit_code, status.why
     return replace(state, phase=Phase.LOST, ranks=ranks, ended=ended, exit_code=code, why=why)
+
+
+def _facts_are_spoiled(state: RunState) -> bool:
+    return any(part.file == paths.EVENTS for part in state.unreadable)
+
+
+def _ended(state: RunState, status: Status) -> RunState:
+    """What the status tells of a run whose own facts cannot be read."""
+    return replace(
+        state,
+        phase=status.state,
+        name=state.name or status.name,
+        started=status.started if state.started is None else state.started,
+        ended=status.ended,
+        exit_code=status.exit_code,
+        why=status.why,
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from console.formatting import is_finite
 from console.sources.readings import HISTORY, Curve, Metric, Reading
 
 _METRICS = tuple(Metric)
@@ -25,7 +26,7 @@ class GangCourse:
         sums, counts = self._seconds.setdefault(second, ([0.0] * len(_METRICS), [0] * len(_METRICS)))
         for reading in readings:
             for at, value in enumerate(reading):
-                if value is not None:
+                if is_finite(value):
                     sums[at] += value
                     counts[at] += 1
         self._means = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from console.sources.history import all_runs, current
 from launcher.runs.catalog import run_ids
+from launcher.runs.reader import known_status
 from launcher.runs.status import Status, read_status
 
 _SCREENFUL = 128
@@ -66,5 +67,5 @@ class Ledger:
         return renewed
 
     def _read(self, run: str) -> Status:
-        status = read_status(self._root / run) or Status(id=run)
+        status = read_status(self._root / run) or known_status(self._root / run)
         return current(replace(status, id=run), self._root)

@@ -6,6 +6,7 @@ published by a count after it is complete, so neither waits for the other.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,8 @@ from console.sources.log_line import LogLine, shown_line
 from console.sources.scan import Search, passing
 from console.sources.sieve import Level, filter_of, sieve_of
 from console.sources.view import LogView
-from launcher.runs import paths
+from launcher.record_events import PartUnreadable
+from launcher.runs import opening, paths
 from launcher.runs.last_lines import last_lines
 from launcher.runs.lines import Line, LineIndex
 from launcher.runs.reader import read_restarts
@@ -103,6 +105,11 @@ class LogBook:
         return [_GAP, *lines] if self._ahead else lines
 
     @property
+    def unreadable(self) -> tuple[PartUnreadable, ...]:
+        """What of the output cannot be read."""
+        return self._index.unreadable
+
+    @property
     def written(self) -> Mapping[int, float]:
         """When each rank last wrote."""
         return self._index.written
@@ -140,8 +147,9 @@ class LogBook:
         for attempt in reversed(paths.attempts(self._run)):
             for stream in (paths.STDOUT, paths.STDERR):
                 path = paths.log_file(self._run, attempt, rank, stream)
-                if path.is_file() and path.stat().st_size:
-                    return str(path)
+                with contextlib.suppress(OSError):
+                    if opening.stat_file(self._run, path).st_size:
+                        return str(path)
         return None
 
     def end(self) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 
+from console.formatting import is_finite
+from console.sources.condition import SILENT_PACES, SILENT_S, front_of
 from console.sources.gang_course import GangCourse
+from console.sources.not_finite import Soundness
 from console.sources.rank_views import sampled_reading
 from console.sources.readings import HISTORY, Curve, Reading
 from console.sources.step_times import Paces
+from console.sources.usage import Usage, UsageSums
 from console.sources.view import Progress
 from launcher import events as ev
-from launcher.state import RunState
+from launcher.state import Rank, RunState
 
 _PACES = 32
 _POINTS = 512
@@ -28,7 +31,8 @@ class Past:
     def __init__(self) -> None:
         self._readings: dict[int, deque[Reading]] = {}
         self._frozen: dict[int, tuple[Reading, ...]] = {}
-        self._steps, self._gang = Paces(), GangCourse()
+        self._used: dict[int, UsageSums] = {}
+        self._steps, self._gang, self._sound = Paces(), GangCourse(), Soundness()
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._curves: dict[str, list[float]] = {}
         self._drawn: dict[str, Curve] = {}
@@ -49,9 +53,9 @@ class Past:
 
     def forget(self) -> None:
         """Another attempt begins: its ranks may be elsewhere, and its steps go on from a checkpoint."""
-        for history in (self._readings, self._frozen, self._paces, self._curves, self._drawn):
+        for history in (self._readings, self._frozen, self._used, self._paces, self._curves, self._drawn):
             history.clear()
-        self._steps, self._gang = Paces(), GangCourse()
+        self._steps, self._gang, self._sound = Paces(), GangCourse(), Soundness()
 
     def readings(self, rank: int) -> tuple[Reading, ...]:
         """A rank's last figures, oldest first."""
@@ -59,6 +63,20 @@ class Past:
         if frozen is None:
             frozen = self._frozen[rank] = tuple(self._readings.get(rank, ()))
         return frozen
+
+    @property
+    def skew(self) -> float:
+        """How many steps lie between ranks that go together."""
+        return self._steps.skew
+
+    def usage(self, rank: int) -> Usage | None:
+        """What a rank used in all; None without any sample of it."""
+        sums = self._used.get(rank)
+        return None if sums is None else sums.usage
+
+    def not_finite(self, rank: int) -> Mapping[str, int | None]:
+        """Which of a rank's last figures are not finite, and since which step."""
+        return self._sound.of(rank)
 
     @property
     def step_s(self) -> float | None:
@@ -73,8 +91,14 @@ class Past:
         rank = state.ranks[leader]
         total = rank.metrics.get("total_steps")
         saved = self._checkpoint
+        last = last_of(state)
+        pace = self.step_s if last is None else self._steps.pace(last.rank) or self.step_s
         return Progress(
-            step=rank.step,
+            step=rank.step if last is None else last.step,
+            front=front_of(state.ranks),
+            left_pace_s=pace,
+            skew=self._steps.skew,
+            stalled=_is_stalled(last, pace, now),
             total=_whole(total) or None,
             step_s=self.step_s,
             metrics={k: v for k, v in rank.metrics.items() if k not in _NO_FIGURES},
@@ -84,6 +108,7 @@ class Past:
             step_times=self._steps.times,
             lags=self._steps.lags,
             gang=self._gang.means,
+            not_finite=self._sound.all,
         )
 
     def _all_curves(self) -> dict[str, Curve]:
@@ -93,6 +118,7 @@ class Past:
         return dict(self._drawn)
 
     def _reported(self, fact: ev.RankReported, leader: int | None) -> None:
+        self._sound.reported(fact)
         if fact.rank == leader:
             self._figures(fact)
         if fact.step is None:
@@ -104,7 +130,7 @@ class Past:
 
     def _figures(self, fact: ev.RankReported) -> None:
         for name, value in fact.metrics.items():
-            if name not in _NO_FIGURES and math.isfinite(value):
+            if name not in _NO_FIGURES:
                 self._plot(name, value)
         saved = fact.metrics.get("checkpoint")
         if saved is not None and (self._checkpoint is None or self._checkpoint[0] != saved):
@@ -127,13 +153,31 @@ class Past:
             if s.rank < len(state.ranks)
         ]
         self._gang.sampled(fact.time, [reading for _, reading in told])
+        by_uuid = {device.uuid: device for device in fact.devices}
+        for sample in fact.ranks:
+            if sample.rank < len(state.ranks):
+                own = [by_uuid[d.uuid] for d in state.ranks[sample.rank].devices if d.uuid in by_uuid]
+                self._used.setdefault(sample.rank, UsageSums()).take(sample, own)
         for rank, reading in told:
             self._readings.setdefault(rank, deque(maxlen=HISTORY)).append(reading)
             self._frozen.pop(rank, None)
 
 
 def _whole(value: float | None) -> int | None:
-    return int(value) if value is not None and math.isfinite(value) else None
+    return int(value) if is_finite(value) else None
+
+
+def _is_stalled(rank: Rank | None, pace: float | None, now: float) -> bool:
+    if rank is None or rank.reported_at is None or pace is None:
+        return False
+    return now - rank.reported_at > max(SILENT_S, SILENT_PACES * pace)
+
+
+def last_of(state: RunState) -> Rank | None:
+    """The rank that has most before it, of those that tell steps and live; of all, where none lives."""
+    told = [rank for rank in state.ranks if rank.step is not None]
+    living = [rank for rank in told if rank.alive] or told
+    return min(living, key=lambda rank: rank.step or 0, default=None)
 
 
 def leader_of(state: RunState) -> int | None:

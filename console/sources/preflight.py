@@ -11,7 +11,7 @@ from console.sources.drafts import Draft, concerning
 from console.sources.homes import tilde
 from launcher.bundle import make_bundle
 from launcher.distributor import plan_for
-from launcher.errors import CannotPlace, SpecError
+from launcher.errors import CannotPlace
 from launcher.plan import Plan
 from launcher.redaction import redacted
 from launcher.request import Request
@@ -28,9 +28,6 @@ def preflight(draft: Draft) -> tuple[Line, ...]:
         Misfit: it cannot be started; in a sentence, with the field that this concerns.
     """
     spec = draft.resolved()
-    with concerning("workdir"):
-        if not os.path.isdir(spec.workdir):
-            raise SpecError(f"the working directory {spec.workdir} does not exist")
     found = look(os.environ)
     with concerning("mode"):
         works, how = mode_line(found, draft)
@@ -40,7 +37,8 @@ def preflight(draft: Draft) -> tuple[Line, ...]:
 
 
 def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[Line]:
-    yield "target", tilde(f"{spec.target.label} {spec.target.arguments}".strip())
+    shown = spec.redacted()
+    yield "target", tilde(f"{shown.target.label} {shown.target.arguments}".strip())
     yield "workdir", tilde(spec.workdir)
     yield "mode", f"{spec.mode}: {how}"
     yield "room", room_line(found, draft)
@@ -49,7 +47,7 @@ def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[L
     with concerning(field):
         plan = plan_for(request)
     yield from _stage(request) if plan is None else _places(request, plan)
-    for name, value in redacted(spec.env).items():
+    for name, value in shown.env.items():
         yield "env", f"{name}={value}"
 
 

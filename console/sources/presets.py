@@ -16,9 +16,9 @@ from typing import Any
 from console.sources.drafts import Draft
 from console.sources.extras import CONF, ENV, EXTRAS, split
 from launcher.errors import RecordError, SpecError
-from launcher.redaction import looks_secret
+from launcher.redaction import REDACTED, Redactor, looks_secret, named_words, redacted_text
 from launcher.settings import config_file
-from launcher.spec import Mode
+from launcher.spec import Mode, argument_places
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,47}")
 _SUFFIX = ".toml"
@@ -74,7 +74,7 @@ def _draft(data: Mapping[str, Any], workdir: Path) -> Draft:
         raise ValueError(f"`extras` has no {min(strange)}")
     if data.get("gpu", "auto") not in _GPU:
         raise ValueError(f"`gpu` must be one of {', '.join(_GPU)}")
-    return Draft(**{**data, "mode": Mode(data.get("mode", Mode.LOCAL)), "workdir": workdir})
+    return _unknown(Draft(**{**data, "mode": Mode(data.get("mode", Mode.LOCAL)), "workdir": workdir}))
 
 
 def check_name(name: str) -> str:
@@ -136,7 +136,7 @@ def without_secrets(draft: Draft) -> tuple[Draft, list[str]]:
     extras, withheld = dict(draft.extras), list[str]()
     for option in (ENV, CONF):
         words = _words(extras.get(option, ""))
-        secret = [w.partition("=")[0] for w in words if looks_secret(w.partition("=")[0])]
+        secret = [w.partition("=")[0] for w in words if _is_secret(*w.partition("=")[::2])]
         withheld += secret
         if secret:
             extras[option] = shlex.join(w for w in words if w.partition("=")[0] not in secret)
@@ -144,7 +144,39 @@ def without_secrets(draft: Draft) -> tuple[Draft, list[str]]:
     hidden = [p for p in parameters if looks_secret(p.partition("=")[0])]
     withheld += [p.partition("=")[0] for p in hidden]
     spark = ";".join([server, *(p for p in parameters if p not in hidden)])
-    return replace(draft, extras=extras, spark=spark), withheld
+    args, options = _without_secret_words(draft.args)
+    params = {name: text for name, text in draft.params.items() if not _is_secret(name, text)}
+    withheld += [*options, *(name for name in draft.params if name not in params)]
+    return replace(draft, extras=extras, spark=redacted_text(spark), args=args, params=params), withheld
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return REDACTED in value or Redactor().mask(value, name) != value
+
+
+def _without_secret_words(line: str) -> tuple[str, list[str]]:
+    """Arguments with stars for what is secret in them, and which options those were for."""
+    try:
+        words = split(line)
+    except SpecError:  # a quotation has not ended: there are no options to be told yet
+        return redacted_text(line), []
+    named = list(zip(words, argument_places(words), named_words(words), strict=True))
+    masked = [Redactor().mask(word, option) for word, _, (option, _) in named]
+    pairs = zip(named, masked, strict=True)
+    hidden = [place.removeprefix("args ") for (word, place, _), shown in pairs if shown != word]
+    return (shlex.join(masked), hidden) if hidden else (line, [])
+
+
+def _unknown(draft: Draft) -> Draft:
+    """A draft that was kept without its secrets: stars are to be typed over, and never sent."""
+    if REDACTED not in draft.args:
+        return draft
+    try:
+        words = _words(draft.args)
+    except SpecError as error:
+        raise ValueError(str(error)) from error
+    lost = [place for place, word in zip(argument_places(words), words, strict=True) if REDACTED in word]
+    return replace(draft, kept=dict.fromkeys(lost))
 
 
 def _words(text: str) -> list[str]:

@@ -6,17 +6,25 @@ Pure: a state and a time in, views out. None is unknown and stays unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from console.sources.condition import Condition, condition_of, median_step
+from console.sources.condition import Condition, condition_of, front_of, signs_of_life, silent_after
 from console.sources.readings import Reading
+from console.sources.step_times import behind
+from console.sources.usage import Usage
 from console.sources.view import RankView
 from launcher.events import DeviceSample, Sampled
 from launcher.state import Rank, RunState
 
 N = TypeVar("N", int, float)
 Past = Callable[[int], tuple[Reading, ...]]
+Used = Callable[[int], Usage | None]
 Ages = tuple[int | None, int | None, int | None]
+
+
+def _unknown(_: int) -> None:
+    return None
 
 
 class RankViews:
@@ -32,12 +40,27 @@ class RankViews:
         self._all: tuple[RankView, ...] = ()
 
     def of(
-        self, state: RunState, *, now: float, written: Mapping[int, float], past: Past, step_s: float | None
+        self,
+        state: RunState,
+        *,
+        now: float,
+        written: Mapping[int, float],
+        past: Past,
+        step_s: float | None,
+        limit_s: float | None = None,
+        used: Used = _unknown,
+        skew: float = 1.0,
     ) -> tuple[RankView, ...]:
-        """Every rank of `state` at `now`; `written` says when each last wrote a line, asked once a second."""
+        """Every rank of `state` at `now`; `written` says when each last wrote a line, asked once a second.
+
+        `limit_s` is how long the gang may be without progress, if there is a limit; `used`, what a rank that
+        has ended used in all; `skew`, how many steps lie between ranks that go together.
+        """
         if not self._is_of(state, int(now), past):
             self._made_of = state, int(now), past
-            self._all = self._views(state, now, written, past, step_s)
+            self._all = self._views(
+                state, now, written, past, step_s, silent_after(step_s, limit_s), used, skew
+            )
         return self._all
 
     def _is_of(self, state: RunState, second: int, past: Past) -> bool:
@@ -45,23 +68,39 @@ class RankViews:
         return made is not None and made[0] is state and made[1:] == (second, past)
 
     def _views(
-        self, state: RunState, now: float, written: Mapping[int, float], past: Past, step_s: float | None
+        self,
+        state: RunState,
+        now: float,
+        written: Mapping[int, float],
+        past: Past,
+        step_s: float | None,
+        silent_s: float | None,
+        used: Used,
+        skew: float,
     ) -> tuple[RankView, ...]:
-        middle = median_step(state.ranks)
+        front = front_of(state.ranks)
+        signs = signs_of_life(state.ranks, written)
         return tuple(
             self._view(
                 rank,
                 _devices(state, rank),
-                condition_of(rank, now=now, median_step=middle, step_s=step_s),
+                condition_of(
+                    rank,
+                    now=now,
+                    front=front,
+                    step_s=step_s,
+                    silent=silent_s is not None and sign is not None and now - sign > silent_s,
+                ),
                 (
                     _age(now, rank.reported_at, rank),
                     _age(now, written.get(rank.rank), rank),
                     _age(now, rank.sampled_at, rank),
                 ),
-                lag_of(rank, middle),
+                behind(rank.step, front, skew),
                 past(rank.rank),
+                used(rank.rank) if rank.phase.ended else None,
             )
-            for rank in state.ranks
+            for rank, sign in zip(state.ranks, signs, strict=True)
         )
 
     def _view(
@@ -72,11 +111,13 @@ class RankViews:
         ages: Ages,
         lag: float | None,
         past: tuple[Reading, ...],
+        usage: Usage | None,
     ) -> RankView:
-        made_of = (rank, past, devices, condition, ages, lag)
+        made_of = (rank, past, devices, condition, ages, lag, usage)
         known = self._known.get(rank.rank)
         if known is None or known[0] != made_of:
-            known = made_of, _rank_view(rank, devices, condition, ages, lag, past)
+            view = _rank_view(rank, devices, condition, ages, lag, past)
+            known = made_of, view if usage is None else replace(view, **_summed(usage))
             self._known[rank.rank] = known
         return known[1]
 
@@ -97,6 +138,7 @@ def _rank_view(
         device=_device_label(rank),
         util=mean_known([d.util for d in devices]),
         cpu=sample.cpu if sample else None,
+        rss=sample.rss if sample else None,
         memory=_sum_known([d.memory_used for d in devices]) if devices else (sample.rss if sample else None),
         memory_total=_sum_known([d.memory_total for d in devices]),
         power=_sum_known([d.power_w for d in devices]),
@@ -108,6 +150,10 @@ def _rank_view(
         lag=lag,
         past=past,
     )
+
+
+def _summed(usage: Usage) -> dict[str, Any]:
+    return {name: getattr(usage, name) for name in ("util", "cpu", "power", "memory", "rss", "temperature")}
 
 
 def sampled_reading(fact: Sampled, cpu: float | None, rank: Rank, lag: float | None) -> Reading:
@@ -124,11 +170,6 @@ def sampled_reading(fact: Sampled, cpu: float | None, rank: Rank, lag: float | N
         lag,
         cpu,
     )
-
-
-def lag_of(rank: Rank, middle: float | None) -> float | None:
-    """How many steps a rank is behind the middle of the gang; None while it has reported none."""
-    return None if middle is None or rank.step is None else max(middle - rank.step, 0.0)
 
 
 def _devices(state: RunState, rank: Rank) -> tuple[DeviceSample, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from console.sources.watch import Watch
 from launcher import events as ev
-from launcher.runs import paths
+from launcher.runs import opening, paths
 from launcher.runs.reader import LineTail, read_state
 from launcher.state import RunState
 
@@ -43,10 +43,13 @@ def read_record(run: Path) -> Record:
 
 
 def _limits(run: Path) -> Iterator[ev.LimitNear]:
-    for line in LineTail(run / paths.EVENTS).poll():
-        with contextlib.suppress(ValueError):
-            if _NEAR in line and isinstance(fact := ev.decode(line), ev.LimitNear):
-                yield fact
+    try:
+        for line in LineTail(run / paths.EVENTS).poll():
+            with contextlib.suppress(ValueError):
+                if _NEAR in line and isinstance(fact := ev.decode(line), ev.LimitNear):
+                    yield fact
+    except opening.NotPlain:  # the state says so
+        return
 
 
 class Records:
@@ -97,6 +100,6 @@ class Records:
 
     def _size(self, run: str) -> int:
         try:
-            return (self._root / run / paths.EVENTS).stat().st_size
+            return opening.stat_file(self._root / run, self._root / run / paths.EVENTS).st_size
         except OSError:
             return -1

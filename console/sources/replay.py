@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher import events as ev
-from launcher.runs import chunks, paths
+from launcher.runs import chunks, opening, paths
 from launcher.runs.catalog import create_folder
 from launcher.runs.reader import FactTail, read_spec
 from launcher.runs.writer import RunWriter
@@ -20,6 +20,7 @@ Piece = tuple[chunks.Chunk, bytes]
 Moment = ev.Event | Piece
 
 _NEVER = 1 << 63
+_MOST_RECORDS = 256 << 20
 _APART_NS = 1000  # a time in seconds, as facts have it, tells no finer
 
 
@@ -125,19 +126,20 @@ def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Piece]:
 
 def _pieces_of(recorded: Path, attempt: int) -> Iterator[Piece]:
     try:
-        records = (paths.log_folder(recorded, attempt) / paths.CHUNKS).read_bytes()[len(chunks.MAGIC) :]
+        order = paths.log_folder(recorded, attempt) / paths.CHUNKS
+        records = opening.read_whole(recorded, order, _MOST_RECORDS)[len(chunks.MAGIC) :]
     except FileNotFoundError:
         return
     at: dict[Path, int] = {}
     for chunk in chunks.unpack(records):
         path = paths.log_file(recorded, attempt, chunk.rank, chunk.stream)
         offset = at.get(path, 0)
-        yield chunk, _slice(path, offset, chunk.length)
+        yield chunk, _slice(recorded, path, offset, chunk.length)
         at[path] = offset + chunk.length
 
 
-def _slice(path: Path, offset: int, length: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def _slice(recorded: Path, path: Path, offset: int, length: int) -> bytes:
+    descriptor = opening.open_descriptor(recorded, path)
     try:
         return os.pread(descriptor, length, offset)
     finally:

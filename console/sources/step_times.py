@@ -1,4 +1,4 @@
-"""How long steps take, over ranks and over their last reports, and how far the last rank is behind. Pure."""
+"""How long steps take, over ranks and over their last reports, and how far ranks are behind. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from statistics import median
 
 _EACH, _ALL, _LEAST = 32, 8192, 4
 _LAGS, _LAG_S = 120, 1.0
+_REPORTS_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,20 @@ class StepTimes:
 
 
 class Paces:
-    """What the ranks of one attempt reported of their steps, kept short."""
+    """What the ranks of one attempt reported of their steps, kept short.
+
+    Attributes:
+        skew: how many steps pass between two reports of the rank that is first, and at least one.
+    """
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, float]] = {}
         self._paces: dict[int, deque[float]] = {}
         self._lags: deque[float] = deque(maxlen=_LAGS)
         self._lagged_at = -math.inf
-        self._middle: float | None = None
+        self._front: int | None = None
+        self._strides: dict[int, int] = {}
+        self.skew = 1.0
         self._times: StepTimes | None = None
         self._stale = False
 
@@ -51,15 +58,20 @@ class Paces:
         if step <= before or time <= then:
             return None
         pace = (time - then) / (step - before)
+        self._strides[rank] = step - before
         self._paces.setdefault(rank, deque(maxlen=_EACH)).append(pace)
         self._stale = True
         return pace
 
     def lag(self, rank: int) -> float | None:
-        """How many steps a rank is behind the middle of those that report; None if it reports none."""
-        if self._middle is None or rank not in self._last:
-            return None
-        return max(self._middle - self._last[rank][0], 0.0)
+        """How many steps a rank is behind the front; None if it reports none."""
+        last = self._last.get(rank)
+        return None if last is None else behind(last[0], self._front, self.skew)
+
+    def pace(self, rank: int) -> float | None:
+        """The middle of a rank's last seconds a step; None before it has told any."""
+        own = self._paces.get(rank)
+        return median(own) if own else None
 
     @property
     def lags(self) -> tuple[float, ...]:
@@ -79,9 +91,13 @@ class Paces:
             return
         self._lagged_at = time
         steps = [step for step, _ in self._last.values()]
-        self._middle = median(steps)
+        self._front = max(steps)
+        first = max(self._last, key=lambda rank: self._last[rank][0])
+        pace = self.pace(first)
+        self.skew = float(max(1 + (_REPORTS_S / pace if pace else 0.0), self._strides.get(first, 0)))
         if len(steps) > 1:
-            self._lags.append(max(self._middle - min(steps), 0.0))
+            # against the middle, for here whoever reports first in a second is not yet followed by the others
+            self._lags.append(max(median(steps) - min(steps), 0.0))
 
 
 def step_times(paces: Mapping[int, Sequence[float]]) -> StepTimes | None:
@@ -107,6 +123,16 @@ def step_times(paces: Mapping[int, Sequence[float]]) -> StepTimes | None:
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The least of some ordered values that at least this share of them does not exceed."""
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
+
+
+def behind(step: int | None, front: int | None, skew: float) -> float | None:
+    """How many steps a rank is behind the front of the gang; None if either is not known.
+
+    Ranks never report all at once: as few as `skew` steps, which pass between two reports, are none at all.
+    """
+    if step is None or front is None:
+        return None
+    return float(front - step) if front - step > skew else 0.0
 
 
 def furthest_behind(lags: Iterable[tuple[int, float | None]]) -> tuple[int, float] | None:

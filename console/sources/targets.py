@@ -15,9 +15,11 @@ from launcher.errors import SpecError
 from launcher.options import Option, options_in
 from launcher.runs.status import Status
 from launcher.signature import Parameter, ParameterKind, Signature
-from launcher.source import functions_in
+from launcher.source import described
 
 _BATCH = 50
+_ASIDE = frozenset({"test", "tests", "example", "examples"})
+_OWN_FILES = frozenset({"__init__.py", "__main__.py", "conftest.py", "setup.py"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +48,25 @@ def _of_file(path: Path, workdir: Path) -> list[Candidate]:
     if not name.isprintable():
         return []  # nobody can type it
     try:
-        functions = _functions(path)
+        told, functions = _read(path)
     except SpecError as error:
         return [Candidate(name, "script", error.message)]
     found = [Candidate(f"{name}:{f.name}", takes(f), f.doc) for f in functions]
-    return [Candidate(name, "script"), *found]
+    return [Candidate(name, "script", told), *found]
 
 
-def _functions(path: Path) -> tuple[Signature, ...]:
-    """The functions of a file, which is read again only when it has changed."""
+def _read(path: Path) -> tuple[str, tuple[Signature, ...]]:
+    """What a file says of itself, and its functions; it is read again only when it has changed."""
     try:
         found = path.stat()
     except OSError:
-        return functions_in(path)
-    return _functions_then(path, found.st_mtime_ns, found.st_size)
+        return described(path)
+    return _read_then(path, found.st_mtime_ns, found.st_size)
 
 
 @lru_cache(maxsize=4096)
-def _functions_then(path: Path, _changed: int, _size: int) -> tuple[Signature, ...]:
-    return functions_in(path)
+def _read_then(path: Path, _changed: int, _size: int) -> tuple[str, tuple[Signature, ...]]:
+    return described(path)
 
 
 def recent_candidates(runs: Iterable[Status], workdir: Path, limit: int = 8) -> list[Candidate]:
@@ -92,7 +94,13 @@ def with_recent(found: Sequence[Candidate], recent: Sequence[Candidate]) -> list
     known = {c.target: c for c in found}
     first = [replace(known.get(c.target, c), recent=True) for c in recent]
     names = {c.target for c in first}
-    return [*first, *(c for c in found if c.target not in names)]
+    return [*first, *sorted((c for c in found if c.target not in names), key=lambda c: is_aside(c.target))]
+
+
+def is_aside(target: str) -> bool:
+    """Whether it is seldom what is to be trained: a test, an example, a package's own file."""
+    *folders, file = split_target(target)[0].split("/")
+    return bool(_ASIDE & {*folders}) or file in _OWN_FILES or file.startswith("test_")
 
 
 def takes(signature: Signature) -> str:
@@ -107,15 +115,37 @@ def _parameter(parameter: Parameter) -> str:
     return f"{stars}{parameter.name}{typed}{given}"
 
 
-def narrow(found: Sequence[Candidate], query: str, *, limit: int = 200) -> list[Candidate]:
-    """Those whose name holds the letters of `query` in their order, the tightest match first."""
-    letters = [re.escape(c) for c in query.strip().lower() if not c.isspace()]
-    if not letters:
-        return list(found[:limit])
-    pattern = re.compile("(?=(" + ".*?".join(letters) + "))")
+def narrow(found: Sequence[Candidate], query: str) -> list[Candidate]:
+    """Those whose name holds the letters of `query` in their order, the tightest match first.
+
+    What is aside comes after all others.
+    """
+    pattern = _pattern(query)
+    if pattern is None:
+        return list(found)
     ranked = [(score, c) for c in found if (score := _score(pattern, c.target.lower())) is not None]
-    ranked.sort(key=lambda pair: (pair[0][0], not pair[1].recent, *pair[0][1:]))
-    return [c for _, c in ranked[:limit]]
+    ranked.sort(key=lambda pair: (is_aside(pair[1].target), pair[0][0], not pair[1].recent, *pair[0][1:]))
+    return [c for _, c in ranked]
+
+
+def _pattern(query: str) -> re.Pattern[str] | None:
+    letters = [re.escape(c) for c in query.lower() if not c.isspace()]
+    return re.compile("(?=(" + ".*?".join(letters) + "))") if letters else None
+
+
+def matched(target: str, query: str) -> frozenset[int]:
+    """Where in `target` the letters of `query` are, as tightly as they can be."""
+    pattern, name = _pattern(query), target.lower()
+    spans = [] if pattern is None else [m.span(1) for m in pattern.finditer(name)]
+    if not spans:
+        return frozenset()
+    at, _ = min(spans, key=lambda span: span[1] - span[0])
+    places = []
+    for letter in (c for c in query.lower() if not c.isspace()):
+        at = name.index(letter, at)
+        places.append(at)
+        at += 1
+    return frozenset(places)
 
 
 def _score(pattern: re.Pattern[str], name: str) -> tuple[int, int, str] | None:
@@ -147,7 +177,7 @@ def functions_of(target: str, workdir: Path) -> tuple[Signature, ...]:
     if path is None:
         return ()
     try:
-        return _functions(path)
+        return _read(path)[1]
     except SpecError:
         return ()
 

@@ -10,16 +10,21 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from console.formatting import is_finite
 from console.sources.alerts import Alert
 from console.sources.condition import Condition
+from console.sources.not_finite import NotFinite
 from console.sources.readings import Curve, Metric, Reading
-from console.sources.step_times import StepTimes, furthest_behind
+from console.sources.step_times import StepTimes, behind, furthest_behind
 from launcher.state import Rank, RunState
 
 
 @dataclass(frozen=True, slots=True)
 class RankView:
-    """One rank on the screen. Ages are whole seconds, so that equal views stay equal within one."""
+    """One rank on the screen. Ages are whole seconds, so that equal views stay equal within one.
+
+    Of a rank that has ended `util`, `cpu` and `power` are means, `memory`, `rss` and `temperature` peaks.
+    """
 
     rank: Rank
     condition: Condition
@@ -27,6 +32,7 @@ class RankView:
     util: float | None = None
     cpu: float | None = None
     memory: int | None = None
+    rss: int | None = None
     memory_total: int | None = None
     power: float | None = None
     power_limit: float | None = None
@@ -54,14 +60,20 @@ class RankView:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far training is, by what ranks reported: rank 0's figures, or the first that reports.
+    """How far training is, by what ranks reported: figures are rank 0's, or those of the first that reports.
 
-    `gang` has the mean of each sampled figure over all ranks, second by second.
+    `step` is that of the slowest rank that lives, for which all must wait, and `left_pace_s` its pace; it is
+    `stalled` where it has told of no step for so long that its pace says nothing of what is left. `front` is
+    the step of the first. `gang` has the mean of each sampled figure over all ranks, second by second.
     """
 
     step: int | None = None
+    front: int | None = None
     total: int | None = None
     step_s: float | None = None
+    left_pace_s: float | None = None
+    skew: float = 1.0
+    stalled: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Curve] = field(default_factory=dict)
     checkpoint: int | None = None
@@ -69,13 +81,21 @@ class Progress:
     step_times: StepTimes | None = None
     lags: Curve = ()
     gang: Mapping[Metric, Curve] = field(default_factory=dict)
+    not_finite: tuple[NotFinite, ...] = ()
 
     @property
     def left_s(self) -> float | None:
         """Seconds to the last step, if the total and the pace are known."""
-        if self.step is None or self.total is None or self.step_s is None:
+        pace = self.step_s if self.left_pace_s is None else self.left_pace_s
+        if self.step is None or self.total is None or pace is None or self.stalled:
             return None
-        return max(self.total - self.step, 0) * self.step_s
+        left = max(self.total - self.step, 0) * pace
+        return left if is_finite(left) else None
+
+    @property
+    def spread(self) -> bool:
+        """Whether ranks are at steps so far apart that it is worth a word."""
+        return bool(behind(self.step, self.front, self.skew))
 
     @property
     def losses(self) -> Curve:
@@ -122,7 +142,7 @@ class RunView:
 
     @property
     def straggler(self) -> tuple[int, float] | None:
-        """The rank that is the most steps behind the middle of the gang, and how many, if any is."""
+        """The rank that is the most steps behind the front of the gang, and how many, if any is."""
         return furthest_behind((view.rank.rank, view.lag) for view in self.ranks if view.rank.alive)
 
     @property

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Tell what fails in here to `threading.excepthook`, and let the thread go on."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  a thread that ends shows no more, and says nothing
+        args = (type(error), error, error.__traceback__, threading.current_thread())
+        threading.excepthook(threading.ExceptHookArgs(args))
 
 
 class Watch:
     """Calls `look` in a thread of its own until closed.
 
-    A daemon, because what is looked at may never answer: a driver, a file system. `look` must not raise;
-    `finish` is called in the same thread after the last one.
+    A daemon, because what is looked at may never answer: a driver, a file system. A look that fails is told
+    as what fails in a thread is, and does not end it; `finish` is called in the same thread after the last.
     """
 
     def __init__(
@@ -57,6 +68,7 @@ class Watch:
         while not self._closed.is_set():
             self._wake.clear()
             if not self._resting:
-                self._look()
+                with told():
+                    self._look()
             self._wake.wait(None if self._resting else self._interval_s)
         self._finish()

@@ -33,11 +33,19 @@ class Arrangement:
 
 
 def arrange(
-    terminal: Size, room: int, *, lines: int, upper: str, lower: str, zoomed: str | None
+    terminal: Size,
+    room: int,
+    *,
+    lines: int,
+    upper: str,
+    lower: str,
+    zoomed: str | None,
+    folded: bool = False,
 ) -> Arrangement:
     """The panes for `room` lines of a terminal.
 
-    `lines` show all ranks; `upper` and `lower` say which of two panes is wanted.
+    `lines` show all ranks; `upper` and `lower` say which of two panes is wanted. `folded` says that
+    there is no result yet: where it has a pane beside the output, that is its border.
     """
     if zoomed is not None:
         return Arrangement((zoomed,))
@@ -48,7 +56,7 @@ def arrange(
     if len(above) > 1:
         wanted = max(wanted, (_CHART_ROWS if len(above) > 2 else _DETAIL_ROWS) + 2)
     upper_height = max(min(wanted, room - _LEAST_LOG, room * 3 // 5), 4)
-    result_height = min(max(room // 5, 5), 12) if len(below) > 1 else None
+    result_height = (2 if folded else min(max(room // 5, 5), 12)) if len(below) > 1 else None
     return Arrangement((*above, *below), upper_height, result_height)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from console.messages import Alert, Metric, RunView, spans
+from console.messages import Alert, Metric, NotFinite, RunView, named_ranks
 from console.widgets import figures as fig
 from console.widgets.pace_rows import host_rows, pace_rows
 from console.widgets.plots import plot_rows
@@ -13,7 +13,6 @@ from console.widgets.sheet import Row, ScrollingSheet, clip
 
 _HEIGHT, _TALLEST, _WIDE = 5, 12, 100
 _SHARES = ((Metric.USE, "GPU % of all ranks"), (Metric.MEMORY, "GPU memory %"), (Metric.POWER, "power %"))
-_SHOWN_RANKS = 4
 
 
 class Charts(ScrollingSheet):
@@ -81,26 +80,32 @@ def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
 def alarm_count(view: RunView) -> str:
     """How many alerts go on."""
     active = sum(alert.over is None for alert in view.alerts)
-    return f"! {active} alert{'s' * (active != 1)}" if active else ""
+    return f"! {_alerts(active)}" if active else ""
 
 
 def alarm_line(view: RunView) -> Row:
     """What is alarming now, in one line; empty if nothing is."""
-    what: dict[str, list[int]] = {}
+    what: dict[str, list[Alert]] = {}
     for alert in view.alerts:
         if alert.over is None:
-            what.setdefault(alert.what, []).append(alert.rank)
+            what.setdefault(alert.what, []).append(alert)
     if not what:
         return ()
-    said = " · ".join(_named(text, sorted(ranks)) for text, ranks in what.items())
-    return ((f" ! {sum(map(len, what.values()))} ", "rank-behind bold"), (said, "rank-behind"))
+    said = " · ".join(map(_together, what.values()))
+    return ((f" ! {_alerts(sum(map(len, what.values())))}: ", "rank-behind bold"), (said, "rank-behind"))
 
 
-def _named(what: str, ranks: Sequence[int]) -> str:
-    if ranks[0] < 0:
-        return what
-    named = spans(ranks) if len(spans(ranks).split(", ")) <= _SHOWN_RANKS else f"{len(ranks)} ranks,"
-    return f"{'rank' if len(ranks) == 1 else 'ranks' * (named[-1] != ',')} {named} {what}".strip()
+def _together(alerts: Sequence[Alert]) -> str:
+    """One thing that is wrong with some ranks."""
+    ranks, what, figure = sorted(alert.rank for alert in alerts), alerts[0].what, alerts[0].figure
+    if figure:
+        step = min((alert.step for alert in alerts if alert.step is not None), default=None)
+        return str(NotFinite(figure, tuple(ranks), step))
+    return what if ranks[0] < 0 else f"{named_ranks(ranks)} {what}"
+
+
+def _alerts(count: int) -> str:
+    return f"{count} alert{'s' * (count != 1)}"
 
 
 def alert_rows(view: RunView) -> list[Row]:
@@ -111,10 +116,10 @@ def alert_rows(view: RunView) -> list[Row]:
 
 def _alert_row(alert: Alert) -> Row:
     when = time.strftime("%H:%M:%S", time.localtime(alert.since))
-    who = "" if alert.rank < 0 else f"rank {alert.rank} "
+    said = _together([alert])
     if alert.over is None:
-        return ((f" ! {when} ", "rank-behind bold"), (f"{who}{alert.what}", ""))
+        return ((f" ! {when} ", "rank-behind bold"), (said, ""))
     return (
         (f" ✓ {when} ", "muted"),
-        (f"{who}{alert.what}, for {fig.age(int(alert.over - alert.since))}", "muted"),
+        (f"{said}, for {fig.age(int(alert.over - alert.since))}", "muted"),
     )

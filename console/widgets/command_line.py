@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from textual.widgets import Input
+
 from console.widgets.hints import keys_of
 from console.widgets.sheet import Row, Sheet, clip
 
@@ -26,6 +28,17 @@ class CommandLine(Sheet):
         self.doubt = ""
         self.busy = ""
         self.begun = True
+        self._typing = False
+
+    def on_mount(self) -> None:
+        """Follow the focus: keys that a field would type are not those that are said."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self._follow_focus())
+
+    def _follow_focus(self) -> None:
+        typing = isinstance(self.screen.focused, Input)
+        if typing != self._typing:
+            self._typing = typing
+            self.refresh_rows()
 
     def show(self, command: str) -> None:
         """Show another command; whether it can run is not known yet."""
@@ -51,7 +64,8 @@ class CommandLine(Sheet):
         lines = wrapped(self.command, max(width - 3, 8))
         if len(lines) > _MOST_LINES:
             last = clip(((lines[_MOST_LINES - 1], ""),), max(width - 20, 8))[0][0].removesuffix(" \\")
-            lines = [*lines[: _MOST_LINES - 1], f"{last} … {keys_of(self, 'launch.copy', 'y')} copies it all"]
+            copy = keys_of(self, "launch.copy", "ctrl+y" if self._typing else "y")
+            lines = [*lines[: _MOST_LINES - 1], f"{last} … {copy} copies it all"]
         height = len(lines) + 3
         if self.styles.height is None or self.styles.height.value != height:
             self.styles.height = height
@@ -67,7 +81,8 @@ class CommandLine(Sheet):
             return ((f" {self.problem} · {keys_of(self, 'launch.find', 'ctrl+f')} finds", "muted"),)
         if self.problem:
             return ((f" ✗ {self.problem}", "rank-behind"),)
-        start, check = keys_of(self, "launch.start", "ctrl+r"), keys_of(self, "launch.preflight", "p")
+        start = keys_of(self, "launch.start", "ctrl+r")
+        check = keys_of(self, "launch.preflight", "f5" if self._typing else "p")
         if self.doubt:
             return ((f" ? {self.doubt}", "rank-behind"), (f" · {start} launches all the same", "muted"))
         return ((" ✓ ready", "rank-done"), (f" · {start} launches · {check} checks", "muted"))

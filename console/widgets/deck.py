@@ -37,6 +37,7 @@ class Deck(Vertical):
         self.upper, self.lower = "ranks", "logs"
         self.zoomed: str | None = None
         self._lines = 0
+        self._folded = True
 
     def compose(self) -> ComposeResult:
         """About ranks above, what they said below."""
@@ -55,6 +56,12 @@ class Deck(Vertical):
     def on_resize(self, _: events.Resize) -> None:
         """Choose the panes that fit."""
         self._place()
+
+    def fold_result(self, folded: bool) -> None:
+        """Give the result no more room than its title needs, or as much as it deserves."""
+        if folded != self._folded:
+            self._folded = folded
+            self._place()
 
     def expect(self, lines: int) -> None:
         """Make room for this many lines of ranks."""
@@ -108,6 +115,7 @@ class Deck(Vertical):
             upper=self.upper,
             lower=self.lower,
             zoomed=self.zoomed,
+            folded=self._folded and self.lower != "result",
         )
         self._apply(plan)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
-from console.messages import RunView
+from console.messages import RunView, standstill_line
 from console.widgets import figures as fig
 from console.widgets.sheet import Row, clip
+from launcher.sentences import left_before
 from launcher.state import Rank, RankPhase, RunState
 
 _MOST_ROWS, _FEWEST = 8, 5
@@ -17,7 +18,10 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     """The block, shortened to a few lines, more where it is `tall`: the whole is in the result pane."""
     first = view.state.first_failure
     if first is None:
-        return [clip(((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),), width)]
+        head: Row = ((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),)
+        stood = standstill_line(view.state.stacks)
+        told = _wrapped(stood, width - 3, _MOST_ROWS - 2 if tall else 2) if stood else []
+        return [clip(row, width) for row in (head, *(((f"   {line}", ""),) for line in told))]
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
     ]
@@ -27,6 +31,8 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
         rows += [((f"   {line}", ""),) for line in message]
         if first.raised.frames:
             rows.append(((f"   {place(first)}", "muted"),))
+    if early := left_before(view.state, first):
+        rows.append(((f"   {early}", ""),))
     rows.append(((f"   {circumstances(view.state, first)}", "muted"),))
     return [clip(row, width) for row in rows]
 
@@ -44,6 +50,8 @@ def ending(rank: Rank) -> str:
         return f"was stopped by {rank.signal}" if rank.signal else f"was told to stop, exit {rank.exit_code}"
     if rank.signal:
         return f"was killed by {rank.signal}" + (" (the kernel ran out of memory)" if rank.oom_kills else "")
+    if rank.unreturned:
+        return "never returned: its process ended with 0"
     if rank.exit_code is not None:
         return f"exited with {rank.exit_code}"
     return str(rank.phase)
@@ -70,12 +78,14 @@ def circumstances(state: RunState, first: Rank) -> str:
 
 
 def collateral(state: RunState, first: Rank) -> str:
-    """How the other ranks ended, counted."""
+    """How the other ranks ended, counted; one alone is named, for its count would be read as its number."""
     others = [rank for rank in state.ranks if rank.rank != first.rank]
     ends = Counter(_short(r) for r in others if r.phase.ended)
     running = sum(not r.phase.ended for r in others)
     if not others:
         return ""
+    if len(others) == 1 and ends:
+        return f"collateral: rank {others[0].rank} {_short(others[0])}"
     said = ", ".join(f"{n} {what}" for what, n in ends.most_common())
     still = f"{running} still ending" if running else ""
     return "collateral: " + ", ".join(part for part in (said, still) if part)
@@ -94,4 +104,5 @@ def failure_text(view: RunView) -> str:
         return f"{view.state.id}: {view.state.why}"
     head = f"{view.state.id} {view.state.name}: rank {first.rank} on {first.host} {ending(first)}"
     detail = first.raised.traceback.rstrip() if first.raised else view.state.why
-    return "\n".join((head, circumstances(view.state, first), "", detail, ""))
+    early = left_before(view.state, first)
+    return "\n".join((head, *filter(None, (early,)), circumstances(view.state, first), "", detail, ""))

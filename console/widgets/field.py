@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
 from textual.widgets import Input
+
+if TYPE_CHECKING:
+    from textual import events
 
 
 class Field(Input):
@@ -19,6 +22,15 @@ class Field(Input):
     def __init__(self, value: str | None = None, **options: Any) -> None:
         super().__init__(value, compact=True, **options)
         self.cursor_blink = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Type; a question mark in an empty field asks for help, for nothing that is typed begins with it."""
+        if event.character == "?" and not self.value:
+            event.stop()
+            event.prevent_default()
+            await self.app.run_action("app.help")
+        else:
+            await super()._on_key(event)
 
     def render_line(self, y: int) -> Strip:
         """The line as Textual makes it, but for what a terminal would obey; as wide as before."""

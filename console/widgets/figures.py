@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-UNKNOWN = "–"
+from console.formatting import UNKNOWN, age, compact, count, duration, is_finite, metric, share
+
+__all__ = [
+    "UNKNOWN", "age", "bar", "celsius", "clock", "compact", "count", "curve", "date", "duration", "is_finite",
+    "memory", "metric", "metric_spans", "metric_style", "moment", "percent", "seconds", "share", "shorten",
+    "strip", "watts",
+]  # fmt: skip
+
 _LINE, _HALF_LINE, _TRACK = "━", "╸", "─"
 _LEVELS = "▁▂▃▄▅▆▇█"
 _LOW = _LEVELS[:6]  # strips of neighbouring ranks must not touch
 _GIB = 1 << 30
-
-
-def count(value: float | None) -> str:
-    """A whole number with separators."""
-    return UNKNOWN if value is None else f"{value:,.0f}"
+NOT_FINITE = "rank-failed bold"
 
 
 def percent(value: float | None) -> str:
@@ -48,35 +51,14 @@ def memory(value: float | None) -> str:
     return f"{value / (1 << 20):.0f}M"
 
 
-def metric(value: float) -> str:
-    """A reported figure: enough digits to see it move, no more."""
-    if value == int(value) and abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+def metric_spans(metrics: Mapping[str, object], between: str = "  ") -> list[tuple[str, str]]:
+    """Reported figures with their names; each begins with what stands before it."""
+    return [(f"{between}{name} {metric(value)}", metric_style(value)) for name, value in metrics.items()]
 
 
-def duration(seconds: float | None) -> str:
-    """How long something took: two units at most."""
-    if seconds is None:
-        return UNKNOWN
-    if seconds < 0.1:
-        return f"{seconds * 1000:.0f}ms"
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    return age(int(seconds))
-
-
-def age(seconds: int | None) -> str:
-    """How long ago, in at most six characters."""
-    if seconds is None:
-        return UNKNOWN
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes, rest = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24:02d}h"
+def metric_style(value: object) -> str:
+    """How a reported figure is drawn: one that is no number any more stands out."""
+    return "" if is_finite(value) else NOT_FINITE
 
 
 def clock(seconds: float | None) -> str:
@@ -97,9 +79,9 @@ def date(seconds: float) -> str:
     return time.strftime("%d %b %H:%M", time.localtime(seconds))
 
 
-def bar(share: float | None, width: int) -> tuple[str, str]:
+def bar(part: float | None, width: int) -> tuple[str, str]:
     """A filled part and the rest of it, together `width` cells; unknown fills nothing."""
-    halves = 0 if share is None else round(min(max(share, 0.0), 1.0) * width * 2)
+    halves = 0 if not is_finite(part) else round(min(max(part, 0.0), 1.0) * width * 2)
     filled = _LINE * (halves // 2) + _HALF_LINE * (halves % 2)
     return filled, _TRACK * (width - len(filled))
 
@@ -107,7 +89,7 @@ def bar(share: float | None, width: int) -> tuple[str, str]:
 def strip(values: Sequence[float | None], width: int, *, top: float = 100.0) -> str:
     """The newest values as blocks against a fixed scale, right-aligned; unknown is a gap."""
     newest = values[-width:] if width > 0 else ()
-    return "".join(" " if v is None else _LOW[_level(v, top)] for v in newest).rjust(width)
+    return "".join(" " if not is_finite(v) else _LOW[_level(v, top)] for v in newest).rjust(width)
 
 
 def _level(value: float, top: float) -> int:
@@ -115,13 +97,17 @@ def _level(value: float, top: float) -> int:
 
 
 def curve(values: Sequence[float], width: int) -> str:
-    """All values as one row of blocks between their least and greatest: only the shape counts."""
-    if not values or width <= 0:
+    """All values as one row of blocks between their least and greatest: only the shape counts.
+
+    What is not finite is a gap.
+    """
+    known = [v for v in values if is_finite(v)]
+    if not known or width <= 0:
         return " " * max(width, 0)
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
+    low, high = min(known), max(known)
     picked = [values[i * len(values) // min(width, len(values))] for i in range(min(width, len(values)))]
-    return "".join(_LEVELS[min(int((v - low) / span * 8), 7)] for v in picked).ljust(width)
+    drawn = (_LEVELS[min(int((share(v, low, high) or 0.0) * 8), 7)] if is_finite(v) else " " for v in picked)
+    return "".join(drawn).ljust(width)
 
 
 def shorten(text: str, width: int) -> str:

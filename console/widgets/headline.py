@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from console.messages import RunView
+from console.messages import Progress, RunView
 from console.narrating import near_line
 from console.widgets import figures as fig
 from console.widgets.charts import alarm_line
@@ -15,6 +15,7 @@ from console.widgets.sheet import Row, Span, clip, width_of
 from launcher.state import Phase, RankPhase
 
 _TALL, _STANDS_OUT = 34, 1.5
+_LEAST_COURSE, _COURSE = 8, 24
 _STRIP = (
     (Phase.SUBMITTED, "submit"),
     (Phase.WAITING, "slots"),
@@ -121,7 +122,8 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
     if state.phase is Phase.WAITING and state.waiting:
         return [waiting_row(view, width)]
     if state.first_failure is not None or state.phase in (Phase.FAILED, Phase.LOST):
-        return failure_rows(view, width, tall=tall)
+        *rows, last = failure_rows(view, width, tall=tall)
+        return [*rows, _with_course(last, view.progress, width)]
     if not view.live:
         return [verdict_row(view, width)]
     if state.near is not None:
@@ -153,21 +155,35 @@ def waiting_row(view: RunView, width: int) -> Row:
 def verdict_row(view: RunView, width: int) -> Row:
     """How a run ended that nothing failed in."""
     glyph, style = PHASE_GLYPHS[view.state.phase]
-    step = view.progress.step
     spans: list[Span] = [(f" {glyph} {view.state.why or view.state.phase}", f"{style} bold")]
-    if step is not None:
-        spans.append((f"  step {fig.count(step)}", ""))
-    spans += [(f"  {name} {fig.metric(value)}", "") for name, value in view.progress.metrics.items()]
+    if view.progress.step is not None:
+        spans.append((f"  step {_steps(view.progress)}", ""))
+    spans += fig.metric_spans(view.progress.metrics)
+    spans += [(f"  {told}", "rank-failed") for told in view.progress.not_finite]
     if view.results:
         spans.append((f"  results {len(view.results)}/{len(view.ranks)}", ""))
-    return clip(tuple(spans), width)
+    return _with_course(tuple(spans), view.progress, width)
+
+
+def _with_course(row: Row, progress: Progress, width: int) -> Row:
+    """A line, and the loss's course at its end if there is room."""
+    room = width - width_of(row) - 3
+    if len(progress.losses) > 2 and room >= _LEAST_COURSE:
+        row = (*row, ("  ", ""), (fig.curve(progress.losses, min(room, _COURSE)), "bar"))
+    return clip(row, width)
+
+
+def _steps(progress: Progress) -> str:
+    """The last rank's step; and the first one's, where ranks are far apart."""
+    first = f"…{fig.count(progress.front)}" if progress.spread else ""
+    return f"{fig.count(progress.step)}{first}"
 
 
 def progress_row(view: RunView, width: int) -> Row:
     """Step, pace, the reported figures and the loss's course."""
     progress = view.progress
-    total = f"/{progress.total:,}" if progress.total else ""
-    spans: list[Span] = [(f" step {fig.count(progress.step)}{total}", "bold")]
+    total = f"/{fig.count(progress.total)}" if progress.total else ""
+    spans: list[Span] = [(f" step {_steps(progress)}{total}", "bold")]
     share = progress.step / progress.total if progress.total and progress.step is not None else None
     tail: list[Span] = []
     if progress.step_s is not None:
@@ -175,7 +191,7 @@ def progress_row(view: RunView, width: int) -> Row:
     times = progress.step_times
     if times is not None and times.most >= _STANDS_OUT * times.p50 and view.size > 1:
         tail.append((f", max {fig.seconds(times.most)} r{times.most_rank}", "rank-behind"))
-    tail += [(f"  {name} {fig.metric(value)}", "") for name, value in progress.metrics.items()]
+    tail += fig.metric_spans(progress.metrics)
     if progress.left_s is not None:
         tail.append((f"  left {fig.age(int(progress.left_s))}", "muted"))
     if progress.checkpoint is not None:
@@ -185,7 +201,4 @@ def progress_row(view: RunView, width: int) -> Row:
     if share is not None and room >= 14:
         filled, rest = fig.bar(share, min(room - 8 if room < 34 else room - 26, 40))
         spans += [("  ", ""), (filled, "bar"), (rest, "bar-track"), (f" {share:>4.0%}", "")]
-    room = width - width_of((*spans, *tail)) - 3
-    if len(progress.losses) > 2 and room >= 8:
-        tail += [("  ", ""), (fig.curve(progress.losses, min(room, 24)), "bar")]
-    return clip((*spans, *tail), width)
+    return _with_course((*spans, *tail), progress, width)

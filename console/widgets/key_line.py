@@ -5,7 +5,7 @@ Textual's footer makes its widgets anew whenever the focus moves, and with them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,13 @@ class KeyLine(Sheet):
     def __init__(self, *first: str, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._first = first
+        self.words: Mapping[str, str] = {}
+
+    def reword(self, words: Mapping[str, str]) -> None:
+        """What some bindings do here, by their ids: also of those that are not shown otherwise."""
+        if words != self.words:
+            self.words = words
+            self.refresh_rows()
 
     def on_mount(self) -> None:
         """Follow the focus."""
@@ -70,11 +77,13 @@ class KeyLine(Sheet):
     def _keys(self) -> Iterator[Key]:
         """Each action once, by the first key that has it."""
         told = set()
-        shown = [a.binding for a in self.screen.active_bindings.values() if a.enabled and a.binding.show]
+        active = [a.binding for a in self.screen.active_bindings.values() if a.enabled]
+        shown = [binding for binding in active if binding.show or binding.id in self.words]
         for binding in sorted(shown, key=lambda binding: self._place(binding.id)):
             if binding.action not in told:
                 told.add(binding.action)
-                yield Key(self.app.get_key_display(binding), binding.description, binding.key)
+                what = self.words.get(binding.id or "", binding.description)
+                yield Key(self.app.get_key_display(binding), what, binding.key)
 
     def _place(self, binding: str | None) -> int:
         return self._first.index(binding) if binding in self._first else len(self._first)

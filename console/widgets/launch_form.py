@@ -49,6 +49,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         super().__init__(id=id, classes="pane")
         self._workdir = workdir
         self._filling: Mapping[str, str] = {}
+        self._kept: Mapping[str, str | None] = {}
         self._filled: dict[str, Mapping[str, str]] = {}
         self._shown = ""
         self._arguments = ArgumentSuggester(workdir)
@@ -102,12 +103,13 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
             extras=self._more.values,
             workdir=self._workdir,
             params=self._params.values,
+            kept=self._kept,
         )
         return draft if draft.function else draft.without_params()
 
     def fill(self, draft: Draft) -> None:
         """Fill in a draft; parameters follow when the function's signature is known."""
-        self._filling = draft.params
+        self._filling, self._kept = draft.params, draft.kept
         self._filled.pop(draft.target, None)
         self._input("processes").value = draft.processes
         self._input("args").value = draft.args
@@ -120,13 +122,19 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         self.post_message(self.Edited())
 
     def pick(self, target: str) -> None:
-        """Fill in a target, and go on to the next thing a person has to say."""
+        """Fill in a target."""
         field = self._input("target")
         field.value = target
         field.cursor_position = len(target)
-        processes = self._input("processes")
-        processes.focus()
-        processes.action_select_all()  # it may have had the focus before, and a digit would be added to it
+
+    def go_on(self) -> None:
+        """Go to the next thing that a person has to say of the target that was picked."""
+        first = next(iter(self._params.query("Input, Choice")), None)
+        script = bool(self._arguments.options) and bool(self.query_one("#args-row").display)
+        field = first or self._input("args" if script else "processes")
+        field.focus()
+        if isinstance(field, Field):
+            field.action_select_all()  # it may have had the focus before, and a digit would be added to it
 
     def toggle_more(self) -> None:
         """Unfold the other options, or fold them."""

@@ -84,7 +84,7 @@ class LogOutput(Titled, Vertical):
         self.retitle()
         return True
 
-    @work(thread=True, exit_on_error=False, group="copy")
+    @work(thread=True, group="copy")
     def _save(self, rows: Rows, rank: int | None, path: Path | None, *, times: bool, replace: bool) -> None:
         try:
             where = path or _temporary()

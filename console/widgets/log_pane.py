@@ -92,6 +92,7 @@ class LogPane(LogOutput):
             # the last of a file is not known before its end: until then the first, which stays the first
             self._leap(self._jump if state.searched == 1.0 else 1)
         self.retitle()
+        self.well()
 
     def select(self, rank: int | None) -> None:
         """Show the lines of one rank, or of all."""
@@ -125,10 +126,11 @@ class LogPane(LogOutput):
         self._complaint = why
         self.retitle()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Escape ends what there is to end; otherwise it is the screen's."""
-        busy = self._search is not None or self._kept is not None or self.copied is not None
-        return busy or action != "end_search"
+        if action == "end_search":
+            return self._search is not None or self._kept is not None or self.copied is not None
+        return super().check_action(action, parameters)
 
     def action_open_search(self) -> None:
         """Ask what to look for."""

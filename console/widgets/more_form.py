@@ -125,8 +125,6 @@ class MoreForm(Vertical):
         self._fit()
         first = next(row for row in self._rows() if row.display)
         self.call_later(self._go_to, first.name)
-        # they have no place before they are laid out
-        self.call_after_refresh(self.scroll_visible, top=True, animate=False)
 
     def judge(self, name: str | None, problem: str | None) -> None:
         """Say what is wrong with one of them; it must be seen."""
@@ -162,7 +160,14 @@ class MoreForm(Vertical):
     async def _go_to(self, name: str) -> None:
         if self._made is not None:
             await self._made
-        self._fields[name].focus()
+        self._fields[name].focus(scroll_visible=False)
+        # it has no place before it is laid out
+        self.call_after_refresh(self._show_around, self._fields[name])
+
+    def _show_around(self, field: Field) -> None:
+        """As many of the fields as there is room for, and this one among them."""
+        self.scroll_visible(top=True, animate=False, immediate=True)
+        field.scroll_visible(animate=False, immediate=True)
 
     def _fit(self) -> None:
         self._room.display = self.unfolded

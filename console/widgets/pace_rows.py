@@ -54,8 +54,8 @@ def _lag(view: RunView) -> Row:
     if view.straggler is None:
         return ((strip, "bar dim"), ("  no rank is behind", "muted"))
     rank, steps = view.straggler
-    behind = f"  r{rank} {fig.count(steps)} step{'s' * (round(steps) != 1)} behind"
-    return ((strip, "bar dim"), (behind, "rank-behind" if steps >= 2 else ""))
+    behind = f"  r{rank} {fig.count(steps)} steps behind"
+    return ((strip, "bar dim"), (behind, "rank-behind"))
 
 
 def _power(ranks: Sequence[RankView]) -> Row:

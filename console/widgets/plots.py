@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Sequence
 
 from console.widgets import figures as fig
@@ -31,12 +31,12 @@ def plot_rows(
         scale: the two ends of a fixed scale; without one, the least and the greatest value.
         span: which part of the past it is, in words.
     """
-    known = [v for v in values if math.isfinite(v)]
-    last = fig.metric(known[-1]) if known else fig.UNKNOWN
-    rows: list[Row] = [((f" {title} ", "bold"), (last, ""), (f"  {span}", "muted"))]
+    known = [v for v in values if fig.is_finite(v)]
+    last = (fig.metric(values[-1]), fig.metric_style(values[-1])) if values else (fig.UNKNOWN, "")
+    rows: list[Row] = [((f" {title} ", "bold"), last, (f"  {span}", "muted"))]
     low, high = scale or _own_scale(known)
     drawn = braille(values, max(width - _AXIS - 2, 1), max(height - 1, 1), low, high)
-    labels = {0: fig.metric(high), len(drawn) - 1: fig.metric(low)}
+    labels = {0: fig.compact(high), len(drawn) - 1: fig.compact(low)}
     for number, line in enumerate(drawn):
         label = fig.shorten(labels.get(number, ""), _AXIS - 1)
         rows.append(((f"{label:>{_AXIS}}┤", "muted"), (line, "bar")))
@@ -47,7 +47,7 @@ def _own_scale(known: Sequence[float]) -> tuple[float, float]:
     """From the least to the greatest; some room around a figure that never changes."""
     low, high = min(known, default=0.0), max(known, default=0.0)
     room = (abs(low) or 1.0) / 10 if low == high else 0.0
-    return low - room, high + room
+    return max(low - room, -sys.float_info.max), min(high + room, sys.float_info.max)
 
 
 def braille(values: Sequence[float], width: int, height: int, low: float, high: float) -> list[str]:
@@ -61,7 +61,7 @@ def braille(values: Sequence[float], width: int, height: int, low: float, high: 
     for column in range(columns):
         first = column * len(values) // columns
         part = values[first : max((column + 1) * len(values) // columns, first + 1)]
-        known = [_level(v, low, high, height * 4) for v in part if math.isfinite(v)]
+        known = [_level(v, low, high, height * 4) for v in part if fig.is_finite(v)]
         if not known:
             before = None
             continue
@@ -73,6 +73,5 @@ def braille(values: Sequence[float], width: int, height: int, low: float, high: 
 
 
 def _level(value: float, low: float, high: float, levels: int) -> int:
-    if high <= low:
-        return levels // 2
-    return min(max(int((value - low) / (high - low) * levels), 0), levels - 1)
+    part = fig.share(value, low, high)
+    return levels // 2 if part is None else min(int(part * levels), levels - 1)

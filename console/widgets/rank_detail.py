@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from console.messages import Metric, RankView, RunView
+from console.messages import Condition, Metric, RankView, RunView
 from console.widgets import figures as fig
 from console.widgets.failure import ending
 from console.widgets.pace_rows import gpu_figures, system_figures
 from console.widgets.rank_rows import GLYPHS, STYLES
-from console.widgets.sheet import Row, ScrollingSheet, Span, clip
+from console.widgets.sheet import Row, ScrollingSheet, Span, clip, width_of
 
 _LABEL, _LATELY = 10, 20
+_WHOLE_LIFE = ("GPU mean", "mem peak", "W mean")
 
 
 class RankDetail(ScrollingSheet):
@@ -54,38 +55,57 @@ def detail_rows(view: RankView, width: int) -> list[Row]:
     rank = view.rank
     state = STYLES[view.condition]
     rows: list[Row] = [
-        _fact("state", (f"{GLYPHS[view.condition]} {view.condition}", state), (_end(view), "muted")),
+        _fact("state", (f"{GLYPHS[view.condition]} {view.condition}", state), (_how_long(view), "muted")),
         _fact("host", (rank.host or fig.UNKNOWN, ""), (f"  pid {rank.pid or fig.UNKNOWN}", "muted")),
         _fact("device", (view.device or "no GPU: CPU only", "" if view.device else "muted")),
-        _fact("step", (fig.count(rank.step), "bold"), (_metrics(view), "")),
-        _fact(
-            "ages", (f"step {fig.age(view.step_age)}  log {fig.age(view.log_age)}", ""),
-            (f"  telemetry {fig.age(view.sample_age)}", ""),
-        ),
+        _fact("step", (fig.count(rank.step), "bold")),
+        *_metrics(view, width),
+        _ages(view),
     ]  # fmt: skip
     rows += _device_rows(view, width) if view.device else []
     return rows + _process_rows(view, width)
+
+
+def _ages(view: RankView) -> Row:
+    """How old its news are; of a rank that has ended, how old they were then."""
+    told = f"step {fig.age(view.step_age)}  log {fig.age(view.log_age)}"
+    if view.rank.phase.ended:
+        return _fact("last", (told, ""), (" before its end", "muted"))
+    return _fact("ages", (f"{told}  telemetry {fig.age(view.sample_age)}", ""))
 
 
 def _device_rows(view: RankView, width: int) -> list[Row]:
     used = view.memory / view.memory_total if view.memory is not None and view.memory_total else None
     drawn = view.power / view.power_limit if view.power is not None and view.power_limit else None
     share = view.util / 100 if view.util is not None else None
+    busy, full, draws = _WHOLE_LIFE if view.rank.phase.ended else ("GPU", "memory", "power")
     return [
-        _gauge("GPU", share, f"{fig.percent(view.util)} {fig.celsius(view.temperature)}", width),
-        _gauge("memory", used, f"{fig.memory(view.memory)} of {fig.memory(view.memory_total)}", width),
-        _gauge("power", drawn, f"{fig.watts(view.power)} of {fig.watts(view.power_limit)}", width),
+        _gauge(busy, share, f"{fig.percent(view.util)} {fig.celsius(view.temperature)}", width),
+        _gauge(
+            full,
+            used,
+            f"{fig.memory(view.memory)} of {fig.memory(view.memory_total)}",
+            width,
+        ),
+        _gauge(
+            draws,
+            drawn,
+            f"{fig.watts(view.power)} of {fig.watts(view.power_limit)}",
+            width,
+        ),
         _fact("lately", (_lately(view, Metric.USE, width), "bar dim")),
     ]
 
 
 def _process_rows(view: RankView, width: int) -> list[Row]:
     sample = view.rank.sample
-    rss, processes = (sample.rss, sample.processes) if sample else (None, None)
+    processes = sample.processes if sample else None
+    ended = view.rank.phase.ended
+    count = f"  {fig.count(processes)} process{'' if processes == 1 else 'es'}"
     row = _fact(
-        "CPU",
+        "CPU mean" if ended else "CPU",
         (fig.percent(view.cpu) + (" of one core" if view.cpu is not None else ""), ""),
-        (f"  RSS {fig.memory(rss)}  {fig.count(processes)} process{'' if processes == 1 else 'es'}", ""),
+        (f"  RSS {fig.memory(view.rss)}{' at most' if ended else count}", ""),
     )
     if view.device:
         return [row]
@@ -99,14 +119,26 @@ def _lately(view: RankView, metric: Metric, width: int) -> str:
     return fig.strip(history, len(history), top=top)
 
 
-def _end(view: RankView) -> str:
+def _how_long(view: RankView) -> str:
+    """Since when it is silent; or what it ended with."""
     rank = view.rank
+    if view.condition is Condition.SILENT:
+        ages = [age for age in (view.step_age, view.log_age) if age is not None]
+        return f"  {fig.age(min(ages, default=None))} without a word"
     return f"  {ending(rank)}" if rank.phase.ended and (rank.exit_code or rank.signal) else ""
 
 
-def _metrics(view: RankView) -> str:
-    shown = (f"  {k} {fig.metric(v)}" for k, v in view.rank.metrics.items() if k != "total_steps")
-    return "".join(shown)
+def _metrics(view: RankView, width: int) -> Iterator[Row]:
+    """What it reported last, as many figures on a row as fit whole."""
+    told = {name: value for name, value in view.rank.metrics.items() if name != "total_steps"}
+    line: Row = ()
+    for text, style in fig.metric_spans(told, ""):
+        if line and _LABEL + width_of(line) + len(text) + 2 > width:
+            yield _fact("", *line)
+            line = ()
+        line = (*line, (f"{text}  ", style))
+    if line:
+        yield _fact("", *line)
 
 
 def _fact(label: str, *spans: Span) -> Row:

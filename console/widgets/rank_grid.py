@@ -236,6 +236,8 @@ class RankGrid(ScrollingSheet):
     def _titles(self, view: RunView) -> tuple[str, str]:
         shown = self.metric.label if view.has_devices else f"no GPU, showing {self.metric.label}"
         order = " · worst first" if self.worst_first else self._at_host(view)
+        if not view.live and view.has_devices:
+            shown += ", means and peaks"
         title = f"1 Ranks · {shown}{order}" if view.ranks else "1 Ranks"
         tally = Counter(v.condition for v in view.ranks)
         return title, " ".join(f"{GLYPHS[c]} {n} {c}" for c, n in sorted(tally.items(), key=_order))

@@ -24,6 +24,7 @@ GLYPHS = {
     Condition.DONE: "✓",
     Condition.STOPPED: "■",
     Condition.STALE: "?",
+    Condition.SILENT: "Z",
     Condition.BEHIND: "▼",
     Condition.HUNG: "H",
     Condition.LOST: "-",
@@ -35,6 +36,7 @@ STYLES = {
     Condition.DONE: "rank-done",
     Condition.STOPPED: "rank-stopped",
     Condition.STALE: "rank-stale",
+    Condition.SILENT: "rank-behind",
     Condition.BEHIND: "rank-behind",
     Condition.HUNG: "rank-hung bold",
     Condition.LOST: "rank-lost bold",
@@ -139,7 +141,7 @@ _SHADES = "▁▂▃▄▅▆▇█"
 
 def shade(value: float | None, top: float) -> int:
     """How much of its scale a figure takes, in eight steps, so that small changes repaint nothing."""
-    return 7 if value is None else min(max(int(value / top * 8), 0), 7)
+    return min(max(int(value / top * 8), 0), 7) if fig.is_finite(value) else 7
 
 
 def _of_gpus(members: Sequence[RankView]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -65,7 +64,7 @@ class RecentRuns(CursorSheet):
             (f"{ago(run.started, now):>8} ", f"muted{ground}"),
             (f"{took_text(took(run, now), live=not run.state.final):>7}  ", ground),
             (who, ground),
-            (outcome(run), f"muted{ground}"),
+            *((text, style + ground) for text, style in outcome(run)),
         )
         return clip(row, width)
 
@@ -82,12 +81,14 @@ def ago(then: float | None, now: float) -> str:
     return f"{minutes // 60}h ago" if minutes < 48 * 60 else f"{minutes // 1440}d ago"
 
 
-def outcome(run: Status) -> str:
+def outcome(run: Status) -> Row:
     """Why it ended, where it went wrong; else its state, and the figures that it reported last."""
+    if run.unreadable is not None:
+        return ((" ".join(f"unreadable: {run.unreadable[:_WHY]}".split()), "muted"),)
     if run.state.final and run.exit_code and run.why:
-        return " ".join(run.why[:_WHY].split())
-    said = [f"{name} {fig.metric(value)}" for name, value in run.metrics.items() if math.isfinite(value)]
-    return " · ".join([str(run.state), *said])
+        return ((" ".join(run.why[:_WHY].split()), "muted"),)
+    told = fig.metric_spans(run.metrics, " · ")
+    return ((str(run.state), "muted"), *((text, style or "muted") for text, style in told))
 
 
 def took_text(seconds: float | None, *, live: bool) -> str:

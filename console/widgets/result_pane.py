@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from console.listing import host_labels
-from console.messages import RankView, RunView
+from console.messages import RankView, RunView, standstills
 from console.widgets import figures as fig
 from console.widgets.failure import circumstances, ending
 from console.widgets.rank_rows import GLYPHS, STYLES
@@ -45,15 +45,22 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     first = view.state.first_failure
     if first is not None:
         rows += _failure(view, first)
-    elif view.live and not view.results:
+    elif no_result_yet(view):
         return [((" nothing yet: values appear here as ranks return", "muted"),)]
     if view.state.why and not view.live and first is None:
         rows.append(((f" {view.state.why}", "bold"),))
+    if not view.live and first is None:
+        rows += [((f"   {place}", ""),) for place in standstills(view.state.stacks)]
     values = {int(entry["rank"]): entry for entry in view.results}
     rows += _shaped(view.results, width)
     hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
     rows += [_rank_row(v, values.get(v.rank.rank), hosts) for v in view.ranks if _has_end(v, values)]
     return [*rows, *_cleanup(view)]
+
+
+def no_result_yet(view: RunView) -> bool:
+    """Whether there is nothing to be shown before a rank returns or fails."""
+    return view.live and not view.results and view.state.first_failure is None
 
 
 def _failure(view: RunView, first: Rank) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 
-from console.listing import printable
 from console.losses import record_line
 from console.messages import stacks_block, took
+from console.sources.cleaning import printable
 from console.widgets import figures as fig
 from console.widgets.failure import circumstances, place
 from console.widgets.identity import PHASE_GLYPHS
@@ -91,11 +90,15 @@ def card_rows(run: Status, record: Record | None, width: int) -> Iterator[Row]:
     name = " ".join(printable(run.name or run.id).split())
     yield ((f" {glyph} {run.state}{code}", f"{style} bold"), (f"  {name}", "bold"))
     yield from _wrapped(run.why[:_WHY], width)
+    if run.unreadable is not None:
+        yield from _wrapped(f"! unreadable: {run.unreadable[:_WHY]}", width, "rank-behind")
     if record is not None:
         yield from _end(record, width)
     for label, value in _facts(run):
         if value:
             yield ((f" {label:<{_LABEL}}", "muted"), (" ".join(printable(value).split()), ""))
+    if figures := _figures(run):
+        yield ((f" {'last':<{_LABEL}}", "muted"), *figures)
     if record is not None:
         yield from _long(record.state, width)
 
@@ -156,11 +159,10 @@ def _facts(run: Status) -> Iterator[tuple[str, str]]:
     yield "when", f"{started(run.started)}" + (f", took {fig.duration(took(run))}" if run.state.final else "")
     yield "by", run.user + (f" on {run.host}" if run.host else "")
     yield "code", run.revision[:12] + (", with changes that are not committed" if run.dirty else "")
-    yield "last", " · ".join(_figures(run))
 
 
-def _figures(run: Status) -> Iterator[str]:
-    if run.step is not None:
-        yield f"step {run.step:,}"
-    for name, value in run.metrics.items():
-        yield f"{name} {fig.metric(value) if math.isfinite(value) else value}"
+def _figures(run: Status) -> Row:
+    """What it reported last."""
+    step = [] if run.step is None else [(f"step {fig.count(run.step)}", "")]
+    told = [*step, *fig.metric_spans(run.metrics, "")]
+    return tuple((" · " * bool(number) + printable(text), style) for number, (text, style) in enumerate(told))

@@ -151,7 +151,7 @@ class RunsList(LongList):
             (mark, f"bold{ground}"),
             (f"{glyph} {run.state:<{_LEAD - 3}}", style + ground),
             *((f"{column.text(run)} ", column.style + ground) for column in _columns(width)),
-            (outcome(run), f"muted{ground}"),
+            *((text, style + ground) for text, style in outcome(run)),
         )
         return clip(row, width)
 

@@ -68,6 +68,12 @@ class Sheet(Titled, ScrollView):
         """Ask for the content again, and repaint what differs."""
         self._refitted = False
         self._lay_out(self.scrollable_content_region.width)
+        self.well()
+
+    def action_try_again(self) -> None:
+        """Ask for the content again."""
+        super().action_try_again()
+        self.refresh_rows()
 
     def watch_show_vertical_scrollbar(self) -> None:
         """A scroll bar that came or went has changed the width."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -102,8 +101,8 @@ def _course(name: str, values: Sequence[float], width: int, depth: int) -> Itera
 
 def scalar(value: object) -> str:
     """One value on one line."""
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.6g}"
+    if isinstance(value, float):
+        return fig.metric(value, 6)
     return _text(value if isinstance(value, str) else written(value))
 
 

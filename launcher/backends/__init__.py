@@ -9,10 +9,9 @@ from typing import Protocol
 
 from launcher.channel.link import Link
 from launcher.errors import LauncherError
-from launcher.events import Event, StopRequested
+from launcher.events import Event
 from launcher.plan import Plan
 from launcher.request import Request
-from launcher.runs.chunks import Chunk
 from launcher.spec import Offer
 
 
@@ -34,26 +33,7 @@ class Over:
     error: LauncherError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """A piece of a run's record that was kept on an executor: facts and output, in their order there.
-
-    From the first of these on, the engine beside the agents decides, and ours only writes down.
-
-    Attributes:
-        facts: what to append.
-        output: what to append; of a piece that has both, the facts come first.
-        results: ranks' values that are here, but not yet under their names: (rank, file).
-        over: whether the engine beside the agents has left without a verdict, so that ours decides again.
-    """
-
-    facts: tuple[Event, ...] = ()
-    output: tuple[tuple[Chunk, memoryview], ...] = ()
-    results: tuple[tuple[int, Path], ...] = ()
-    over: bool = False
-
-
-News = Link | Event | Expect | Mirror | Over
+News = Link | Event | Expect | Over
 
 
 class Backend(Protocol):
@@ -80,10 +60,6 @@ class Backend(Protocol):
 
     def news(self) -> list[News]:
         """What has happened since the last time: agents' links, facts, numbers, the end."""
-        ...
-
-    def relay(self, request: StopRequested) -> None:
-        """Pass a person's request on to the engine beside the agents, where there is one."""
         ...
 
     def abort(self) -> None:

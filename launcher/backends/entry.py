@@ -3,10 +3,6 @@
 These functions travel by value to Python workers that know nothing of us, and they leave nothing there:
 no module, no environment variable, no import path, since Spark uses the worker again for other people's
 work. So each is whole in itself, on the standard library and pyspark.
-
-An agent asks its task for something by a JSON line on its standard output:
-{"gather": text}    one `allGather` of all tasks; the answers come as a JSON line on its standard input
-{"carry": n}        n bytes follow, which go home with the task's rows
 """
 
 from __future__ import annotations
@@ -14,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# The row that comes home: one JSON text, then a piece of what could not be delivered otherwise.
-ROW = "document string, data binary"
+# The row that comes home: how the task's agent ended, as a JSON text.
+ROW = "document string"
 
 
-def classic_task(
-    boot: str, archive: bytes, agent: str, standing: bytes
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function of ``rdd.barrier().mapPartitions``; it yields (JSON text, bytes) pairs.
+def classic_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function of ``rdd.barrier().mapPartitions``; it yields JSON texts.
 
     Args:
         boot: the agent's boot document, but for what only the task knows.
         archive: the zip of `launcher`.
         agent: the program that starts an agent from it.
-        standing: what lets the run go on without its engine; empty for nothing.
     """
-    run = _runner(boot, archive, agent, standing)
+    run = _runner(boot, archive, agent)
 
     def task(_rows: Iterator[Any]) -> Iterator[Any]:
         from pyspark import BarrierTaskContext
@@ -39,30 +32,25 @@ def classic_task(
     return task
 
 
-def connect_task(
-    boot: str, archive: bytes, agent: str, standing: bytes
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def connect_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The same as the function of ``DataFrame.mapInArrow``; it yields batches of `ROW`."""
-    run = _runner(boot, archive, agent, standing)
+    run = _runner(boot, archive, agent)
 
     def task(_batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
         from pyspark import BarrierTaskContext
 
-        for document, data in run(BarrierTaskContext.get()):
-            arrays = [pa.array([document], pa.string()), pa.array([data], pa.binary())]
-            yield pa.RecordBatch.from_arrays(arrays, ["document", "data"])
+        for document in run(BarrierTaskContext.get()):
+            yield pa.RecordBatch.from_arrays([pa.array([document], pa.string())], ["document"])
 
     return task
 
 
-def _runner(
-    boot: str, archive: bytes, agent: str, standing: bytes
-) -> Callable[[Any], Iterator[tuple[str, bytes]]]:
+def _runner(boot: str, archive: bytes, agent: str) -> Callable[[Any], Iterator[str]]:
     """A function of the task's context. All of these are nested, so that they are pickled by value."""
-    start, serve = _starter(archive, agent, standing), _server()
+    start = _starter(archive, agent)
 
-    def run(context: Any) -> Iterator[tuple[str, bytes]]:
+    def run(context: Any) -> Iterator[str]:
         import json
         import tempfile
 
@@ -70,18 +58,17 @@ def _runner(
         gpus = list(granted.addresses) if granted else None
         born = {**json.loads(boot), "agent": number, "cores": context.cpus(), "gpus": gpus}
         with tempfile.TemporaryFile() as errors:
-            process = start(born, errors)
-            for piece in serve(process, context):
-                yield json.dumps({"agent": number}), piece
-            code = process.wait()
+            code = start(born, errors).wait()
             errors.seek(max(0, errors.seek(0, 2) - 8192))
             said = errors.read().decode("utf-8", "replace")
-        yield json.dumps({"agent": number, "code": code, "errors": said}), b""
+        if code == 69:  # it has found no way to the engine: the others would wait for it
+            raise RuntimeError(f"rankdeck-unreachable: agent {number} on {said.strip()}")
+        yield json.dumps({"agent": number, "code": code, "errors": said})
 
     return run
 
 
-def _starter(archive: bytes, agent: str, standing: bytes) -> Callable[[dict[str, Any], Any], Any]:
+def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]:
     def in_memory(data: bytes) -> int:
         import os
 
@@ -109,42 +96,21 @@ def _starter(archive: bytes, agent: str, standing: bytes) -> Callable[[dict[str,
         import subprocess
         import sys
 
-        files = [in_memory(data) for data in (archive, standing) if data]
-        document = {**born, "standing": files[1]} if standing else born
+        program = in_memory(archive)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", agent, f"/proc/self/fd/{files[0]}"],
+            [sys.executable, "-P", "-c", agent, f"/proc/self/fd/{program}"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=errors,
-            pass_fds=files,
+            pass_fds=(program,),
             env=environment(),
             start_new_session=True,
         )
-        for descriptor in files:
-            os.close(descriptor)
+        os.close(program)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # one that could not start says why on its stderr
-            process.stdin.write(json.dumps(document).encode() + b"\n")
+            process.stdin.write(json.dumps(born).encode() + b"\n")
             process.stdin.flush()
         return process
 
     return start
-
-
-def _server() -> Callable[[Any, Any], Iterator[bytes]]:
-    def serve(process: Any, context: Any) -> Iterator[bytes]:
-        """Do what the agent asks for until it ends; the pieces that go home with the task."""
-        import contextlib
-        import json
-
-        while line := process.stdout.readline():
-            asked = json.loads(line)
-            if "gather" in asked:
-                answers = context.allGather(asked["gather"])
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(json.dumps(answers).encode() + b"\n")
-                    process.stdin.flush()
-            elif "carry" in asked:
-                yield process.stdout.read(asked["carry"])
-
-    return serve

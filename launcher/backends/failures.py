@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from launcher.errors import AgentLost, CannotPlace, InternalError, LauncherError
-from launcher.events import Event, ExecutorLost, JobCancelled, TaskLost
+from launcher.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
 
 _TASK = re.compile(r"barrier task \w+\((\d+), (\d+)\)")
 _EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (\S+) exited ([^)]*)\) Reason: (.+)")
@@ -36,6 +36,8 @@ _THROWN = re.compile(
 )
 _GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError")
 _TEXT_LOST = "its text was lost with Spark's JVM"
+_NO_WAY = re.compile(r"rankdeck-unreachable: (agent \d+ on [^:\s]+): (.+)")
+_ENDED = re.compile(r"NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_|SESSION_CLOSED|SESSION_NOT_FOUND")
 _UNREACHABLE = re.compile(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|RETRIES_EXCEEDED")
 
 
@@ -47,11 +49,13 @@ class Failure:
         event: the fact, where Spark names one; what the run ends with follows from it.
         error: what the run ends with, where no fact says it.
         why: one sentence for a person.
+        unreachable: whether an agent has found no way to the engine; nothing has run then.
     """
 
     event: Event | None
     error: LauncherError | None
     why: str
+    unreachable: bool = False
 
 
 def text_of(error: BaseException | str) -> str:
@@ -65,7 +69,9 @@ def text_of(error: BaseException | str) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def read_failure(error: BaseException | str, *, time: float, tasks: int = 0, attempt: int = 0) -> Failure:
+def read_failure(
+    error: BaseException | str, *, time: float, tasks: int = 0, attempt: int = 0, server: str = ""
+) -> Failure:
     """Say what the exception of a barrier job means.
 
     Args:
@@ -73,9 +79,10 @@ def read_failure(error: BaseException | str, *, time: float, tasks: int = 0, att
         time: when, for the fact.
         tasks: how many tasks the stage had; 0 if that is not known.
         attempt: which attempt of the run it was.
+        server: the Connect server that ran it; empty for none.
     """
     text = text_of(error)
-    failure = _Reading(text, time, attempt, tasks).by_rule()
+    failure = _Reading(text, time, attempt, tasks, server).by_rule()
     if failure is not None:
         return failure
     said = first_line(text)
@@ -90,6 +97,11 @@ def first_line(text: str) -> str:
     return lines[0] if lines else "it said nothing"
 
 
+def server_is_gone(error: Exception) -> bool:
+    """Whether a Connect client says that nobody answers."""
+    return bool(_UNREACHABLE.search(str(error)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """A text and the rules to read it by; each answers None where it does not apply."""
@@ -98,14 +110,23 @@ class _Reading:
     time: float
     attempt: int
     tasks: int
+    server: str = ""
 
     def by_rule(self) -> Failure | None:
         """What the first rule that applies says; what a person can set right comes before its results."""
         rules: tuple[Callable[[], Failure | None], ...] = (
-            self._too_few, self._dynamic, self._shut_down, self._executor, self._cancelled, self._versions,
-            self._no_program, self._no_module, self._worker, self._killed, self._user, self._gone,
+            self._unreachable, self._too_few, self._dynamic, self._shut_down, self._executor,
+            self._cancelled, self._versions, self._no_program, self._no_module, self._worker, self._killed,
+            self._user, self._gone,
         )  # fmt: skip
         return next((found for rule in rules if (found := rule()) is not None), None)
+
+    def _unreachable(self) -> Failure | None:
+        match = _NO_WAY.search(self.text)
+        if match is None:
+            return None
+        why = f"{match[1]} has no way to this run's engine: {match[2]}"
+        return Failure(None, CannotPlace(why), why, unreachable=True)
 
     def _too_few(self) -> Failure | None:
         if "SPARK-24819" not in self.text and "BarrierJobSlotsNumberCheckFailed" not in self.text:
@@ -192,9 +213,16 @@ class _Reading:
     def _gone(self) -> Failure | None:
         if self.text.startswith(_GONE) or _TEXT_LOST in self.text:
             return _lost("the JVM of the Spark session is gone")
+        if self.server and _ENDED.search(self.text):
+            return _told(self._server_lost("its session with us has ended"))
+        if self.server and _UNREACHABLE.search(self.text):
+            return _told(self._server_lost(""))
         if _UNREACHABLE.search(self.text):
             return _lost("the Spark Connect server is gone")
         return None
+
+    def _server_lost(self, reason: str) -> ServerLost:
+        return ServerLost(server=self.server, reason=reason, time=self.time, attempt=self.attempt)
 
     def _user(self) -> Failure | None:
         """A Python exception in a task: there our own code alone runs, so it is a defect of ours."""
@@ -214,7 +242,7 @@ def _lost(why: str) -> Failure:
     return Failure(None, AgentLost(why), why)
 
 
-def _told(fact: ExecutorLost | TaskLost | JobCancelled, why: str = "") -> Failure:
+def _told(fact: ExecutorLost | ServerLost | TaskLost | JobCancelled, why: str = "") -> Failure:
     return Failure(fact, None, why or fact.reason)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,6 @@ class StageJob:
         boot: the agents' boot document.
         archive: the zip of `launcher`.
         program: the Python program that starts an agent from it.
-        standing: what lets the run go on where agents cannot reach us (`launcher.backends.standing`).
         profile: a pyspark ResourceProfile, or None for the session's own.
     """
 
@@ -32,7 +30,6 @@ class StageJob:
     boot: str
     archive: bytes
     program: str
-    standing: bytes = b""
     profile: Any = None
 
 
@@ -45,30 +42,14 @@ class TaskEnd:
     errors: str
 
 
-Carried = Callable[[int, bytes], None]
-Running = Callable[[int], None]
-
-
-def run_stage(session: Session, job: StageJob, carried: Carried, running: Running) -> list[TaskEnd]:
+def run_stage(session: Session, job: StageJob) -> list[TaskEnd]:
     """Hand the stage to Spark and wait for its end, in a thread of its own.
-
-    Args:
-        session: where.
-        job: what.
-        carried: told of each piece that an agent sent home with its task, in order.
-        running: told how many tasks run, every two seconds or so, where a Connect server says it.
 
     Raises:
         Exception: whatever pyspark raises; `failures.read_failure` knows what it means.
     """
-    rows = _connect_rows(session, job, running) if session.remote else _classic_rows(session, job)
-    ends = []
-    for document, data in rows:
-        said = json.loads(document)
-        if "code" in said:
-            ends.append(TaskEnd(said["agent"], said["code"], said["errors"]))
-        else:
-            carried(said["agent"], data)
+    rows = _connect_rows(session, job) if session.remote else _classic_rows(session, job)
+    ends = [TaskEnd(**json.loads(document)) for document in rows]
     return sorted(ends, key=lambda end: end.agent)
 
 
@@ -84,10 +65,10 @@ def cancel_stage(session: Session, tag: str) -> None:
         session.context.cancelJobsWithTag(tag)
 
 
-def _classic_rows(session: Session, job: StageJob) -> Iterator[tuple[str, bytes]]:
+def _classic_rows(session: Session, job: StageJob) -> Iterator[str]:
     """An RDD's job: it needs nothing on executors but pyspark itself."""
     context = session.context
-    task = entry.classic_task(job.boot, job.archive, job.program, job.standing)
+    task = entry.classic_task(job.boot, job.archive, job.program)
     context.addJobTag(job.tag)
     context.setLocalProperty("spark.job.description", job.title)
     try:
@@ -99,35 +80,14 @@ def _classic_rows(session: Session, job: StageJob) -> Iterator[tuple[str, bytes]
         context.setLocalProperty("spark.job.description", None)
 
 
-def running_tasks(session: Session, tag: str) -> int:
-    """How many tasks of a classic session's job run now.
-
-    Raises:
-        Exception: whatever py4j raises when the session is gone.
-    """
-    tracker = session.context._jsc.sc().statusTracker()  # noqa: SLF001  # pyspark's own does not know tags
-    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForTag(tag)]
-    stages = [tracker.getStageInfo(s) for job in jobs if job.isDefined() for s in job.get().stageIds()]
-    return sum(int(stage.get().numActiveTasks()) for stage in stages if stage.isDefined())
-
-
-def _connect_rows(session: Session, job: StageJob, running: Running) -> Iterator[tuple[str, bytes]]:
-    """A DataFrame's job. Its rows come as they are made, so that what is carried home fits into no memory."""
+def _connect_rows(session: Session, job: StageJob) -> Iterator[str]:
+    """A DataFrame's job."""
     spark = session.spark
-    task = entry.connect_task(job.boot, job.archive, job.program, job.standing)
-    here = threading.get_ident()
-
-    def progress(inflight_tasks: int, **_: Any) -> None:
-        if threading.get_ident() == here:  # the handler is told of every query of the session
-            running(inflight_tasks)
-
+    task = entry.connect_task(job.boot, job.archive, job.program)
     spark.addTag(job.tag)
-    spark.registerProgressHandler(progress)
     try:
         numbers = spark.range(0, job.tasks, 1, job.tasks)
         frame = numbers.mapInArrow(task, entry.ROW, barrier=True, profile=job.profile)
-        for row in frame.toLocalIterator():
-            yield row["document"], bytes(row["data"])
+        yield from [row["document"] for row in frame.collect()]
     finally:
-        spark.removeProgressHandler(progress)
         spark.removeTag(job.tag)

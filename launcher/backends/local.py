@@ -22,7 +22,7 @@ from launcher.backends.newsbox import Newsbox
 from launcher.channel.link import Link
 from launcher.codec import to_plain
 from launcher.errors import AgentLost, CannotPlace
-from launcher.events import SlotsAwaited, StopRequested
+from launcher.events import SlotsAwaited
 from launcher.plan import Plan
 from launcher.request import Request
 from launcher.runs.private import opener
@@ -128,10 +128,6 @@ class LocalBackend:
         if self._granted.is_set():
             self._begin_now()
         return self._box.take()
-
-    def relay(self, request: StopRequested) -> None:
-        """There is no other engine."""
-        del request
 
     def abort(self) -> None:
         """Terminate the agent, which then ends its ranks; a run that waits for its turn has no agent."""

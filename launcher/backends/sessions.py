@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,6 +39,8 @@ class Session:
         driver_host: the address at which executors reach this process.
         bind_address: the address to listen at for them.
         notes: what a person should know of how it was made.
+        broken: whether a run has seen it end.
+        claims: the slots that runs have been given and have not given back, by run; under `claiming`.
         pages: where its standalone masters' own pages are, once `spark_executors.master_pages` has asked.
     """
 
@@ -53,6 +56,9 @@ class Session:
     bind_address: str
     notes: tuple[str, ...] = ()
     pages: tuple[str, ...] | None = None
+    broken: bool = False
+    claims: dict[str, int] = field(default_factory=dict)
+    claiming: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _session: Any = field(default=None, repr=False)
     _jvm: spark_jvm.Jvm | None = field(default=None, repr=False)
     _closed: bool = field(default=False, repr=False)
@@ -85,9 +91,11 @@ class Session:
     @property
     def usable(self) -> bool:
         """Whether it can still run something: its JVM or its server is there, and it was not stopped."""
+        if self.broken:
+            return False
         try:
             if self.remote:
-                return bool(self.spark.version)
+                return spark_server.answers(self.spark, self.master)
             if self._jvm is not None and self._jvm.process.poll() is not None:
                 return False
             return not self.context._jsc.sc().isStopped()  # noqa: SLF001  # there is no public way to ask

@@ -5,8 +5,8 @@ A slot is room for one Spark task of the run: its cores and its GPUs, on one exe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -127,8 +127,17 @@ class Capacity:
         if held:
             parts.append(" and ".join(held))
         elif self.free is not None and self.total is not None and self.free < self.total:
-            parts.append(f"{self.total - self.free} of them in use")
+            parts.append(f"{self.total - self.free} of them in use by other jobs of this application")
         return f"{need}; {', '.join(parts)}" + _tail(self.explanation)
+
+
+def beside(capacity: Capacity, claims: Mapping[str, int]) -> Capacity:
+    """What is left beside the slots that other runs of ours have been given: Spark may not show those yet."""
+    if not claims or capacity.total is None or capacity.free is None:
+        return capacity
+    free = min(capacity.free, max(0, capacity.total - sum(claims.values())))
+    busy = capacity.busy or tuple((f"run {run}", tasks) for run, tasks in claims.items())
+    return replace(capacity, free=free, busy=busy)
 
 
 def _count(number: int, noun: str) -> str:

@@ -17,32 +17,40 @@ from typing import Any
 
 from launcher import codec
 from launcher import events as ev
-from launcher.backends import Expect, Mirror, News, Over, spark_executors
+from launcher.backends import Expect, News, Over, spark_executors
 from launcher.backends.active import find_active
-from launcher.backends.delivery import Delivery
+from launcher.backends.arrivals import Arrivals
 from launcher.backends.endpoint import ListenAt, addresses
 from launcher.backends.failures import read_failure
-from launcher.backends.jobs import StageJob, TaskEnd, cancel_stage, run_stage, running_tasks
+from launcher.backends.jobs import StageJob, TaskEnd, cancel_stage, run_stage
 from launcher.backends.newsbox import Newsbox
+from launcher.backends.relay import Relay, relay_of
 from launcher.backends.sessions import Session
 from launcher.backends.shipping import archive
-from launcher.backends.spool import check_spool
-from launcher.backends.standing import PROGRAM, stand
-from launcher.backends.waiting import await_slots
+from launcher.backends.spool import Spool, check_spool
+from launcher.backends.waiting import await_slots, give_back
 from launcher.backends.warm import OwnSession, Sessions
 from launcher.channel.certificates import issue
-from launcher.channel.listener import Listener
+from launcher.channel.listener import HANDSHAKE_S, Listener
 from launcher.errors import CannotPlace, LauncherError
 from launcher.plan import Plan
 from launcher.request import Request
 from launcher.runs.private import opener
-from launcher.spec import Mode, Offer
-from launcher.worker import handshake
+from launcher.spec import JobSpec, Mode, Offer
+from launcher.worker import engineline, handshake
+from launcher.worker.agent import BOOT
 from launcher.worker.boot import Boot, Endpoint
 
 SPARK_LOG = "spark.log"
 CANCEL_EVERY_S = 0.5
-LEAVE_S = 20.0
+# A server's first Python process takes seconds; agents that need no relay do not wait for one that hangs.
+RELAY_S = 60.0
+# What is left to wait for when the server has gone.
+GONE_S = 0.5
+WAYS_OUT = (
+    "--listen HOST:PORT names an address of this machine that executors reach, "
+    "--spool DIR a folder that both see"
+)
 
 
 class SparkBackend:
@@ -64,9 +72,9 @@ class SparkBackend:
         self._thread: threading.Thread | None = None
         self._aborted = threading.Event()
         self._over = threading.Event()
-        self._taken, self._closing = threading.Event(), threading.Event()
-        self._delivery: Delivery | None = None
+        self._relay: Relay | None = None
         self._complaints: list[str] = []
+        self._gone = threading.Event()
         self._tag, self._tasks = "", 0
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
@@ -99,28 +107,20 @@ class SparkBackend:
 
     def news(self) -> list[News]:
         """Facts, agents that joined, and the end of the stage."""
-        taken = self._box.take()
-        self._taken.set()
-        return taken
-
-    def relay(self, request: ev.StopRequested) -> None:
-        """By whatever way the stage's output comes home."""
-        if self._delivery is not None:
-            self._delivery.relay(request)
+        return self._box.take()
 
     def abort(self) -> None:
         """Stop waiting for slots, and cancel the job until it is over: it may be about to begin."""
         if not self._aborted.is_set():
             self._aborted.set()
-            args = self._over, self._delivery
+            args = (self._over,)
             threading.Thread(target=self._cancel, args=args, name="rankdeck-cancel", daemon=True).start()
 
     def close(self, timeout_s: float) -> bool:
         """Wait for the stage's end, then let go of the session."""
-        self._closing.set()
         if self._thread is not None:
             self.abort()
-            self._thread.join(timeout_s)
+            self._thread.join(min(timeout_s, GONE_S) if self._gone.is_set() else timeout_s)
         if self._session is not None:
             self._sessions.let_go(self._session, self._log)
         self._box.close()
@@ -139,7 +139,7 @@ class SparkBackend:
         except LauncherError as told:
             error = told
         except Exception as raised:  # noqa: BLE001  what Java raised; it is read below
-            error = self._read(raised, folder) if not self._aborted.is_set() else None
+            error = self._read(raised, folder)
         finally:
             self._over.set()
             self._box.put(Over(error))
@@ -147,90 +147,96 @@ class SparkBackend:
     def _run(self, request: Request, folder: Path, attempt: int) -> None:
         spec = request.spec
         session = self._open(request, folder)
-        slots = await_slots(session, spec, aborted=self._aborted, tell=self._box.put)
-        if slots is None:
-            return
-        issued, token = issue(lifetime_s=spec.start_timeout_s), handshake.new_token()
-        host, told = addresses(self._listen_at, driver=session.driver_host, bind=session.bind_address)
         with contextlib.ExitStack() as ends:
+            relay = self._begin_relay(session, spec, ends)
+            ends.callback(give_back, session, folder.name)
+            slots = await_slots(session, spec, aborted=self._aborted, tell=self._box.put, run=folder.name)
+            if slots is None:
+                return
+            spool = Spool(spec.spark.spool, folder.name, attempt) if spec.spark.spool else None
+            if spool is not None:
+                ends.callback(spool.close)
+            issued, token = issue(lifetime_s=spec.start_timeout_s), handshake.new_token()
+            host, told = addresses(self._listen_at, driver=session.driver_host, bind=session.bind_address)
             listener = Listener(
                 host,
                 self._listen_at.ports,
                 issued.engine,
                 token,
-                admit=lambda link: delivery.admit(link),
+                admit=lambda link: arrivals.admit(link),
                 agents=slots.tasks,
                 lost_after_s=spec.spark.lost_after_s,
+                # a carried connection proves itself in several exchanges, each of them as slow as its server
+                handshake_s=engineline.HANDSHAKE_S if relay or spool else HANDSHAKE_S,
             )
             ends.callback(self._close_door, listener)
+            direct = tuple(Endpoint(name, listener.address[1]) for name in told)
+            arrivals = Arrivals(
+                slots.tasks,
+                " or ".join(f"{e.host}:{e.port}" for e in direct),
+                relay=relay,
+                spool=spool,
+                tell=self._box.put,
+            )
+            others = self._open_carriers(relay, spool, listener.address)
             boot = Boot(
                 agent=0,
                 token=token,
-                endpoints=tuple(Endpoint(name, listener.address[1]) for name in told),
+                endpoints=direct + others,
                 credentials=codec.to_plain(issued.agents),
                 lost_after_s=spec.spark.lost_after_s,
                 lifeline=True,
                 sample_s=spec.sample_s,
                 find_gpus=slots.find_gpus,
+                spool=str(spool.folder) if spool else "",
+                marker=spool.marker if spool else "",
             )
-            tag = f"rankdeck-{folder.name}-{attempt}-{uuid.uuid4().hex[:8]}"
-            delivery = self._delivery = Delivery(
-                request,
-                folder,
-                attempt=attempt,
-                tasks=slots.tasks,
-                boot=boot,
-                tell=self._box.put,
-                hand=self._hand,
-                cancel=self.abort,
-                look=None if session.remote else lambda: running_tasks(session, tag),
-            )
-            ends.callback(delivery.close)
             job = StageJob(
                 tasks=slots.tasks,
-                tag=tag,
-                title=f"rankdeck {folder.name}: {spec.label}",
+                tag=f"rankdeck-{folder.name}-{attempt}-{uuid.uuid4().hex[:8]}",
+                title=f"rankdeck {folder.name}: {spec.redacted().label}",
                 boot=json.dumps(codec.to_plain(boot)),
                 archive=archive(),
-                program=PROGRAM,
-                standing=stand(request, folder, slots.tasks, issued.engine, delivery.spool, session.conf),
+                program=BOOT,
                 profile=slots.profile,
             )
-            done = self._submit(session, job, delivery)
-        self._review(done, delivery)
+            done = self._submit(session, job)
+        self._complaints = [text for end in done if (text := _complaint(end))]
 
-    def _submit(self, session: Session, job: StageJob, delivery: Delivery) -> list[TaskEnd]:
+    def _begin_relay(self, session: Session, spec: JobSpec, ends: contextlib.ExitStack) -> Relay | None:
+        """The way through a Connect server, which is begun while there may be slots to wait for."""
+        self._relay = relay_of(session, spec.num_processes, self._on_server_gone) if session.remote else None
+        if self._relay is not None:
+            self._relay.start()
+            ends.callback(self._end_relay, self._relay)
+        return self._relay
+
+    def _open_carriers(
+        self, relay: Relay | None, spool: Spool | None, engine: tuple[str, int]
+    ) -> tuple[Endpoint, ...]:
+        """Have them lead to the listener; the addresses beside our own that agents may try."""
+        if spool is not None:
+            spool.open(engine)
+        found = relay.open(engine, RELAY_S) if relay is not None else None
+        return (found,) if found is not None else ()
+
+    def _end_relay(self, relay: Relay) -> None:
+        relay.close()
+        if relay.lost:
+            self._box.put(ev.NoteMade(time=time.time(), text=relay.lost, level="warning"))
+
+    def _submit(self, session: Session, job: StageJob) -> list[TaskEnd]:
         """Run the stage to its end; how its tasks ended."""
         if self._aborted.is_set():
             return []
         self._box.put(ev.StageSubmitted(time=time.time(), tasks=job.tasks), Expect(job.tasks))
         self._tag, self._tasks = job.tag, job.tasks
-        delivery.start()
-        return run_stage(session, job, delivery.carried, delivery.running)
-
-    def _review(self, done: Sequence[TaskEnd], delivery: Delivery) -> None:
-        """Take note of what became of the tasks.
-
-        Raises:
-            CannotPlace: their agents could not come together.
-        """
-        self._complaints = [text for end in done if (text := _complaint(end))]
-        if not delivery.way and self._complaints and not self._aborted.is_set():
-            raise CannotPlace(self.complaint())
+        return run_stage(session, job)
 
     def _close_door(self, listener: Listener) -> None:
         listener.close()
         if text := listener.summary():
             self._box.put(ev.NoteMade(time=time.time(), text=text, level="warning"))
-
-    def _hand(self, piece: Mirror) -> bool:
-        """Tell a piece of a record and wait until the loop has it, so that few of them are in memory."""
-        self._taken.clear()
-        self._box.put(piece)
-        while not self._taken.wait(0.1):
-            if self._closing.is_set():
-                return False
-        return True
 
     def _open(self, request: Request, folder: Path) -> Session:
         """The session of the run, opened with its first stage."""
@@ -241,7 +247,7 @@ class SparkBackend:
                 session=self._given,
                 environ=request.environ,
                 log=self._log,
-                app_name=f"rankdeck {request.spec.label}",
+                app_name=f"rankdeck {request.spec.redacted().label}",
                 slots=request.spec.num_processes,
                 want=self._mode,
                 limit_s=request.spec.start_timeout_s,
@@ -250,10 +256,8 @@ class SparkBackend:
             self._box.put(_ready(self._session), *notes)
         return self._session
 
-    def _cancel(self, over: threading.Event, delivery: Delivery | None) -> None:
+    def _cancel(self, over: threading.Event) -> None:
         """Again and again until the stage is over: Spark forgets what it is told before a job begins."""
-        if delivery and delivery.leave():
-            over.wait(LEAVE_S)
         while not over.is_set():
             try:
                 if self._session and self._tag:
@@ -262,11 +266,36 @@ class SparkBackend:
                 self._complaints.append(f"Spark could not cancel the job: {str(error).splitlines()[0]}")
             over.wait(CANCEL_EVERY_S)
 
+    def _on_server_gone(self, lost: ev.ServerLost | None = None) -> None:
+        """Tell it once, whoever notices first. The stage is over by it, whatever pyspark still tries."""
+        if self._session is not None and not self._gone.is_set():
+            self._gone.set()
+            self._session.broken = True
+            self._box.put(lost or ev.ServerLost(time=time.time(), server=self._server), Over())
+
+    def _no_relay(self) -> str:
+        """Why agents could not come through a Connect server either; empty where there is none."""
+        if self._relay is None:
+            return ""
+        why = self._relay.why or "agents do not reach it"
+        return f"a relay beside the Connect server was tried: {why}"
+
+    @property
+    def _server(self) -> str:
+        return self._session.master if self._session is not None and self._session.remote else ""
+
     def _read(self, raised: Exception, folder: Path) -> LauncherError | None:
         """What Spark's exception means; all of its text goes to the run's log of Spark."""
         with open(folder / SPARK_LOG, "a", opener=opener) as file:
             file.write(f"\n{raised}\n")
-        read = read_failure(raised, time=time.time(), tasks=self._tasks)
+        read = read_failure(raised, time=time.time(), tasks=self._tasks, server=self._server)
+        if isinstance(read.event, ev.ServerLost):
+            self._on_server_gone(read.event)
+            return None
+        if self._aborted.is_set():  # it is what we have asked for
+            return None
+        if read.unreachable and isinstance(read.error, CannotPlace):
+            read.error.hint = "; ".join(filter(None, (self._no_relay(), WAYS_OUT)))
         if read.event is not None:
             self._box.put(read.event)
         return read.error

@@ -12,7 +12,6 @@ from typing import Any
 from launcher.backends import spark_choice
 from launcher.backends.sessions import Session
 from launcher.backends.slots import EXECUTOR_GPUS, GPU, Capacity, Held, Need, Room, Shape, capacity_of
-from launcher.backends.standing import size_of
 
 ASK_S = 3.0
 _DATA = "org$apache$spark$scheduler$cluster$CoarseGrainedSchedulerBackend$$executorDataMap"
@@ -110,7 +109,8 @@ def shape_of(session: Session) -> Shape:
 
 def mebibytes(text: str) -> int:
     """A size in Spark's words, such as ``512m`` or ``2g``; without a unit it is MiB. 0 if it is none."""
-    return size_of(text, unit="m") >> 20
+    match = re.fullmatch(r"(\d+)\s*([kmgtp]?)b?", text.strip().lower())
+    return int(match[1]) << 10 * " kmgtp".index(match[2] or "m") >> 20 if match else 0
 
 
 def _own_busy(session: Session, held: tuple[Held, ...]) -> tuple[tuple[str, int], ...]:
@@ -234,7 +234,7 @@ def _get_json(url: str) -> Any:
     try:
         with opener.open(url, timeout=ASK_S) as answer:
             return json.load(answer)
-    except (OSError, ValueError, urllib.error.URLError):
+    except (OSError, ValueError, RecursionError, urllib.error.URLError):
         return None
 
 

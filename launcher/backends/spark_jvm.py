@@ -20,7 +20,7 @@ from typing import Any
 
 from launcher.backends.spark_choice import Surroundings
 from launcher.errors import CannotPlace, InternalError
-from launcher.redaction import looks_secret
+from launcher.redaction import redacted
 from launcher.runs.private import opener
 
 NO_JAVA = "cluster mode needs Java 17 or newer"
@@ -118,7 +118,8 @@ class Jvm:
         self, around: Surroundings, settings: Mapping[str, str], told: Path, extra: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
         submit = around.home / "bin" / "spark-submit"
-        words = [w for k, v in settings.items() if not looks_secret(k) for w in ("--conf", f"{k}={v}")]
+        shown = redacted(settings)
+        words = [w for k, v in settings.items() if shown[k] == v for w in ("--conf", f"{k}={v}")]
         own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
         with open(self.log, "ab", opener=opener) as file:
             try:

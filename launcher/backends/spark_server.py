@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import queue
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,6 +18,8 @@ from launcher.errors import CannotPlace, SpecError
 
 PROBE_S = 5.0
 RELEASE_S = 2.0
+ANSWER_S = 4.0
+REFUSED_S = 2.0
 _SETTLE_S = 20.0
 _NEEDS = {
     "pyspark": "pyspark",
@@ -88,29 +92,69 @@ def quieten() -> None:
 
 def _settle(session: Any, remote: str, limit_s: float) -> None:
     """Wait until the server has answered as a Connect server does."""
-    import grpc  # type: ignore[import-untyped]
-
-    ready = grpc.channel_ready_future(session.client._channel)  # noqa: SLF001  # there is no public way to it
+    _await_ready(session.client._channel, remote, limit_s)  # noqa: SLF001  # there is no public way to it
+    with contextlib.suppress(AttributeError):
+        session.client.set_retry_policies([])
     try:
-        ready.result(timeout=limit_s)
-    except grpc.FutureTimeoutError as error:
-        raise CannotPlace(
-            f"what listens at {remote} does not answer as a Spark Connect server within {limit_s:.0f} s",
-            hint="a server behind TLS needs ;use_ssl=true in its address",
-        ) from error
-    finally:
-        ready.cancel()
-    kept = session.client.get_retry_policies() if hasattr(session.client, "get_retry_policies") else []
-    try:
-        if kept:
-            session.client.set_retry_policies([])
         _ = session.version
     except Exception as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CannotPlace(f"the Spark Connect server at {remote} refuses: {_detail(said)}") from error
+    with contextlib.suppress(AttributeError, ImportError):
+        session.client.set_retry_policies([_patience()])
+
+
+def _await_ready(channel: Any, remote: str, limit_s: float) -> None:
+    """Wait for a gRPC channel, and not for long where each connection is closed again at once.
+
+    That is what a tunnel or a balancer does whose server is down.
+    """
+    import grpc  # type: ignore[import-untyped]
+
+    states: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    channel.subscribe(states.put, try_to_connect=True)
+    began, refused = time.monotonic(), float("inf")
+    try:
+        while (left := min(began + limit_s, refused + REFUSED_S) - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                state = states.get(timeout=left)
+                if state is grpc.ChannelConnectivity.READY:
+                    return
+                if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                    refused = min(refused, time.monotonic())
     finally:
-        if kept:
-            session.client.set_retry_policies(kept)
+        channel.unsubscribe(states.put)
+    closes = "; it closes connections at once" if refused < float("inf") else ""
+    raise CannotPlace(
+        f"what listens at {remote} does not answer as a Spark Connect server within"
+        f" {time.monotonic() - began:.0f} s{closes}",
+        hint="a server behind TLS needs ;use_ssl=true in its address",
+    )
+
+
+def _patience() -> Any:
+    """How long a server that does not answer is asked again: 1 s in all, and not pyspark's ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    return DefaultPolicy(
+        max_retries=3, initial_backoff=150, backoff_multiplier=2.0, max_backoff=1000, jitter=0
+    )
+
+
+def answers(session: Any, master: str) -> bool:
+    """Whether the server still knows the session, within a moment."""
+    if not listens(master):
+        return False
+    known: list[bool] = []
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):
+            known.append(bool(session.conf.get("spark.app.id")))
+
+    asker = threading.Thread(target=ask, name="connect-answers", daemon=True)
+    asker.start()
+    asker.join(ANSWER_S)
+    return known == [True]
 
 
 def _detail(text: str) -> str:
@@ -155,3 +199,15 @@ def _quiet_grpc() -> Iterator[None]:
         yield
     finally:
         os.environ.pop(name, None)
+
+
+def listens(master: str) -> bool:
+    """Whether anybody listens at a Connect server's address; one that cannot be told may."""
+    try:
+        host, port = spark_choice.endpoint(master)
+        with socket.create_connection((host, port), timeout=1.0):
+            return True
+    except ConnectionRefusedError:
+        return False
+    except (OSError, SpecError):
+        return True

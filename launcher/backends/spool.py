@@ -1,31 +1,34 @@
-"""A folder that this machine and the executors may share: what each end writes there, and how it is known.
+"""The engine's side of a spool folder: connections that agents have made there come to the engine's listener.
 
-<spool>/rankdeck-<run>-<attempt>/   0700, made and removed by the engine at home
-    marker      random; an executor that reads the same shares the folder, whatever its path means there
-    beat        a number that grows while the home engine lives
-    stop        what a person asked for, as a fact
-    <run>/      the run folder of the engine beside the agents
+`launcher.worker.spool` tells what is in the folder. Beside that, its ``owner`` says who made it, so that a
+later run can remove what an engine has left that was killed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
+import select
 import shutil
+import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from launcher import events as ev
 from launcher.errors import SpecError
 from launcher.runs import paths
-from launcher.runs.private import opener, write_whole
+from launcher.runs.private import write_whole
+from launcher.worker import network
+from launcher.worker.spool import AGENT, BEAT, BUSY_S, CALM_S, DOWN, IDLE_S, MARKER, UP, FilePump
 
-MARKER, BEAT, STOP = "marker", "beat", "stop"
-LOOK_S = 0.25
+OWNER, PREFIX = "owner", "rankdeck-"
+BEAT_S = 1.0
+# What was made on another machine is nobody's when its number has not grown for so long.
+ABANDONED_S = 24 * 3600.0
 
 
 def check_spool(folder: str) -> None:
@@ -45,154 +48,125 @@ def check_spool(folder: str) -> None:
         raise SpecError(f"nothing can be written to the spool folder {folder}: {error.strerror}") from error
 
 
-class HomeEnd:
-    """The engine's side, for one stage.
+class Spool:
+    """One launch's folder. It is there until `close`.
+
+    Args:
+        spool: what the person named.
+        run: the run's id.
+        attempt: which attempt begins.
 
     Raises:
-        SpecError: the folder cannot be made.
+        SpecError: nothing can be made there.
     """
 
     def __init__(self, spool: str, run: str, attempt: int) -> None:
-        self.folder = Path(spool, f"rankdeck-{run}-{attempt}")
-        self.run = self.folder / run
+        self.folder = Path(spool, f"{PREFIX}{run}-{attempt}")
         self.marker = secrets.token_hex(32)
-        self._beats = 0
+        self._engine: tuple[str, int] = ("", 0)
+        self._own: set[Any] = set()
+        self._pumps: dict[str, FilePump] = {}
+        self._beats, self._next_beat = 0, 0.0
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._carry, name="rankdeck-spool", daemon=True)
+        clear_dead(Path(spool))
         try:
             self.folder.mkdir(mode=paths.FOLDER_MODE)
+            write_whole(self.folder / OWNER, json.dumps(_self()).encode())
+            write_whole(self.folder / BEAT, _number(0))
             write_whole(self.folder / MARKER, self.marker.encode())
         except OSError as error:
             raise SpecError(f"nothing can be made in the spool folder {spool}: {error.strerror}") from error
-        self.beat()
 
-    def beat(self) -> None:
-        """Show that we live. Storage that fails now may be back later."""
-        self._beats += 1
-        with contextlib.suppress(OSError):
-            write_whole(self.folder / BEAT, str(self._beats).encode())
+    def open(self, engine: tuple[str, int]) -> None:
+        """Carry connections to the engine's listener."""
+        self._engine = engine
+        self._thread.start()
 
-    def ask(self, request: ev.StopRequested) -> None:
-        """Pass on a stop; a later one takes the place of an earlier one.
+    def brings(self, peer: Any) -> bool:
+        """Whether a connection to the engine, told by its other end's address, is one of these."""
+        return peer in self._own
 
-        Raises:
-            OSError: it cannot be written.
-        """
-        write_whole(self.folder / STOP, ev.encode(request, self.run.name))
-
-    def remove(self) -> None:
-        """Leave nothing there. It is moved away first: an engine that is still ending adds nothing to it."""
+    def close(self) -> None:
+        """Leave nothing there. It is moved away first: an agent that is still ending adds nothing to it."""
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join()
         gone = self.folder.with_name(f"{self.folder.name}.gone")
         with contextlib.suppress(OSError):
             self.folder.rename(gone)
         for folder in (gone, self.folder):
             shutil.rmtree(folder, ignore_errors=True)
 
+    # --- the thread ----------------------------------------------------------------------------------
 
-class FieldEnd:
-    """The side of the engine beside the agents: it obeys, makes what it wrote visible, and stays alert.
+    def _carry(self) -> None:
+        active = 0.0
+        while not self._closing.is_set():
+            now = time.monotonic()
+            self._beat(now)
+            with contextlib.suppress(OSError):
+                self._look()
+            moved = [pump.turn() for pump in self._pumps.values()]
+            active = now if any(moved) else active
+            for name in [name for name, pump in self._pumps.items() if pump.over]:
+                self._pumps.pop(name).close()
+            pause_s = BUSY_S if now < active + CALM_S else IDLE_S
+            if listening := [pump.sock for pump in self._pumps.values() if pump.listens]:
+                select.select(listening, [], [], pause_s)
+            else:
+                self._closing.wait(pause_s)
+        for pump in self._pumps.values():
+            pump.sock.close()
 
-    Args:
-        folder: what the home engine has made.
-        run: the run folder.
-        lost_after_s: seconds without a new beat after which the home engine counts as dead.
-        stop: told what a person asked for.
-        lost: told once that the home engine is dead.
-    """
+    def _beat(self, now: float) -> None:
+        """Show that we live, in place: a full disk has room for that. Storage that fails may come back."""
+        if now >= self._next_beat:
+            self._next_beat = now + BEAT_S
+            self._beats += 1
+            with contextlib.suppress(OSError), open(self.folder / BEAT, "r+b", buffering=0) as file:
+                file.write(_number(self._beats))
+                os.fsync(file.fileno())
 
-    def __init__(
-        self,
-        folder: Path,
-        run: Path,
-        lost_after_s: float,
-        *,
-        stop: Callable[[ev.StopRequested], None],
-        lost: Callable[[], None],
-    ) -> None:
-        self._folder, self._run, self._lost_after_s = folder, run, lost_after_s
-        self._stop, self._lost = stop, lost
-        self._asked = self._beat = b""
-        self._heard = time.monotonic()
-        self._sizes: dict[Path, int] = {}
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="rankdeck-spool", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look, several times a second."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop looking; all that was written is with the storage when this returns."""
-        self._closing.set()
-        self._thread.join()
-        self._push()
-
-    def _watch(self) -> None:
-        while not self._closing.wait(LOOK_S):
-            self._obey()
-            self._listen()
-            self._push()
-
-    def _obey(self) -> None:
-        asked = _read(self._folder / STOP)
-        if asked and asked != self._asked:
-            self._asked = asked
-            with contextlib.suppress(ValueError):
-                if isinstance(request := ev.decode(asked), ev.StopRequested):
-                    self._stop(request)
-
-    def _listen(self) -> None:
-        beat, now = _read(self._folder / BEAT), time.monotonic()
-        if beat and beat != self._beat:
-            self._beat, self._heard = beat, now
-        elif now >= self._heard + self._lost_after_s:
-            self._heard = float("inf")
-            self._lost()
-
-    def _push(self) -> None:
-        """Have the storage take what grew: clients of network file systems keep it to themselves for long.
-
-        Facts come last, so that what they speak of is there before them.
-        """
-        with contextlib.suppress(OSError):
-            files = [Path(at, name) for at, _, names in os.walk(self._run) for name in names]
-            for file in sorted(files, key=lambda f: f.name == paths.EVENTS):
-                size = file.stat().st_size
-                if size != self._sizes.get(file):
-                    self._sizes[file] = size
-                    _sync(file)
+    def _look(self) -> None:
+        for name in os.listdir(self.folder):
+            if name.startswith(AGENT) and name not in self._pumps:
+                sock = socket.create_connection(self._engine, timeout=5)
+                self._own.add(sock.getsockname())
+                self._pumps[name] = FilePump(sock, str(self.folder / name), out=DOWN, into=UP)
 
 
-def why_not_shared(folder: Path, marker: str) -> str:
-    """Why an executor cannot use the folder; empty if it can: it is the one that was marked at home."""
-    try:
-        found = (folder / MARKER).read_text(encoding="utf-8")
-    except OSError as error:
-        return f"{folder.parent} is not shared with it ({error.strerror})"
-    if found != marker:
-        return f"{folder.parent} is another folder there"
-    probe = folder / "probe"
-    try:
-        with open(probe, "ab", opener=opener) as file:
-            file.write(b"1")
-        with open(probe, "ab", opener=opener) as file:
-            file.write(b"2")
-        kept = probe.read_bytes()
-        probe.unlink()
-    except OSError as error:
-        return f"it cannot write to {folder.parent} ({error.strerror})"
-    return "" if kept == b"12" else f"nothing can be appended to files in {folder.parent}"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _sync(file: Path) -> None:
+def clear_dead(spool: Path) -> None:
+    """Remove the folders of engines that have been killed, and of no other."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for folder in spool.glob(f"{PREFIX}*"):
+            if _is_dead(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_dead(folder: Path) -> bool:
+    try:
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            return False
+        with contextlib.suppress(ValueError, FileNotFoundError):
+            owner = json.loads((folder / OWNER).read_bytes())
+            if isinstance(owner, dict) and owner.get("machine") == _self()["machine"]:
+                return bool(owner != _self(owner["pid"]))
+        beat = folder / BEAT
+        seen = (beat if beat.exists() else folder).stat().st_mtime
+    except (OSError, KeyError, TypeError):
+        return False
+    return time.time() - seen > ABANDONED_S
+
+
+def _self(pid: int | None = None) -> dict[str, Any]:
+    """What tells a process of this machine from all others; of one that is not there, an empty ``born``."""
+    born = ""
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid or os.getpid()}/stat") as file:
+        born = file.read().rpartition(")")[2].split()[19]
+    space = os.stat("/proc/self/ns/pid").st_ino
+    return {"machine": f"{network.boot()}|{space}", "pid": pid or os.getpid(), "born": born}
+
+
+def _number(value: int) -> bytes:
+    return b"%020d" % value

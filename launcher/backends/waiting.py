@@ -10,7 +10,16 @@ from typing import Any
 
 from launcher.backends import spark_executors
 from launcher.backends.sessions import Session
-from launcher.backends.slots import Capacity, Need, Outlook, has_gpus, need_of, profile_for, refuse_dynamic
+from launcher.backends.slots import (
+    Capacity,
+    Need,
+    Outlook,
+    beside,
+    has_gpus,
+    need_of,
+    profile_for,
+    refuse_dynamic,
+)
 from launcher.errors import CannotPlace
 from launcher.events import SlotsAwaited
 from launcher.spec import JobSpec
@@ -42,13 +51,14 @@ def await_slots(
     *,
     aborted: threading.Event,
     tell: Callable[[SlotsAwaited], None],
+    run: str = "",
     look: Look = spark_executors.look,
     clock: Callable[[], float] = time.monotonic,
 ) -> Slots | None:
     """Wait until a run's tasks fit at once; None if it was called off meanwhile.
 
     An elastic run takes fewer, as soon as there are at least its least and no more have come for a while, or
-    there is no more time for that.
+    there is no more time for that. What it gets counts as taken until `give_back`.
 
     Raises:
         CannotPlace: they did not come in time, or never can.
@@ -59,12 +69,12 @@ def await_slots(
     free: int | None = None
     said = ""
     while not aborted.is_set():
-        capacity, now = look(session, need), clock()
+        capacity, now = beside(look(session, need), _others(session, run)), clock()
         if capacity.free != free:
             free, changed = capacity.free, now
         waited, over = now - began, now - began >= spec.start_timeout_s
         tasks = settle(capacity, need.tasks, least=least, steady=SETTLE_S if over else now - changed)
-        if tasks:
+        if tasks and _claim(session, run, tasks, capacity):
             return Slots(tasks, profile_for(session, need), find_gpus=spec.gpu is not False)
         if over or (session.local and capacity.outlook(least) is Outlook.NEVER):
             raise CannotPlace(capacity.sentence(least), hint=_advice(capacity, spec, waited))
@@ -82,6 +92,28 @@ def await_slots(
             )
         aborted.wait(min(LOOK_S, max(0.0, spec.start_timeout_s - waited)))
     return None
+
+
+def _others(session: Session, run: str) -> dict[str, int]:
+    """What the session's other runs have been given."""
+    with session.claiming:
+        return {name: tasks for name, tasks in session.claims.items() if name != run}
+
+
+def _claim(session: Session, run: str, tasks: int, capacity: Capacity) -> bool:
+    """Take slots for a run, unless another was quicker since its capacity was looked up."""
+    with session.claiming:
+        others = {name: count for name, count in session.claims.items() if name != run}
+        if capacity.free is not None and (beside(capacity, others).free or 0) < tasks:
+            return False
+        session.claims[run] = tasks
+        return True
+
+
+def give_back(session: Session, run: str) -> None:
+    """The run's stage is over."""
+    with session.claiming:
+        session.claims.pop(run, None)
 
 
 def least_tasks(spec: JobSpec) -> int:

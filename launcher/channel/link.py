@@ -77,6 +77,14 @@ class Link:
         return self._sock.fileno()
 
     @property
+    def peer(self) -> Any:
+        """The address of the socket's other end, in the form of its family; None once it has gone."""
+        try:
+            return self._sock.getpeername()
+        except OSError:
+            return None
+
+    @property
     def wants_to_write(self) -> bool:
         """Whether something waits for room in the socket."""
         return self._outbox.pending > 0

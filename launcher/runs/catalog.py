@@ -12,7 +12,8 @@ from pathlib import Path
 
 from launcher.errors import RecordError, RunNotFound, SpecError
 from launcher.runs import paths
-from launcher.runs.asked import write_spec
+from launcher.runs.asked import write_private, write_spec
+from launcher.runs.reader import known_status
 from launcher.runs.status import Status, read_status, write_status
 from launcher.spec import JobSpec
 
@@ -59,6 +60,7 @@ def _make(folder: Path, spec: JobSpec | None) -> None:
     new.mkdir(mode=paths.FOLDER_MODE)
     try:
         write_spec(new, spec)
+        write_private(new, spec)
         write_status(new, Status.first(folder.name, spec))
         if folder.exists():
             raise FileExistsError(folder)
@@ -82,7 +84,7 @@ def run_ids(root: Path) -> list[str]:
 def list_runs(root: Path) -> Iterator[Status]:
     """The status of every run, newest first; a folder without one is shown as far as it is known."""
     for name in run_ids(root):
-        yield read_status(root / name) or Status(id=name)
+        yield known_status(root / name)
 
 
 def find_run(root: Path, wanted: str) -> Path:

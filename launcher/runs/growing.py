@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable
+from errno import EINVAL
 from pathlib import Path
 
 from launcher.runs import paths
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _IOV = 512
 
 Buffer = bytes | memoryview
@@ -27,7 +29,11 @@ class Growing:
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, _APPEND, paths.FILE_MODE)
-        self.size = os.fstat(self.descriptor).st_size
+        found = os.fstat(self.descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(self.descriptor)
+            raise OSError(EINVAL, "it is no regular file", str(path))
+        self.size = found.st_size
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Append all buffers; a short write goes on where it ended.

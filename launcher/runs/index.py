@@ -22,6 +22,7 @@ from typing import Self
 from launcher.codec import to_plain
 from launcher.runs import paths
 from launcher.runs.catalog import run_ids
+from launcher.runs.reader import known_status
 from launcher.runs.status import Owner, Status, read_status
 from launcher.state import Phase
 
@@ -96,10 +97,10 @@ class Index:
         folder = f"{self._root}/{run}"
         stamp = _stamp(f"{folder}/{paths.STATUS}")
         if stamp is None:
-            return (Status(id=run) if os.path.isdir(folder) else None), None
+            return (known_status(self._root / run) if os.path.isdir(folder) else None), None
         if row is not None and row[1:4] == stamp and (cached := _unpacked(row[4])) is not None:
             return cached, None
-        status = read_status(self._root / run) or Status(id=run)
+        status = read_status(self._root / run) or known_status(self._root / run)
         if status.id != run:  # a folder that was copied under another name
             status = replace(status, id=run)
         # what is not final is read again each time: two changes within one tick of the clock look the same
@@ -216,7 +217,7 @@ def _discard(path: Path) -> None:
 def _stamp(path: str) -> Stamp | None:
     """What tells a file from a later one of its name; None if there is none."""
     try:
-        found = os.stat(path)
+        found = os.lstat(path)
     except OSError:
         return None
     if not stat.S_ISREG(found.st_mode):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.runs import chunks, paths
+from launcher.runs import chunks, opening, paths
 from launcher.runs.line_intake import Batch
 from launcher.runs.line_rows import SHIFT, Rows, Stream
 from launcher.runs.lines import Line
@@ -27,7 +26,7 @@ def last_lines(run: Path, *, longest: int) -> list[Line] | None:
     files = LogFiles(run, attempts[-1])
     try:
         return _Ending(run, files, longest).lines()
-    except FileNotFoundError:
+    except OSError:
         return None
     finally:
         files.close()
@@ -41,28 +40,38 @@ class _Ending:
         self._records = paths.log_folder(run, files.attempt) / paths.CHUNKS
 
     def lines(self) -> list[Line] | None:
-        count = (os.stat(self._records).st_size - len(chunks.MAGIC)) // chunks.SIZE
+        count = self._count()
         first = max(count - _RECORDS, 0)
         columns = self._files.records(self._files.attempt, len(chunks.MAGIC) + first * chunks.SIZE, _RECORDS)
-        if columns is None:
+        if columns is None or columns.wrong:
             return None
         batch = Batch(columns)
         parts = self._read(batch.sizes(0, len(batch)), certain=first == 0)
-        unchanged = (os.stat(self._records).st_size - len(chunks.MAGIC)) // chunks.SIZE == count
+        unchanged = self._count() == count
         return self._walk(batch, parts) if parts is not None and unchanged else None
+
+    def _count(self) -> int:
+        """How many records there are."""
+        size = opening.stat_file(self._run, self._records).st_size
+        return (size - len(chunks.MAGIC)) // chunks.SIZE
 
     def _read(self, sizes: dict[int, int], *, certain: bool) -> dict[int, tuple[Stream, bytes]] | None:
         """Each stream as it stood before the records, and its bytes from its last line's start on."""
         parts = {}
         for key, size in sizes.items():
             path = paths.log_file(self._run, self._files.attempt, key >> SHIFT, key & 3)
-            end = os.stat(path).st_size - size
-            lead = min(self._longest, max(end, 0))
+            end = opening.stat_file(self._run, path).st_size - size
+            lead = min(self._longest + 1, max(end, 0))
             data = self._files.read(key, self._files.attempt, end - lead, lead + size) if end >= 0 else b""
             line = data.rfind(b"\n", 0, lead) + 1
-            if end < 0 or len(data) < lead + size or (certain and end) or (not line and end > lead):
+            if end < 0 or len(data) < lead + size or (certain and end):
                 return None
-            parts[key] = Stream(key, end, end, end - lead + line), data[lead:]
+            if not line and lead > self._longest and b"\r" not in data[:lead].rstrip(b"\r"):
+                return None  # nobody knows where pieces of it were cut off
+            stream = Stream(key, end, end)
+            stream.begin_line(end - lead + line)
+            stream.write_over(data, line, lead, end - lead)
+            parts[key] = stream, data[lead:]
         return parts
 
     def _walk(self, batch: Batch, parts: dict[int, tuple[Stream, bytes]]) -> list[Line] | None:
@@ -71,15 +80,14 @@ class _Ending:
             stream, data = parts[key]
             rows.take(stream, data, at[key], at[key] + length, time_ns / 1e9)
             at[key] += length
-        if rows.split:
-            return None
         places = zip(rows.time, rows.key, rows.start, rows.length, strict=True)
         whole = [self._line(*place) for place in list(places)[-_RECORDS:]]
         return whole + self._unfinished(stream for stream, _ in parts.values())
 
     def _unfinished(self, streams: Iterable[Stream]) -> list[Line]:
         rest = sorted((s for s in streams if s.end > s.start), key=lambda stream: stream.opened)
-        return [self._line(s.opened, s.key, s.start, s.end - s.start, unfinished=True) for s in rest]
+        parts = [(s, *s.line_up_to(s.end, self._longest)) for s in rest]
+        return [self._line(s.opened, s.key, start, length, unfinished=True) for s, start, length in parts]
 
     def _line(self, time: float, key: int, start: int, length: int, *, unfinished: bool = False) -> Line:
         data = self._files.read(key, self._files.attempt, start, length)

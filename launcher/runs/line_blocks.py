@@ -47,11 +47,16 @@ class _Counts:
 
 @dataclass(slots=True)
 class _Places:
-    """Which blocks touch a stream, and where it stood before each: bytes read, and its last line's start."""
+    """Which blocks touch a stream, and where it stood before each.
+
+    That is bytes read, its last line's start, and where what stands of that begins: twice, and one more if it
+    is to be overwritten.
+    """
 
     blocks: array[int] = field(default_factory=lambda: array("I"))
     end: array[int] = field(default_factory=lambda: array("Q"))
     start: array[int] = field(default_factory=lambda: array("Q"))
+    seg: array[int] = field(default_factory=lambda: array("Q"))
 
 
 class Blocks:
@@ -87,6 +92,7 @@ class Blocks:
             places.blocks.append(number)
             places.end.append(stream.end)
             places.start.append(stream.start)
+            places.seg.append(stream.seg << 1 | stream.returned)
 
     def seal(self, number: int, counts: Mapping[int, int]) -> None:
         """A block is complete: so many lines of each rank are in it."""
@@ -126,8 +132,8 @@ class Blocks:
     def streams(self, number: int) -> Iterator[Stream]:
         """The streams that a block touches, as they stood before it."""
         for key, places, at in self._touched(number):
-            end = places.end[at]
-            yield Stream(key, end, end, places.start[at])
+            end, seg = places.end[at], places.seg[at]
+            yield Stream(key, end, end, places.start[at], seg >> 1, bool(seg & 1))
 
     def spans(self, number: int, streams: Mapping[int, Stream]) -> Iterator[tuple[int, int, int]]:
         """Key, start and end of each stream's lines in a block; `streams` as they stand now."""

@@ -18,6 +18,7 @@ from launcher.runs.log_files import LogFiles
 
 _RECORDS = 4096
 _LINES = 16_000
+_ENDS = (b"\n", b"\r")  # of what may stand on a row
 
 
 class Batch:
@@ -91,7 +92,10 @@ class Intake:
             following = None if self._only else self.files.following()
             batch = self.files.records(self.files.attempt, self._position, _RECORDS)
             if batch is not None:
+                before = self._position
                 taken += self._take_in(Batch(batch), limit)
+                taken += self._position - before
+                self._note_wrong(batch, before)
             elif following is None:
                 break
             else:
@@ -99,6 +103,14 @@ class Intake:
                     self._advance(following)
                 moved = True
         return moved or taken > 0
+
+    def _note_wrong(self, batch: chunks.Columns, position: int) -> None:
+        """Of the records that were taken in, those that are none."""
+        if batch.wrong:
+            first, end = ((at - len(chunks.MAGIC)) // chunks.SIZE for at in (position, self._position))
+            taken = batch.wrong[: bisect_left(batch.wrong, end - first)]
+            if taken:
+                self.files.note_wrong(self.files.attempt, first, taken)
 
     def _take_in(self, batch: Batch, limit: int) -> int:
         taken = at = 0
@@ -110,8 +122,7 @@ class Intake:
                 continue
             if not end and at and len(batch) == _RECORDS and self.tail is None:
                 break  # the rest is the beginning of a block: read on from there
-            taken += batch.lengths[at]
-            self._take(batch.keys[at], batch.lengths[at], batch.times[at] / 1e9)
+            taken += self._take(batch.keys[at], batch.lengths[at], batch.times[at] / 1e9)
             at += 1
         return taken
 
@@ -119,16 +130,18 @@ class Intake:
 
     def _skim(self, batch: Batch, begin: int, end: int) -> bool:
         """Count the lines of a block; whether it has all its bytes, and no line that must be split."""
-        found = []
+        found, even = [], True
         for key, size in batch.sizes(begin, end).items():
             stream = self.streams.get(key) or Stream(key)
             data = self._skimmable(stream, size)
             if data is None:
                 return False
-            found.append((stream, size, data.count(b"\n"), data.rfind(b"\n")))
+            even = even and fits(data, stream.end - stream.start, self._longest)
+            found.append((stream, data))
         with self.lock:
             self._add_block(batch.times[begin] / 1e9)
-            self.blocks[-1].records, self.blocks[-1].size = end - begin, batch.size(begin, end)
+            block = self.blocks[-1]
+            block.records, block.size, block.even = end - begin, batch.size(begin, end), even
             self._position += (end - begin) * chunks.SIZE
             self._count(found, batch.newest(begin, end))
         return True
@@ -137,23 +150,25 @@ class Intake:
         if not stream.whole:
             return None
         data = self.files.read(stream.key, self.files.attempt, stream.end, size)
-        if len(data) < size or not fits(data, stream.end - stream.start, self._longest):
+        if len(data) < size or not fits(data, stream.standing, self._longest, _ENDS):
             return None
         return data
 
-    def _count(self, found: list[tuple[Stream, int, int, int]], newest: dict[int, float]) -> None:
+    def _count(self, found: list[tuple[Stream, bytes]], newest: dict[int, float]) -> None:
         counts: dict[int, int] = {}
         number = len(self.blocks) - 1
-        for stream, size, count, last in found:
+        for stream, data in found:
             self.streams[stream.key] = stream
             self.blocks.touch(number, self.files.attempt, stream)
-            if last >= 0:
-                stream.start = stream.end + last + 1
-            stream.promised += size
-            stream.end += size
+            rest = data.rfind(b"\n") + 1
+            if rest:
+                stream.begin_line(stream.end + rest)
+            stream.write_over(data, rest, len(data), stream.end)
+            stream.promised += len(data)
+            stream.end += len(data)
             stream.opened = newest[stream.key]
             self._latest = max(self._latest, stream.opened)
-            counts[stream.key >> SHIFT] = counts.get(stream.key >> SHIFT, 0) + count
+            counts[stream.key >> SHIFT] = counts.get(stream.key >> SHIFT, 0) + data.count(b"\n")
         self._seal(counts)
 
     def _add_block(self, time: float) -> None:
@@ -171,7 +186,8 @@ class Intake:
 
     # --- line by line ---------------------------------------------------------------------------------
 
-    def _take(self, key: int, length: int, time: float) -> None:
+    def _take(self, key: int, length: int, time: float) -> int:
+        """One record; how many bytes that brought, which may be fewer than it promises."""
         known = self.streams.get(key) or Stream(key)
         data = self._missing(known, length)  # while nobody waits for the lock
         with self.lock:
@@ -179,6 +195,7 @@ class Intake:
             exact, stream.promised = stream.whole, stream.promised + length
             self._grow(stream, data, time)
             self._record(length, time, exact=exact and stream.whole)
+        return len(data)
 
     def _record(self, length: int, time: float, *, exact: bool) -> None:
         """One more record is in the last block."""

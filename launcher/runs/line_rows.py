@@ -8,27 +8,75 @@ from __future__ import annotations
 import itertools
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 SHIFT = 2
 _NEWLINE = re.compile(b"\n")
+_RETURN = ord("\r")
+_SLACK = 3
+"""Bytes by which a piece of a line may be longer than is asked, so that it ends between two characters."""
 
 
 @dataclass(slots=True)
 class Stream:
-    """How far a stream is known, in bytes: promised by records, read, and where its last line began."""
+    """How far a stream is known, in bytes.
+
+    Attributes:
+        key: the rank and the stream.
+        promised, end: bytes that records promise, and those that were read.
+        start: where its last line began.
+        seg: where what stands of that line begins: after what a carriage return let be overwritten,
+            and after the pieces that were cut off.
+        returned: whether its last byte is a carriage return. What comes next, if anything does, overwrites.
+        opened: when its last bytes came, in seconds since the epoch.
+    """
 
     key: int
     promised: int = 0
     end: int = 0
     start: int = 0
+    seg: int = 0
+    returned: bool = False
     opened: float = 0.0
 
     @property
     def whole(self) -> bool:
         """Whether the file has given all that records promise."""
         return self.end == self.promised
+
+    @property
+    def standing(self) -> int:
+        """Bytes since what stands of the last line began, which a return does not yet overwrite."""
+        return 0 if self.returned else self.end - self.seg
+
+    def line_up_to(self, end: int, longest: int) -> tuple[int, int]:
+        """Where its last line begins, and its length: all of it if it is short, else what stands of it."""
+        if end - self.start <= longest:
+            return self.start, end - self.start
+        # beyond are carriage returns at most: all else was cut off
+        return self.seg, min(end - self.seg, longest + _SLACK)
+
+    def begin_line(self, start: int) -> None:
+        """Its last line begins here."""
+        self.start = self.seg = start
+        self.returned = False
+
+    def write_over(self, data: bytes, low: int, high: int, shift: int) -> None:
+        """Find what stands after `data[low:high]`, in which no line ends.
+
+        `shift` is what makes a place in `data` one in the stream.
+        """
+        if low >= high:
+            return
+        if self.returned and data[low] != _RETURN:
+            self.seg = low + shift
+        text = high
+        while text > low and data[text - 1] == _RETURN:
+            text -= 1
+        if (at := data.rfind(b"\r", low, text)) >= 0:
+            self.seg = at + 1 + shift
+        self.returned = text < high
 
 
 @dataclass(slots=True)
@@ -51,46 +99,68 @@ class Rows:
         shift = stream.end - low
         stream.end += high - low
         stream.opened = time
-        ends = [m.start() + shift for m in _NEWLINE.finditer(data, low, high)]
+        ends = [m.start() for m in _NEWLINE.finditer(data, low, high)]
         if ends:
-            self._add(stream, ends, time)
-        while stream.end - stream.start > self.longest:
-            self._cut(stream, time)
+            self._add(stream, data, low, ends, shift, time)
+            low = ends[-1] + 1
+        self._write_on(stream, data, low, high, shift, time)
 
     def finish(self, stream: Stream, time: float) -> None:
         """Add what is left of a stream that gets no more bytes."""
         if stream.end > stream.start:
-            self._append(stream, [stream.start], [stream.end - stream.start], time)
-            stream.start = stream.end
+            self._end(stream, stream.end, time)
+            stream.begin_line(stream.end)
 
     def pad(self, count: int) -> None:
         """Put empty lines where there should be more: a folder that is removed is still looked at."""
         if (missing := count - len(self)) > 0:
             self._append(Stream(1), [0] * missing, [0] * missing, self.time[-1] if self.time else 0.0)
 
-    def _add(self, stream: Stream, ends: Sequence[int], time: float) -> None:
-        starts = [stream.start, *(end + 1 for end in ends)]
-        lengths = [end - start for start, end in zip(starts, ends, strict=False)]
-        stream.start = starts.pop()
-        if max(lengths) <= self.longest:
-            self._append(stream, starts, lengths, time)
-        else:
-            self._append_split(stream, starts, lengths, time)
-
-    def _append_split(
-        self, stream: Stream, starts: Sequence[int], lengths: Sequence[int], time: float
+    def _add(
+        self, stream: Stream, data: bytes, low: int, ends: Sequence[int], shift: int, time: float
     ) -> None:
-        """Lines some of which are too long to show: those in pieces."""
-        self.split = True
-        for start, length in zip(starts, lengths, strict=True):
-            pieces = [*range(start, start + length, self.longest)] or [start]
-            ends = [*pieces[1:], start + length]
-            self._append(stream, pieces, [b - a for a, b in zip(pieces, ends, strict=True)], time)
+        starts = [stream.start, *(end + 1 + shift for end in ends)]
+        lengths = [end + shift - start for start, end in zip(starts, ends, strict=False)]
+        if max(lengths) <= self.longest:
+            stream.begin_line(starts.pop())
+            self._append(stream, starts, lengths, time)
+            return
+        for end in ends:
+            self._write_on(stream, data, low, end, shift, time)
+            self._end(stream, end + shift, time)
+            stream.begin_line(end + 1 + shift)
+            low = end + 1
 
-    def _cut(self, stream: Stream, time: float) -> None:
-        self.split = True
-        self._append(stream, [stream.start], [self.longest], time)
-        stream.start += self.longest
+    def _end(self, stream: Stream, end: int, time: float) -> None:
+        """A line ends, which is too long to be shown as it is, or was cut."""
+        start, length = stream.line_up_to(end, self.longest)
+        self.split = self.split or length < end - stream.start
+        self._append(stream, [start], [length], time)
+
+    def _write_on(self, stream: Stream, data: bytes, low: int, high: int, shift: int, time: float) -> None:
+        """Go on with a line by `data[low:high]`, in which it does not end; cut what is too long to show."""
+        if stream.standing + high - low <= self.longest:
+            stream.write_over(data, low, high, shift)
+            return
+        while low < high:
+            until = data.find(b"\r", low, high)
+            until = high if until < 0 else until
+            stream.write_over(data, low, until, shift)
+            while (cut := self._cut(stream.seg - shift, data, low, until)) is not None:
+                self.split = True
+                self._append(stream, [stream.seg], [cut + shift - stream.seg], time)
+                stream.seg = cut + shift
+            low = until
+            while low < high and data[low] == _RETURN:
+                low += 1
+            stream.write_over(data, until, low, shift)
+
+    def _cut(self, start: int, data: bytes, low: int, high: int) -> int | None:
+        """Where a piece that begins at `start` ends: between two characters of UTF-8, if there are any."""
+        for at in range(max(low, start + self.longest), high):
+            if data[at] & 0xC0 != 0x80 or at >= start + self.longest + _SLACK:
+                return at
+        return None
 
     def _append(self, stream: Stream, starts: Sequence[int], lengths: Sequence[int], time: float) -> None:
         count, rank = len(starts), stream.key >> SHIFT
@@ -103,14 +173,26 @@ class Rows:
         self.time.extend(itertools.repeat(time, count))  # the last: it is what is counted
 
 
-def fits(data: bytes, lead: int, longest: int) -> bool:
+def last_segment(line: bytes) -> bytes:
+    """What stays of a line that was overwritten through carriage returns."""
+    body = line.rstrip(b"\r")
+    return body[body.rfind(b"\r") + 1 :]
+
+
+def last_segments(data: bytes) -> Iterator[bytes]:
+    """What stays of each line of a text, the last one included though it has no end."""
+    return map(last_segment, data.removesuffix(b"\n").split(b"\n") if data else ())
+
+
+def fits(data: bytes, lead: int, longest: int, ends: Sequence[bytes] = (b"\n",)) -> bool:
     """Whether no line in `data` is longer than `longest` bytes, the unfinished last one included.
 
-    The first one began `lead` bytes before, which are not too many themselves.
+    The first one began `lead` bytes before, which are not too many themselves. `ends` are what ends one.
     """
     start, size = -lead, len(data)
     while size - start > longest:
-        at = data.rfind(b"\n", max(start, 0), start + longest + 1)
+        low, high = max(start, 0), max(start, 0, start + longest + 1)
+        at = max(data.rfind(end, low, high) for end in ends)
         if at < 0:
             return False
         start = at + 1

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
+from launcher.record_events import PartUnreadable
 from launcher.runs.line_intake import Batch, Intake
 from launcher.runs.line_rows import SHIFT, Rows
 
@@ -33,9 +34,11 @@ class LineIndex:
     """Every line of a run, growing with its folder: of all its attempts in order, or of one.
 
     `len(index)` counts whole lines; `open_lines()` gives the unfinished last line of each stream, such as
-    a progress bar. What an attempt left unfinished is a line once the next one begins. Longer lines than
-    `longest` bytes are split for display; the bytes on disk are whole. Bytes that a record promises and a
-    file does not have (a folder copied while it grew) are left out, and found if they come later.
+    a progress bar. What an attempt left unfinished is a line once the next one begins. Of a line that is
+    longer than `longest` bytes only what no carriage return has overwritten counts, so that a bar is one line
+    however long it lives; if that is longer too, it is split for display, between two characters. The bytes
+    on disk are whole. Bytes that a record promises and a file does not have (a folder copied while it grew)
+    are left out, and found if they come later.
 
     One thread calls `poll`; others may read lines meanwhile. `block` is how many bytes of output are kept
     together: what is read at once to find a line.
@@ -59,6 +62,11 @@ class LineIndex:
     def poll(self, limit: int = 8 << 20) -> bool:
         """Index what has arrived, at most about `limit` bytes of output; whether there was anything."""
         return self._in.poll(limit)
+
+    @property
+    def unreadable(self) -> tuple[PartUnreadable, ...]:
+        """The files, and the records of their order, that could not be read."""
+        return tuple(self._files.unreadable.values())
 
     @property
     def begins(self) -> tuple[tuple[int, int], ...]:
@@ -116,12 +124,12 @@ class LineIndex:
         return self._blocks.first(number) + bisect_left(self.rows(number).time, time)
 
     def open_lines(self) -> list[Line]:
-        """The unfinished lines, oldest first; at most the last `longest` bytes of each."""
+        """The unfinished lines, oldest first: of long ones what was not overwritten."""
         lines = []
         for stream in self._in.streams.values():
-            start = max(stream.start, stream.end - self._longest)
-            if stream.end > start:
-                data = self._files.read(stream.key, self._files.attempt, start, stream.end - start)
+            start, length = stream.line_up_to(stream.end, self._longest)
+            if length:
+                data = self._files.read(stream.key, self._files.attempt, start, length)
                 lines.append(Line(stream.opened, stream.key >> SHIFT, stream.key & 3, data, open=True))
         return sorted(lines, key=lambda line: line.time)
 

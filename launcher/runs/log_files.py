@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
+from errno import EINVAL
 from pathlib import Path
 
-from launcher.runs import chunks, paths
+from launcher.fold import UNREADABLE_LINES
+from launcher.record_events import PartUnreadable
+from launcher.runs import chunks, opening, paths
 from launcher.runs.line_rows import SHIFT
+from launcher.runs.opening import NotPlain
 
 _MOST_OLD = 64
+_GARBAGE = 4000
+"""So many records at once that are none are no damage, but the end of all that can be read."""
 
 
 class LogFiles:
@@ -17,11 +24,13 @@ class LogFiles:
 
     Attributes:
         attempt: the current one, whose files stay open.
+        unreadable: what was found to be unreadable, by the file's name in the folder.
     """
 
     def __init__(self, run: Path, attempt: int) -> None:
         self._run = run
         self.attempt = attempt
+        self.unreadable: dict[str, PartUnreadable] = {}
         self._lock = threading.Lock()  # a descriptor must not be closed while another thread reads from it
         self._files: dict[tuple[int, int], int] = {}
         self._old_files: dict[tuple[int, int], int] = {}
@@ -30,20 +39,68 @@ class LogFiles:
         """Bytes of a stream; fewer, or none, if the file has no more."""
         if not length:
             return b""
+        path = paths.log_file(self._run, attempt, key >> SHIFT, key & 3)
         try:
             with self._lock:
-                return os.pread(self._file(key, attempt), length, start)
+                descriptor = self._file(key, attempt, path)
+                length = min(length, os.fstat(descriptor).st_size - start)  # records may promise anything
+                return os.pread(descriptor, length, start) if length > 0 else b""
         except FileNotFoundError:
+            return b""
+        except (NotPlain, PermissionError) as error:
+            self._refuse(path, error)
             return b""
 
     def records(self, attempt: int, position: int, count: int) -> chunks.Columns | None:
         """At most `count` records from a place in their file on; None if there is none yet."""
         path = paths.log_folder(self._run, attempt) / paths.CHUNKS
         try:
-            with open(path, "rb", buffering=0) as file:
-                return chunks.columns(os.pread(file.fileno(), count * chunks.SIZE, position))
+            with opening.open_file(self._run, path, buffering=0) as file:
+                begin = os.pread(file.fileno(), len(chunks.MAGIC), 0)
+                if begin != chunks.MAGIC:
+                    if not chunks.MAGIC.startswith(begin):
+                        raise NotPlain(EINVAL, "is not of this version", str(path))
+                    return None
+                found = chunks.columns(os.pread(file.fileno(), count * chunks.SIZE, position))
+                if found is not None and len(found.times) == len(found.wrong) >= _GARBAGE:
+                    size = os.fstat(file.fileno()).st_size
+                    raise NotPlain(EINVAL, f"ends in {size - position:,} bytes of garbage", str(path))
+                return found
         except FileNotFoundError:
             return None
+        except (NotPlain, PermissionError) as error:
+            self._refuse(path, error)
+            return None
+
+    def try_file(self, path: Path) -> None:
+        """Find out whether a file of the output can be opened at all."""
+        try:
+            os.close(opening.open_descriptor(self._run, path))
+        except FileNotFoundError:
+            return
+        except (NotPlain, PermissionError) as error:
+            self._refuse(path, error)
+
+    def note_wrong(self, attempt: int, first: int, wrong: Sequence[int]) -> None:
+        """Some of the records from the `first` on, counted from 0, are none."""
+        path = paths.log_folder(self._run, attempt) / paths.CHUNKS
+        numbers = tuple(first + at + 1 for at in wrong[:UNREADABLE_LINES])
+        self._note(path, "it is no record", numbers, len(wrong))
+
+    def _refuse(self, path: Path, error: OSError) -> None:
+        self._note(path, error.strerror or str(error))
+
+    def _note(self, path: Path, reason: str, lines: tuple[int, ...] = (), count: int = 0) -> None:
+        file = path.relative_to(self._run).as_posix()
+        old = self.unreadable.get(file)
+        known = old.lines if old is not None else ()
+        self.unreadable[file] = PartUnreadable(
+            time=0.0,
+            file=file,
+            lines=(*known, *lines)[:UNREADABLE_LINES],
+            count=count + (old.count if old is not None else 0),
+            reason=reason,
+        )
 
     def following(self) -> int | None:
         """The attempt after the current one, if it has begun."""
@@ -57,12 +114,11 @@ class LogFiles:
                     os.close(descriptor)
                 files.clear()
 
-    def _file(self, key: int, attempt: int) -> int:
+    def _file(self, key: int, attempt: int, path: Path) -> int:
         files = self._files if attempt == self.attempt else self._old_files
         found = files.get((attempt, key))
         if found is None:
             if len(self._old_files) >= _MOST_OLD:
                 os.close(self._old_files.pop(next(iter(self._old_files))))
-            path = paths.log_file(self._run, attempt, key >> SHIFT, key & 3)
-            found = files[attempt, key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            found = files[attempt, key] = opening.open_descriptor(self._run, path)
         return found

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from launcher import events as ev
 from launcher.errors import AgentLost, RecordError
-from launcher.runs import chunks, paths
+from launcher.runs import chunks, opening, paths
 from launcher.runs.catalog import run_ids
 from launcher.runs.growing import Growing
 from launcher.runs.reader import read_state
@@ -94,7 +94,7 @@ def bury(run: Path, now: float | None = None) -> bool:
 def _is_final(run: Path) -> bool:
     """Whether a run has a verdict: only that is looked at, for there are many."""
     try:
-        return Phase(json.loads((run / paths.STATUS).read_bytes())["state"]).final
+        return Phase(json.loads(opening.read_whole(run, run / paths.STATUS))["state"]).final
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return False
 
@@ -105,7 +105,7 @@ def _may_be_dead(run: Path, now: float) -> bool:
     if status is not None and status.owner.pid:
         return not status.state.final and status.owner.alive is False
     try:
-        age = now - max(p.stat().st_mtime for p in (run, *run.iterdir()))
+        age = now - max(p.lstat().st_mtime for p in (run, *run.iterdir()))
     except (OSError, ValueError):
         return False
     return (status is None or not status.state.final) and age > YOUNG_S
@@ -139,7 +139,7 @@ def _lock(descriptor: int) -> bool:
 
 def _close_off(path: Path, events: Growing) -> None:
     """End a torn last line: it is then one line that says nothing."""
-    with open(path, "rb", buffering=0) as file:
+    with opening.open_file(path.parent, path, buffering=0) as file:
         if os.pread(file.fileno(), 1, max(0, events.size - 1)) not in (b"", b"\n"):
             events.whole(b"\n")
 
@@ -147,7 +147,9 @@ def _close_off(path: Path, events: Growing) -> None:
 def _mend(run: Path) -> None:
     """Remove what was half made, and record what was not recorded."""
     left = run / paths.RESERVE, run / paths.CONTROL
-    for half in (*run.rglob(".*.partial"), *run.rglob("*.mirrored"), *left):
+    files = opening.files_below(run)
+    half_made = [path for path in files if path.match(".*.partial") or path.match("*.mirrored")]
+    for half in (*half_made, *left):
         half.unlink(missing_ok=True)
     for attempt in paths.attempts(run):
         _mend_logs(run, attempt)
@@ -159,24 +161,25 @@ def _mend(run: Path) -> None:
 def _mend_logs(run: Path, attempt: int) -> None:
     """Give the bytes that came last a record, as of when their file was written."""
     folder = paths.log_folder(run, attempt)
+    opening.names_in(run, folder)  # which fails for a link that leads elsewhere
     order = Growing(folder / paths.CHUNKS)
     try:
         order.cut(order.size - max(0, order.size - len(chunks.MAGIC)) % chunks.SIZE)
         if order.size < len(chunks.MAGIC):
             order.cut(0)
             order.whole(chunks.MAGIC)
-        recorded, latest = _recorded(folder / paths.CHUNKS)
-        tails = list(_unrecorded(folder, recorded, latest))
+        recorded, latest = _recorded(run, folder / paths.CHUNKS)
+        tails = list(_unrecorded(run, folder, recorded, latest))
         order.whole(b"".join(map(chunks.pack, tails)))
     finally:
         order.close()
 
 
-def _recorded(path: Path) -> tuple[Counter[tuple[int, int]], int]:
+def _recorded(run: Path, path: Path) -> tuple[Counter[tuple[int, int]], int]:
     """How many bytes of each rank and stream have a record, and the time of the last one."""
     lengths: Counter[tuple[int, int]] = Counter()
     latest = 0
-    with open(path, "rb") as file:
+    with opening.open_file(run, path) as file:
         file.seek(len(chunks.MAGIC))
         while block := file.read(_BLOCK // chunks.SIZE * chunks.SIZE):
             for chunk in chunks.unpack(block):
@@ -185,12 +188,14 @@ def _recorded(path: Path) -> tuple[Counter[tuple[int, int]], int]:
     return lengths, latest
 
 
-def _unrecorded(folder: Path, recorded: Counter[tuple[int, int]], latest: int) -> Iterator[chunks.Chunk]:
+def _unrecorded(
+    run: Path, folder: Path, recorded: Counter[tuple[int, int]], latest: int
+) -> Iterator[chunks.Chunk]:
     streams = {f".{suffix}": stream for stream, suffix in paths.SUFFIX.items()}
-    for path in sorted(folder.iterdir()):
-        if path.suffix in streams and path.stem.isdecimal():
+    for path in (folder / name for name in opening.names_in(run, folder)):
+        if path.suffix in streams and path.stem.isdecimal() and opening.is_file(run, path):
             rank, stream = int(path.stem), streams[path.suffix]
-            found = path.stat()
+            found = opening.stat_file(run, path)
             when, rest = max(latest, found.st_mtime_ns), found.st_size - recorded[rank, stream]
             while rest > 0:
                 piece = min(rest, chunks.LONGEST)
@@ -200,5 +205,4 @@ def _unrecorded(folder: Path, recorded: Counter[tuple[int, int]], latest: int) -
 
 def _last_sign(run: Path, now: float) -> float:
     """When something was last written: nobody knows when the owner died."""
-    files = [run, *run.glob("*"), *run.glob(f"{paths.LOGS}/*/*"), *run.glob(f"{paths.SAMPLES}/*")]
-    return min(now, max(path.stat().st_mtime for path in files))
+    return min(now, max(path.lstat().st_mtime for path in (run, *opening.files_below(run))))

@@ -6,6 +6,7 @@
      logs/<attempt>/chunks                             in which order and when they came
      samples/                                          device samples and reports, bounded
      result/<rank>.pickle  summary.json                return values
+     private.json   what spec.json leaves out; never exported
      reserve                                           room for the verdict, given back at the end
 """
 
@@ -15,6 +16,7 @@ import os
 import re
 from pathlib import Path
 
+from launcher.runs import opening
 from launcher.worker import outputs
 
 FOLDER_MODE = 0o700
@@ -24,6 +26,7 @@ SPEC = "spec.json"
 EVENTS = "events.jsonl"
 STATUS = "status.json"
 TARGET = "target.pickle"
+PRIVATE = "private.json"
 LOGS = "logs"
 SAMPLES = "samples"
 RESULT = "result"
@@ -35,6 +38,7 @@ RESERVE = "reserve"
 STDOUT, STDERR = outputs.STDOUT, outputs.STDERR
 SUFFIX = {STDOUT: "out", STDERR: "err"}
 
+_ATTEMPT = re.compile("0|[1-9][0-9]{0,5}")
 _ID = re.compile(r"\d{8}-\d{6}-\d{3}[0-9a-f]{3}")
 
 
@@ -65,10 +69,10 @@ def log_folder(run: Path, attempt: int) -> Path:
 def attempts(run: Path) -> list[int]:
     """The attempts that have logs, in order."""
     try:
-        names = os.listdir(run / LOGS)
-    except (FileNotFoundError, NotADirectoryError):
+        names = opening.names_in(run, run / LOGS)
+    except OSError:
         return []
-    return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
+    return sorted(int(name) for name in names if _ATTEMPT.fullmatch(name))
 
 
 def log_file(run: Path, attempt: int, rank: int, stream: int) -> Path:

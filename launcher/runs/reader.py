@@ -6,37 +6,60 @@ import contextlib
 import heapq
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from launcher import events as ev
-from launcher.codec import from_plain
-from launcher.errors import RecordError
-from launcher.fold import fold, fold_all
-from launcher.runs import paths
+from launcher.codec import DecodeError, from_plain, readable_part
+from launcher.errors import LauncherError, RecordError
+from launcher.fold import UNREADABLE_LINES, fold, fold_all
+from launcher.runs import opening, paths
+from launcher.runs.opening import NotPlain
+from launcher.runs.results import Summary
 from launcher.runs.samples import Stretch, halves, newest, sample_files, segments
-from launcher.runs.status import Status, read_status
+from launcher.runs.status import Owner, Status, read_status
 from launcher.spec import JobSpec
 from launcher.state import RunState
 
+LONGEST_LINE = 16 << 20
 _BLOCK = 1 << 20
 
 
 class LineTail:
-    """Whole lines appended to a file since the last look. A torn last line waits for its newline."""
+    """Whole lines appended to a file since the last look. A torn last line waits for its newline.
 
-    def __init__(self, path: Path, start: int = 0) -> None:
-        self.path = path
+    A line that is longer than `LONGEST_LINE` is given as an empty one: nobody holds so much.
+
+    Args:
+        path: the file.
+        start: where to begin, in bytes.
+        run: the run folder, if the file is not in it but in a folder below it.
+
+    Attributes:
+        number: of the last line that was given, counted from 1 where the tail began.
+    """
+
+    def __init__(self, path: Path, start: int = 0, *, run: Path | None = None) -> None:
+        self.path, self.number = path, 0
+        self._run = path.parent if run is None else run
         self._offset = start
+        self._too_long = False
 
     def poll(self) -> Iterator[bytes]:
-        """The lines that are new."""
+        """The lines that are new.
+
+        Raises:
+            OSError: the file is none, or cannot be read.
+        """
         try:
-            with open(self.path, "rb", buffering=0) as file:
-                yield from self._read(file.fileno())
+            file = opening.open_file(self._run, self.path, buffering=0)
         except FileNotFoundError:
             return
+        with file:
+            yield from self._read(file.fileno())
 
     def _read(self, descriptor: int) -> Iterator[bytes]:
         pending = b""
@@ -44,13 +67,19 @@ class LineTail:
             *lines, pending = (pending + block).split(b"\n")
             for line in lines:
                 self._offset += len(line) + 1
-                yield line
+                self.number += 1
+                yield b"" if self._too_long else line
+                self._too_long = False
+            if len(pending) > LONGEST_LINE:
+                self._offset += len(pending)
+                self._too_long, pending = True, b""
 
 
 class FactTail:
     """The facts of a run, samples among them on request, as they are appended.
 
     With `recent`, the samples begin with at most that many bytes; `skipped` is what came before.
+    What cannot be read is passed over, and told by `unreadable`.
     """
 
     def __init__(self, run: Path, *, samples: bool = False, recent: int | None = None) -> None:
@@ -58,24 +87,71 @@ class FactTail:
         self.skipped: tuple[Stretch, ...] = ()
         self._events = LineTail(run / paths.EVENTS)
         self._samples: dict[Path, LineTail] | None = {} if samples else None
+        self._partial: set[Path] = set()
+        self._refused: set[str] = set()
+        self._unreadable: list[ev.PartUnreadable] = []
 
     def poll(self) -> list[ev.Event]:
         """The new facts. Samples come where their time puts them, the others as they were written.
 
         That order is the one in which they were folded for the verdict; hosts' clocks may tell another.
+
+        Raises:
+            OSError: the folder cannot be read just now.
         """
-        facts = decoded(self._events.poll())
+        facts = self._facts_of(self._events)
         if self._samples is None:
             return facts
         return list(heapq.merge(facts, self._sampled(self._samples), key=lambda e: e.time))
 
+    def unreadable(self) -> list[ev.PartUnreadable]:
+        """What was found to be unreadable since this was asked the last time."""
+        found, self._unreadable = self._unreadable, []
+        return found
+
     def _sampled(self, tails: dict[Path, LineTail]) -> list[ev.Event]:
         """New samples; what is thinned while one looks is not new."""
-        files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
+        try:
+            files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
+        except (NotPlain, PermissionError) as error:
+            self._refuse(paths.SAMPLES, error)
+            return []
         if self._recent is not None and not tails:
             self.skipped = tuple(halves(files, self._recent)[0])
-            tails.update((s.path, LineTail(s.path, s.end)) for s in self.skipped)
-        return [fact for path in files for fact in decoded(tails.setdefault(path, LineTail(path)).poll())]
+            tails.update((s.path, LineTail(s.path, s.end, run=self._run)) for s in self.skipped)
+            self._partial.update(tails)
+        return [fact for path in files for fact in self._facts_of(self._tail_of(tails, path))]
+
+    def _tail_of(self, tails: dict[Path, LineTail], path: Path) -> LineTail:
+        if path not in tails:
+            tails[path] = LineTail(path, run=self._run)
+        return tails[path]
+
+    def _facts_of(self, tail: LineTail) -> list[ev.Event]:
+        facts: list[ev.Event] = []
+        wrong: list[tuple[int, str]] = []
+        try:
+            for line in tail.poll():
+                try:
+                    facts.append(ev.decode(line))
+                except ValueError as error:
+                    wrong.append((tail.number, str(error)))
+        except (NotPlain, PermissionError) as error:
+            self._refuse(tail.path.relative_to(self._run).as_posix(), error)
+        if wrong:
+            lines = () if tail.path in self._partial else tuple(number for number, _ in wrong)
+            self._tell(tail.path.relative_to(self._run).as_posix(), wrong[0][1], lines, len(wrong))
+        return facts
+
+    def _refuse(self, file: str, error: OSError) -> None:
+        """A whole file: said once."""
+        if file not in self._refused:
+            self._refused.add(file)
+            self._tell(file, error.strerror or str(error))
+
+    def _tell(self, file: str, reason: str, lines: tuple[int, ...] = (), count: int = 0) -> None:
+        few = lines[:UNREADABLE_LINES]
+        self._unreadable.append(ev.PartUnreadable(time=0.0, file=file, lines=few, count=count, reason=reason))
 
 
 def decoded(lines: Iterable[bytes]) -> list[ev.Event]:
@@ -102,10 +178,17 @@ class StateTail:
         """The samples that were left out, oldest first."""
         return self._tail.skipped
 
+    def note(self, part: ev.PartUnreadable) -> None:
+        """Fold that something beside the facts cannot be read."""
+        known = {each.file: each for each in self.state.unreadable}
+        if known.get(part.file) != part:
+            others = tuple(each for each in self.state.unreadable if each.file != part.file)
+            self.state = replace(self.state, unreadable=(*others, part))
+
     def poll(self) -> list[ev.Event]:
         """Fold what is new into `state`, and return it."""
         fresh = self._tail.poll()
-        for fact in fresh:
+        for fact in (*fresh, *self._tail.unreadable()):
             self.state = fold(self.state, fact)
         return fresh
 
@@ -117,15 +200,28 @@ def read_spec(run: Path) -> JobSpec:
         RecordError: the folder holds no readable one.
     """
     try:
-        return from_plain(JobSpec, json.loads((run / paths.SPEC).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise RecordError(f"{run} is not a run folder: {error}") from error
+        return from_plain(JobSpec, _document(run, paths.SPEC))
+    except FileNotFoundError as error:
+        raise RecordError(f"{run} is not a run folder: it has no {paths.SPEC}") from error
+    except (*_UNREADABLE, LauncherError) as error:
+        raise RecordError(
+            f"{run} is not a run folder: unreadable: {paths.SPEC}: {reason_of(error)}"
+        ) from error
 
 
 def read_state(run: Path) -> RunState:
-    """The state folded from all facts, and from the newest samples and reports."""
-    facts = FactTail(run).poll()
-    return fold_all([*facts, *decoded(newest(run))], run=run.name)
+    """The state folded from all facts, and from the newest samples and reports.
+
+    Raises:
+        OSError: the folder cannot be read just now.
+    """
+    tail = FactTail(run)
+    facts = tail.poll()
+    try:
+        samples = newest(run)
+    except (NotPlain, PermissionError):  # whose facts have told how it ended
+        samples = []
+    return fold_all([*facts, *decoded(samples), *tail.unreadable()], run=run.name)
 
 
 def read_restarts(run: Path) -> dict[int, ev.GangRestarted]:
@@ -140,21 +236,61 @@ def read_summary(run: Path) -> list[dict[str, Any]]:
         RecordError: they cannot be read.
     """
     try:
-        data: list[dict[str, Any]] = json.loads((run / paths.SUMMARY).read_text(encoding="utf-8"))
+        data = _document(run, paths.SUMMARY, most=_MOST_SUMMARY)
+        if not isinstance(data, list):
+            raise DecodeError("it is no list")
+        return [asdict(from_plain(Summary, entry)) for entry in data]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, RecursionError) as error:
-        raise RecordError(f"{run / paths.SUMMARY} cannot be read: {error}") from error
-    return data
+    except _UNREADABLE as error:
+        raise RecordError(f"unreadable: {paths.SUMMARY} of run {run.name}: {reason_of(error)}") from error
 
 
 def status_of(run: Path) -> Status:
-    """The run's status.
+    """The run's status, as far as it can be known.
 
     Raises:
-        RecordError: the folder holds no readable one.
+        RecordError: the folder says nothing of a run.
     """
-    status = read_status(run)
-    if status is None:
-        raise RecordError(f"{run} has no readable {paths.STATUS}")
+    status = known_status(run)
+    if status.unreadable is not None and not (status.target or status.owner.pid):
+        raise RecordError(f"{run} has no readable {paths.STATUS}, and no facts")
     return status
+
+
+def known_status(run: Path) -> Status:
+    """The run's status, judged; of a folder without a readable one, what its facts say, and what is wrong."""
+    return read_status(run) or _salvaged(run)
+
+
+def _salvaged(run: Path) -> Status:
+    try:
+        told = Status.of(read_state(run), Owner("", 0, 0))
+    except OSError:
+        told = Status(id=run.name)
+    try:
+        part, errors = readable_part(Status, _document(run, paths.STATUS), id=run.name, unreadable=None)
+    except FileNotFoundError:
+        return replace(told, unreadable=f"{paths.STATUS}: there is none")
+    except _UNREADABLE as error:
+        return replace(told, unreadable=f"{paths.STATUS}: {reason_of(error)}")
+    names = [re.split(r"[.\[]", error.path)[0] for error in errors]
+    status = replace(part, **{name: getattr(told, name) for name in names})
+    return replace(status, unreadable=f"{paths.STATUS}: {'; '.join(map(str, errors))}").judged()
+
+
+_UNREADABLE = (OSError, ValueError, RecursionError)
+_MOST_SUMMARY = 64 << 20
+
+
+def _document(run: Path, name: str, most: int = opening.MOST_BYTES) -> Any:
+    """A JSON file of the folder."""
+    try:
+        return json.loads(opening.read_whole(run, run / name, most))
+    except (ValueError, RecursionError):
+        raise DecodeError("it is no JSON") from None
+
+
+def reason_of(error: BaseException | None) -> str:
+    """Why a file cannot be read, in the words of what is behind a `RecordError`."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

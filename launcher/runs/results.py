@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from launcher import events as ev
-from launcher.codec import to_plain
+from launcher.codec import Index, to_plain
 from launcher.runs import paths
 from launcher.runs.growing import Growing
 from launcher.runs.private import write_whole
@@ -92,12 +93,21 @@ class ResultFile:
             self._failed(error)
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What people see of a rank's value: itself, or, where it is not `json`, a short text of it."""
+
+    rank: Index
+    type: str
+    size: int
+    value: Any = None
+    json: bool = False
+
+
 def summary_of(event: ev.RankReturned) -> dict[str, Any]:
     """What people see of a value."""
-    entry: dict[str, Any] = {"rank": event.rank, "type": event.type, "size": event.size}
-    entry["value"] = event.value if event.json else event.preview
-    entry["json"] = event.json
-    return entry
+    value = event.value if event.json else event.preview
+    return {"rank": event.rank, "type": event.type, "size": event.size, "value": value, "json": event.json}
 
 
 def write_summaries(run: Path, returned: Iterable[ev.RankReturned]) -> None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import events as ev
-from launcher.runs import paths
+from launcher.runs import opening, paths
 from launcher.runs.growing import Growing
+from launcher.runs.opening import NotPlain
 from launcher.runs.private import opener
 
 SEGMENT_S = 600.0
@@ -23,6 +24,7 @@ RAW_S = 3600.0
 THINNED_STEP_S = 60.0
 THINNED_BYTES = 16 << 20
 _THINNED = "thinned.jsonl"
+_BLOCK = 1 << 20
 
 
 class SampleWriter:
@@ -102,20 +104,21 @@ def _readable(lines: Iterable[bytes]) -> Iterator[tuple[str, float, bytes]]:
             fact = json.loads(line)
             source = f"{fact['event']} {fact.get('rank', fact.get('agent'))}"
             yield source, float(fact["time"]), line.rstrip(b"\n") + b"\n"
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, RecursionError):
             continue
 
 
 def segments(folder: Path) -> list[Path]:
     """The raw segments, oldest first."""
-    return sorted(p for p in folder.glob("*.jsonl") if p.name != _THINNED)
+    names = opening.names_in(folder.parent, folder)
+    return [folder / name for name in names if name.endswith(".jsonl") and name not in (_THINNED, ".jsonl")]
 
 
 def sample_files(run: Path) -> list[Path]:
     """Every file of samples, in order of time."""
     folder = run / paths.SAMPLES
     thinned = folder / _THINNED
-    return ([thinned] if thinned.exists() else []) + segments(folder)
+    return ([thinned] if opening.is_file(run, thinned) else []) + segments(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +136,9 @@ def halves(files: Sequence[Path], limit: int) -> tuple[list[Stretch], list[Stret
     newer: list[Stretch] = []
     for path in reversed(files):
         try:
-            size = path.stat().st_size
+            size = opening.stat_file(_run_of(path), path).st_size
             start = line_start(path, max(size - limit, 0))
-        except FileNotFoundError:  # it was thinned meanwhile
+        except (FileNotFoundError, NotPlain, PermissionError):  # it was thinned meanwhile, or is no such file
             continue
         newer.append(Stretch(path, start, size))
         older.append(Stretch(path, 0, start))
@@ -151,9 +154,14 @@ def line_start(path: Path, offset: int) -> int:
     """
     if not offset:
         return 0
-    with open(path, "rb") as file:
+    with opening.open_file(_run_of(path), path) as file:
         file.seek(offset - 1)
-        return offset - 1 + len(file.readline())
+        at = offset - 1
+        while part := file.readline(_BLOCK):  # a piece at a time: a line may be as long as its file
+            at += len(part)
+            if part.endswith(b"\n"):
+                break
+        return at
 
 
 def newest(run: Path, limit: int = 1 << 20) -> list[bytes]:
@@ -167,8 +175,12 @@ def newest(run: Path, limit: int = 1 << 20) -> list[bytes]:
 def lines_of(stretch: Stretch) -> list[bytes]:
     """Its lines; none if the file was thinned meanwhile."""
     try:
-        with open(stretch.path, "rb") as file:
+        with opening.open_file(_run_of(stretch.path), stretch.path) as file:
             file.seek(stretch.start)
             return file.read(stretch.end - stretch.start).splitlines(keepends=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotPlain, PermissionError):
         return []
+
+
+def _run_of(path: Path) -> Path:
+    return path.parent.parent

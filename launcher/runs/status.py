@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.codec import from_plain, to_plain
+from launcher.codec import ExitCode, Index, Moment, from_plain, to_plain
 from launcher.errors import AgentLost
-from launcher.runs import paths
+from launcher.runs import opening, paths
 from launcher.runs.private import write_whole
 from launcher.spec import JobSpec
 from launcher.state import Phase, RunState
@@ -56,27 +56,29 @@ class Status:
     """What `ps` shows of a run.
 
     `host` is where it was submitted; `step` and `metrics` are the last ones that its leading rank reported.
+    `unreadable` says what of this could not be read, and is as the facts say, or unknown; nobody writes it.
     """
 
     id: str
     name: str = ""
     target: str = ""
     state: Phase = Phase.SUBMITTED
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     mode: str = ""
-    num_processes: int = 0
-    started: float | None = None
-    ended: float | None = None
+    num_processes: Index = 0
+    started: Moment | None = None
+    ended: Moment | None = None
     why: str = ""
     owner: Owner = field(default_factory=lambda: Owner("", 0, 0))
     args: str = ""
     user: str = ""
     host: str = ""
-    attempt: int = 0
+    attempt: Index = 0
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     revision: str = ""
     dirty: bool | None = None
+    unreadable: str | None = None
 
     @classmethod
     def of(cls, state: RunState, owner: Owner) -> Status:
@@ -101,6 +103,7 @@ class Status:
     @classmethod
     def first(cls, run: str, spec: JobSpec) -> Status:
         """The summary of a run of this process of which nothing is known but what was asked."""
+        spec = spec.redacted()
         return cls(
             id=run,
             name=spec.label,
@@ -154,6 +157,7 @@ def read_status(run: Path) -> Status | None:
 def stored_status(run: Path) -> Status | None:
     """The run's status as its owner wrote it; None if the folder has no readable one."""
     try:
-        return from_plain(Status, json.loads((run / paths.STATUS).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
+        status = from_plain(Status, json.loads(opening.read_whole(run, run / paths.STATUS)))
+    except (OSError, ValueError, RecursionError):
         return None
+    return replace(status, unreadable=None) if status.unreadable else status

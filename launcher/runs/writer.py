@@ -6,7 +6,6 @@ it had already said. A folder that takes no more ends no run: what it does not t
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from pathlib import Path
 from launcher import events as ev
 from launcher.errors import RecordError
 from launcher.fold import fold
+from launcher.redaction import without_secrets
 from launcher.runs import paths
 from launcher.runs.asked import write_spec
 from launcher.runs.journal import Journal
@@ -60,6 +60,7 @@ class RunWriter:
         self.id = folder.name
         self.state = RunState(id=self.id)
         self._owner = Owner.this()
+        self._secrets = spec.secrets()
         self._clock = clock
         self._returned: dict[int, ev.RankReturned] = {}
         self._unkept: set[int] = set()
@@ -92,6 +93,8 @@ class RunWriter:
             RecordError: it is the run's first, and the folder did not take it.
         """
         event = self._as_known_here(event)
+        if self._secrets:
+            event = self._unspoken(event)
         if isinstance(event, ev.GangRestarted):
             self._forget_results()
         if isinstance(event, ev.RunEnded):
@@ -132,20 +135,6 @@ class RunWriter:
         return ResultFile(
             path, self._fail, lambda file: self._settled(rank, file.size, kept=file.kept), kept=kept
         )
-
-    def adopt_result(self, rank: int, value: Path) -> None:
-        """Take a file beside the others for a rank's return value."""
-        place, size = paths.result_file(self.folder, rank), 0
-        try:
-            size = value.stat().st_size
-            value.replace(place)
-        except OSError as error:
-            self._fail(error)
-            with contextlib.suppress(OSError):
-                place.unlink()
-            self._settled(rank, size, kept=False)
-        else:
-            self._settled(rank, size, kept=True)
 
     def settle(self) -> None:
         """Write what is written as a whole and has changed: once a turn, not once a rank."""
@@ -224,6 +213,12 @@ class RunWriter:
             self._theirs = event
             return self._losses(event.time, resumed=event.resumed and not self._room.stopped)
         return event
+
+    def _unspoken(self, event: ev.Event) -> ev.Event:
+        """The fact without the request's secrets, which errors like to quote."""
+        if isinstance(event, (ev.Sampled, ev.RankReported, ev.RankReturned)):
+            return event
+        return without_secrets(event, self._secrets)
 
     def _tell_the_last(self) -> None:
         """The verdict comes: what still waits is written now or never, and what was lost is told."""

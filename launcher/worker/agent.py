@@ -11,13 +11,13 @@ import contextlib
 import os
 import selectors
 import signal
-import socket
 import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from launcher.worker import kernel, litter, port, process, warden, wire
+from launcher.worker import kernel, litter, port, process, ulimits, warden, wire
+from launcher.worker.arrival import arrive
 from launcher.worker.boot import STDIN, Boot, read_boot
 from launcher.worker.engineline import EngineLine
 from launcher.worker.gang import Gang
@@ -27,23 +27,10 @@ from launcher.worker.sampling import Sampling
 
 if TYPE_CHECKING:
     from launcher.worker.baggage import Unpacked
-    from launcher.worker.stream import Stream
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.worker import agent; agent.main()"
 ORPHANED_GRACE_S = 1.0
 REACH_S = 3.0
-
-
-class Regroup(Exception):
-    """The engine sends its agents to another one, which stands beside them; not all could reach it.
-
-    Attributes:
-        leave: whether they are to come together only in order to leave.
-    """
-
-    def __init__(self, reason: str, *, leave: bool = False) -> None:
-        super().__init__(reason)
-        self.leave = leave
 
 
 def main() -> None:
@@ -54,21 +41,13 @@ def main() -> None:
         boot.inherited.apply()
     warden.split(keep_from_warden=boot.descriptor)
     own = belongings(boot)
-    Agent(boot, own, EngineLine(_stream(boot), boot.lost_after_s), lasting(root)).run()
+    with contextlib.closing(arrive(boot)) as stream:
+        Agent(boot, own, EngineLine(stream, boot.lost_after_s), lasting(root)).run()
 
 
 def lasting(root: str) -> str:
     """The same place by a name that holds in other processes too, while this one lives."""
     return root.replace("/proc/self/", f"/proc/{os.getpid()}/", 1)
-
-
-def _stream(boot: Boot) -> Stream:
-    if boot.descriptor >= 0:
-        os.set_inheritable(boot.descriptor, False)
-        return socket.socket(fileno=boot.descriptor)
-    from launcher.worker.dial import dial
-
-    return dial([(e.host, e.port) for e in boot.endpoints], boot.credentials, boot.dial_s)
 
 
 class Agent:
@@ -83,6 +62,7 @@ class Agent:
         self._payload, self._bundle = bytearray(), bytearray()
         self._unpacked: Unpacked | None = None
         self._gang: Gang | None = None
+        self._files = ulimits.widen()
         self._port = port.hold()
         self._sampling = Sampling(boot, own.devices, self.fact)
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -90,11 +70,7 @@ class Agent:
         self._quitting = False
 
     def run(self) -> None:
-        """Join, serve until told to quit, and leave nothing running.
-
-        Raises:
-            Regroup: the engine says so, before any rank was started.
-        """
+        """Join, serve until told to quit, and leave nothing running."""
         kernel.become_subreaper()
         self._listen_to_signals()
         try:
@@ -103,10 +79,6 @@ class Agent:
             self._serve()
         except (ConnectionError, wire.WireError):
             self._abandon()
-        except Regroup:
-            self._line.abandon()
-            self._port.sock.close()
-            raise
         finally:
             self._sampling.stop()
             litter.clear(os.environ, litter.SOURCES)
@@ -198,11 +170,10 @@ class Agent:
                 self._start(frame.document())
             case wire.Kind.STOP if self._gang:
                 self._gang.stop(grace_s=float(frame.document()["grace_s"]))
+            case wire.Kind.INQUIRE if self._gang:
+                self._gang.inquire()
             case wire.Kind.STACKS if self._gang:
                 self._gang.dump(int(frame.document()["round"]))
-            case wire.Kind.REGROUP if self._gang is None:
-                told = frame.document()
-                raise Regroup(str(told.get("reason", "")), leave=bool(told.get("leave")))
             case wire.Kind.QUIT:
                 self._quitting = True
                 self._stop_gang()
@@ -221,7 +192,7 @@ class Agent:
             from launcher.worker.baggage import unpack
 
             self._unpacked = unpack(bytes(self._bundle), os.environ)
-        order = prepare(start, bytes(self._payload), self._unpacked, self._root)
+        order = prepare(start, bytes(self._payload), self._unpacked, self._root, files=self._files)
         self._payload.clear()
         self._bundle.clear()
         self._gang = Gang(order, self, self._selector)

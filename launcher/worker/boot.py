@@ -45,8 +45,8 @@ class Boot:
         devices: the GPUs that it has been given by the engine.
         gpus: the addresses of the GPUs that Spark has granted to the task; None: it grants none.
         find_gpus: whether the agent has to find out what its GPUs are.
-        standing: an inherited descriptor of all that the engine knows, for a run that must go on without
-            reaching it; -1 if the agent has none.
+        spool: the folder of this launch on storage that may be shared, for an agent that no address of the
+            engine lets in; empty for none. `marker`: what it then holds.
         inherited: what the run's caller had from its shell; nothing to take on where Spark starts the agent.
     """
 
@@ -66,7 +66,8 @@ class Boot:
     devices: tuple[Device, ...] = ()
     gpus: tuple[str, ...] | None = None
     find_gpus: bool = False
-    standing: int = -1
+    spool: str = ""
+    marker: str = field(default="", repr=False)
     inherited: Inherited | None = None
 
 

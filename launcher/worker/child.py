@@ -1,9 +1,9 @@
 """A rank's first code: tie the rank to its agent, run the target, say how it ended, end as Python would.
 
-Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS``: the folder or zip that holds `launcher`, the
-descriptor of the line to the agent, the descriptor of the program (a JSON line and then a pickle), the
-agent's pid, and the descriptor that stacks go to. The exit code is what plain Python would have given; how
-the process ends is `ending`'s.
+Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES``: the folder or zip that holds
+`launcher`, the descriptor of the line to the agent, the descriptor of the program (a JSON line and then a
+pickle), the agent's pid, the descriptor that stacks go to, and how many files may be open. The exit code is
+what plain Python would have given; how the process ends is `ending`'s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 
 from launcher.codec import from_plain
 from launcher.spec import Target
-from launcher.worker import ending, kernel, program, rankline, report
+from launcher.worker import ending, kernel, program, rankline, report, transport, ulimits
+from launcher.worker.raising import Raising
 from launcher.worker.rankline import RankLine
 from launcher.worker.summary import qualified_type
 
@@ -39,8 +40,10 @@ _FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 
 def main() -> None:
     """Run as a rank, to the end of the process."""
-    root, (descriptor, program_fd, parent, stacks) = sys.path[0], [int(a) for a in sys.argv[1:5]]
+    root, (descriptor, program_fd, parent, stacks, files) = sys.path[0], [int(a) for a in sys.argv[1:6]]
     die_with(parent)
+    if files >= 0:
+        ulimits.narrow(files)
     line = RankLine.adopt(descriptor)
     for inherited in (program_fd, stacks):
         os.set_inheritable(inherited, False)
@@ -77,18 +80,31 @@ class Naming:
 
 def run(line: RankLine, target: Target, payload: bytes, naming: Naming, lead: str = "") -> int:
     """Run the target and report; the exit code to leave with."""
-    reporter = report.install(line)
+    raising = Raising(line, lambda error, tb: description(error, program.strip(tb), naming))
+    raising.install()
+    reporter = report.install(line, raising.look_again)
     try:
         call = program.load(target, payload, lead)
-        line.send_document(rankline.ENTERED, {"time": time.time()})
+        line.send_document(rankline.ENTERED, {"time": time.time(), "returns": bool(target.name)})
         value = call()
         return _return(line, reporter, value, naming) if target.name else 0
     except SystemExit as end:
-        return ending.code_of(end)
+        return _left(line, end, naming)
     except BaseException as error:  # noqa: BLE001  whatever user code raises is a fact to report
-        return _failed(line, error, program.strip(error), naming)
+        return _failed(line, error, program.strip(error.__traceback__), naming)
     finally:
         reporter.flush()
+
+
+def _left(line: RankLine, end: SystemExit, naming: Naming) -> int:
+    """A rank that leaves on purpose. One that does so for a broken transport is known by that error."""
+    code = ending.code_of(end)
+    line.send_document(rankline.LEFT, {"by_exit": True})
+    if code and (cause := end.__cause__ or end.__context__) is not None:
+        told = description(cause, program.strip(cause.__traceback__), naming)
+        if transport.doubt(told["message"], told["traceback"]):
+            line.send_document(rankline.RAISING, told)
+    return code
 
 
 def _return(line: RankLine, reporter: report.Reporter, value: object, naming: Naming) -> int:
@@ -97,6 +113,7 @@ def _return(line: RankLine, reporter: report.Reporter, value: object, naming: Na
         reporter.publish(value)
     except report.UnpicklableResult as error:
         return _failed(line, report.UnpicklableResult(f"the return value: {error}"), None, naming)
+    line.send_document(rankline.LEFT, {"by_exit": False})
     return 0
 
 
@@ -117,7 +134,7 @@ def _print_both(broken: Exception, error: BaseException) -> None:
         broken.__context__ = None
     for label, each in (("Error in sys.excepthook:", broken), ("\nOriginal exception was:", error)):
         sys.stderr.write(f"{label}\n")
-        tb = program.strip(each)
+        tb = program.strip(each.__traceback__)
         sys.__excepthook__(type(each), each.with_traceback(tb), tb)
 
 

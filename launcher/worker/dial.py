@@ -53,6 +53,23 @@ def dial(
     raise Unreachable(f"cannot reach the engine at {tried or 'no address'}")
 
 
+def secure(sock: socket.socket, credentials: Mapping[str, str], timeout_s: float) -> SecureStream:
+    """A secure stream over a socket that leads to the engine by another way; the stream is its owner.
+
+    Raises:
+        Unreachable: the engine does not answer by it, or is not this run's.
+    """
+    try:
+        own = Credentials(**credentials)
+        stream = SecureStream(sock, context(own, server=False), own.peer, server=False)
+        sock.setblocking(False)
+        _shake(stream, time.monotonic() + timeout_s)
+    except OSError as error:
+        sock.close()
+        raise Unreachable(f"the engine does not answer: {_words(error)}") from error
+    return stream
+
+
 class _Caller:
     """What one dialling has learnt: why addresses failed, and which may be tried again."""
 

@@ -10,6 +10,7 @@ and the process leaves. What is skipped is the destruction of objects and of nat
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import io
@@ -18,14 +19,20 @@ import sys
 import threading
 from typing import NoReturn
 
+_LONG = (-(1 << 63), (1 << 63) - 1)  # what fits a C long; Python makes -1 of every other number
+
 
 def code_of(end: SystemExit) -> int:
     """The exit code that `SystemExit` stands for; a message is printed, as Python does."""
-    if end.code is None:
+    code = end.code
+    if code is None:
         return 0
-    if isinstance(end.code, int):
-        return end.code & 0xFF
-    sys.stderr.write(f"{end.code}\n")
+    if isinstance(code, int):
+        return code & 0xFF if _LONG[0] <= code <= _LONG[1] else 0xFF
+    with contextlib.suppress(Exception):  # a closed stream, or a user's __str__: Python is silent there too
+        sys.stderr.write(str(code))
+    with contextlib.suppress(Exception):
+        sys.stderr.write("\n")
     return 1
 
 

@@ -16,17 +16,24 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from launcher.worker import process, rankline, wire
+from launcher.worker import process, procfs, rankline, ulimits, wire
 from launcher.worker.child import Naming
 from launcher.worker.order import Emit, Order
 from launcher.worker.process import RankProcess
+from launcher.worker.raising import QUESTION_SIGNAL
 from launcher.worker.stacks import POLL_S, Dump
 
 LEFTOVER_GRACE_S = 3.0
 GIVE_UP_S = 30.0
 SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; one turn an hour costs nothing
 
-_FACTS = {rankline.ENTERED: "rank_entered", rankline.RAISED: "rank_raised", rankline.REPORT: "rank_reported"}
+_FACTS = {
+    rankline.ENTERED: "rank_entered",
+    rankline.RAISED: "rank_raised",
+    rankline.REPORT: "rank_reported",
+    rankline.RAISING: "rank_raising",
+    rankline.RECOVERED: "rank_recovered",
+}
 _RESULTS = {
     rankline.RESULT_BEGIN: wire.Kind.RESULT_BEGIN,
     rankline.RESULT_DATA: wire.Kind.RESULT_DATA,
@@ -45,10 +52,19 @@ class Ladder(Enum):
 
 @dataclass(slots=True)
 class _Live:
+    """A rank's process.
+
+    Attributes:
+        returns: whether it runs a function.
+        left: how that ended: False for its return, True for `sys.exit`, None for neither.
+    """
+
     process: RankProcess
     started: float
     raised: bool = False
     exited: bool = False
+    returns: bool = False
+    left: bool | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +91,10 @@ class Gang:
     def start(self) -> None:
         """Start every rank; one that cannot be started is reported like one that failed."""
         self._oom_before = process.oom_kills()
+        if short := ulimits.shortage(len(self.order.ranks)):
+            for rank in self.order.ranks:
+                self._not_started(rank, "OSError", short, ulimits.CANNOT_PLACE)
+            return
         for rank, env in self.order.ranks.items():
             try:
                 started = process.start_rank(
@@ -84,9 +104,11 @@ class Gang:
                     program=self.order.program,
                     env={**self.order.env, **env},
                     cwd=self.order.cwd,
+                    files=self.order.files,
                 )
             except OSError as error:
-                self._not_started(rank, error)
+                text, code = ulimits.start_failure(error, self.order.python, self.order.cwd)
+                self._not_started(rank, type(error).__name__, text, code)
                 continue
             self._live[rank] = _Live(started, self.monotonic())
             self._watch(started)
@@ -137,6 +159,13 @@ class Gang:
             going = [v.process.pid for v in self._live.values() if not v.exited and not v.raised]
             process.send(going, signal.SIGTERM)
             process.send(going, signal.SIGCONT)
+
+    def inquire(self) -> None:
+        """Ask every rank for an exception that is on its way. One that is deep in C code does not answer."""
+        for live in self._live.values():
+            pid = live.process.pid
+            if not live.exited and not live.raised and procfs.catches(pid, QUESTION_SIGNAL):
+                process.send([pid], QUESTION_SIGNAL)
 
     def dump(self, number: int) -> None:
         """Tell the stacks of every rank, in the round that goes on if there is one."""
@@ -258,11 +287,19 @@ class Gang:
     def _carry(self, rank: int, kind: bytes, data: bytes) -> None:
         if (forward := _RESULTS.get(kind)) is not None:
             self.emit.raw(forward, data, rank=rank)
+        elif kind == rankline.LEFT:
+            with contextlib.suppress(ValueError):
+                self._live[rank].left = bool(rankline.parse(data).get("by_exit"))
         elif kind in _FACTS:
             # only rankdeck's own code writes here; a torn packet is nothing
             with contextlib.suppress(ValueError):
-                self.emit.fact(_FACTS[kind], {"rank": rank, **rankline.parse(data)})
-            self._live[rank].raised |= kind == rankline.RAISED
+                self._tell(rank, kind, rankline.parse(data))
+
+    def _tell(self, rank: int, kind: bytes, said: dict[str, Any]) -> None:
+        live = self._live[rank]
+        live.raised |= kind == rankline.RAISED
+        live.returns |= bool(said.pop("returns", False))
+        self.emit.fact(_FACTS[kind], {"rank": rank, **said})
 
     def _exited(self, rank: int, status: int) -> None:
         live = self._live[rank]
@@ -278,6 +315,8 @@ class Gang:
             "signal": name,
             "duration_s": round(self.monotonic() - live.started, 3),
             "oom_kills": (after or 0) - (self._oom_before or 0) if known else None,
+            "unreturned": code == 0 and live.returns and live.left is None,
+            "left": code == 0 and live.returns and live.left is True,
             "time": self.clock(),
         }
         self.emit.fact("rank_exited", fields)
@@ -289,9 +328,8 @@ class Gang:
             while isinstance(packet := rankline.receive(line), tuple):
                 self._carry(rank, *packet)
 
-    def _not_started(self, rank: int, error: OSError) -> None:
+    def _not_started(self, rank: int, kind: str, text: str, code: int) -> None:
         now = self.clock()
-        text = f"cannot start {self.order.python} in {self.order.cwd}: {error.strerror}"
-        raised = {"rank": rank, "kind": type(error).__name__, "message": text, "traceback": text, "time": now}
+        raised = {"rank": rank, "kind": kind, "message": text, "traceback": text, "time": now}
         self.emit.fact("rank_raised", raised)
-        self.emit.fact("rank_exited", {"rank": rank, "exit_code": 127, "time": now})
+        self.emit.fact("rank_exited", {"rank": rank, "exit_code": code, "time": now})

@@ -14,7 +14,6 @@ NAME = f"rankdeck-{os.urandom(8).hex()}"
 _USUAL = ("/tmp", "/var/tmp")
 
 SOURCES = ""
-RECORD = "-record"
 
 
 def make(environ: Mapping[str, str], part: str = SOURCES) -> str:
@@ -22,7 +21,7 @@ def make(environ: Mapping[str, str], part: str = SOURCES) -> str:
 
     Args:
         environ: what says where that is.
-        part: what the folder is for: a target's sources, or the record of a run that is kept here.
+        part: what the folder is for: a target's sources.
 
     Raises:
         OSError: there is no place where it could be.

@@ -63,7 +63,7 @@ def machine(environ: Mapping[str, str] = os.environ) -> str:
     It holds the kernel's boot, the network namespace, the host's name, and Spark's own name for the host:
     workers of one machine under several addresses are several hosts to Spark.
     """
-    parts = [_boot(), _network_namespace(), socket.gethostname(), _spark_name(environ)]
+    parts = [boot(), _network_namespace(), socket.gethostname(), _spark_name(environ)]
     return "|".join(parts)
 
 
@@ -160,7 +160,8 @@ def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     return mapped or number
 
 
-def _boot() -> str:
+def boot() -> str:
+    """What tells this boot of the kernel from all others; empty if nothing does."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

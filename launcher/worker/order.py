@@ -20,6 +20,7 @@ class Order:
         env: what all ranks share; `ranks` holds what each has beyond it.
         program: a descriptor that every rank reads its target from.
         grace_s: seconds between SIGTERM and SIGKILL.
+        files: how many open files a rank may have; -1 to leave that alone.
         copied: the folder in which the target's sources were unpacked; empty where they lie as they are.
     """
 
@@ -31,6 +32,7 @@ class Order:
     program: int
     grace_s: float
     copied: str = ""
+    files: int = -1
 
 
 class Emit(Protocol):

@@ -14,7 +14,9 @@ from launcher.worker.environ import base_environ, yielding
 from launcher.worker.order import Order
 
 
-def prepare(start: Mapping[str, Any], payload: bytes, bundle: Unpacked | None, root: str) -> Order:
+def prepare(
+    start: Mapping[str, Any], payload: bytes, bundle: Unpacked | None, root: str, *, files: int = -1
+) -> Order:
     """The order that a START frame stands for.
 
     With `inherit`, ranks get this process's own environment and interpreter, as what Spark started here
@@ -25,6 +27,7 @@ def prepare(start: Mapping[str, Any], payload: bytes, bundle: Unpacked | None, r
         payload: the pickle that came before it.
         bundle: the target's sources, where it came with some.
         root: the folder or zip that holds `launcher`.
+        files: how many open files a rank may have; -1 leaves it what we have.
 
     Raises:
         OSError: there is no memory for the program.
@@ -43,6 +46,7 @@ def prepare(start: Mapping[str, Any], payload: bytes, bundle: Unpacked | None, r
         program=process.memory_file(b"%s\n%s" % (_program(start["program"], bundle, cwd), payload)),
         grace_s=float(start["grace_s"]),
         copied=bundle.copied if bundle else "",
+        files=files,
     )
 
 

@@ -47,16 +47,25 @@ def start_rank(
     program: int,
     env: Mapping[str, str],
     cwd: str,
+    files: int = -1,
 ) -> RankProcess:
     """Start one rank in a session of its own, its output on pipes that the agent reads.
+
+    It may have as many open `files` as that says; -1 leaves it what we have.
 
     Raises:
         OSError: the interpreter or the working directory cannot be used.
     """
-    near, far = rankline.pair()
-    out, err, stacks = _pipe(), _pipe(), _stacks_file()
+    with contextlib.ExitStack() as opened:  # where descriptors run out, those that were had are given back
+        near, far = rankline.pair()
+        opened.callback(near.close)
+        opened.callback(far.close)
+        out = _pipe(opened)
+        err = _pipe(opened)
+        stacks = _stacks_file()
+        opened.pop_all()
     try:
-        given = (far.fileno(), program, os.getpid(), stacks)
+        given = (far.fileno(), program, os.getpid(), stacks, files)
         argv = [python, "-u", "-c", child.BOOT, root, *map(str, given)]
         popen = subprocess.Popen(
             argv,
@@ -80,9 +89,11 @@ def start_rank(
     return RankProcess(rank, popen, near, out[0], err[0], stacks)
 
 
-def _pipe() -> tuple[int, int]:
+def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
     """A pipe that does not block its reader and holds as much as the system allows."""
     reader, writer = os.pipe()
+    opened.callback(os.close, reader)
+    opened.callback(os.close, writer)
     os.set_blocking(reader, False)
     with contextlib.suppress(OSError):  # above the user's limit: the default size serves as well
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from launcher.spec import Target, TargetKind
+from launcher.worker import raising
 
 _OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
+_HOOKS = raising.Raising.look.__code__.co_filename
 _PACKAGE = Path(__file__).parent.parent
 _NAME = "launcher"
 TRACEBACK = 48 << 10
@@ -102,12 +104,21 @@ def _lead_path(folder: str) -> None:
             del sys.modules[name]  # we hold what we need; only the name is given up
 
 
-def strip(error: BaseException) -> types.TracebackType | None:
-    """The traceback without the frames through which we called the user's code."""
-    tb = error.__traceback__
-    while tb is not None and _is_plumbing(tb.tb_frame.f_code.co_filename):
+def strip(tb: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback without the frames through which we called the user's code, and it called torch."""
+    while tb is not None and (_is_plumbing(tb.tb_frame.f_code.co_filename) or _is_command(tb.tb_frame)):
         tb = tb.tb_next
+    inner = tb
+    while inner is not None:
+        while inner.tb_next is not None and inner.tb_next.tb_frame.f_code.co_filename == _HOOKS:
+            inner.tb_next = inner.tb_next.tb_next
+        inner = inner.tb_next
     return tb
+
+
+def _is_command(frame: types.FrameType) -> bool:
+    """Whether it is the command line's own code, at the bottom of the stack."""
+    return frame.f_back is None and frame.f_code.co_filename == "<string>"
 
 
 def _is_plumbing(filename: str) -> bool:

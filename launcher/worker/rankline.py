@@ -23,6 +23,9 @@ RESULT_BEGIN = b"B"
 RESULT_DATA = b"D"
 RESULT_END = b"Z"
 RESULT_ABORT = b"A"
+RAISING = b"I"
+RECOVERED = b"R"
+LEFT = b"L"
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -90,7 +93,10 @@ def parse(data: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is none.
     """
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004  one error for both ways of being no object
     return value

@@ -9,6 +9,7 @@ import math
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from typing import IO, Any
 
 from launcher.worker import rankline
@@ -18,6 +19,7 @@ from launcher.worker.summary import describe, qualified_type
 MIN_INTERVAL_S = 0.05
 METRICS = 256
 _NAME = 100
+_FARTHEST = 2.0**62  # beyond it, and for what is no number at all, a step is unknown
 
 
 class UnpicklableResult(Exception):
@@ -27,22 +29,27 @@ class UnpicklableResult(Exception):
 class Reporter:
     """The rank's voice. Reports in quick succession are merged; the newest always arrives in the end."""
 
-    def __init__(self, line: RankLine) -> None:
+    def __init__(self, line: RankLine, alive: Callable[[], None]) -> None:
         self._line = line
+        self._alive = alive
         self._lock = threading.Lock()
         self._publishing = threading.Lock()
         self._pending: dict[str, Any] = {}
         self._sent = float("-inf")
+        self._broken: set[str] = set()
 
     def report(self, step: int | None, metrics: dict[str, float]) -> None:
         """Send progress, or keep it for the next call if the last one was just sent."""
         if not self._line.mine:  # the lock may have been held when this process was forked
             return
+        self._alive()
         with self._lock:
+            broken = {name for name, value in metrics.items() if not math.isfinite(value)} - self._broken
             merged = dict([*{**self._pending.get("metrics", {}), **metrics}.items()][-METRICS:])
             last = self._pending.get("step") if step is None else step
             self._pending = {"time": time.time(), "step": last, "metrics": merged}
-            if time.monotonic() - self._sent >= MIN_INTERVAL_S:
+            if broken or time.monotonic() - self._sent >= MIN_INTERVAL_S:
+                self._broken |= broken  # the first NaN of each figure is told with its own step
                 self._send()
 
     def flush(self) -> None:
@@ -135,10 +142,15 @@ def _pickler(stream: Any) -> Any:
 _reporter: Reporter | None = None
 
 
-def install(line: RankLine) -> Reporter:
-    """Make this process a rank, as far as `report` and `publish` are concerned."""
+def install(line: RankLine, alive: Callable[[], None] = lambda: None) -> Reporter:
+    """Make this process a rank, as far as `report` and `publish` are concerned.
+
+    Args:
+        line: to the agent.
+        alive: what to call with every report: the training goes on.
+    """
     global _reporter
-    _reporter = Reporter(line)
+    _reporter = Reporter(line, alive)
     return _reporter
 
 
@@ -159,7 +171,7 @@ def report(*, step: int | None = None, loss: float | None = None, **metrics: flo
     named = metrics if loss is None else {"loss": loss, **metrics}
     numbers = {name[:_NAME]: n for name, value in named.items() if (n := _number(value)) is not None}
     at = None if step is None else _number(step)
-    _reporter.report(int(at) if at is not None and math.isfinite(at) else None, numbers)
+    _reporter.report(int(at) if at is not None and abs(at) <= _FARTHEST else None, numbers)
 
 
 def _number(value: object) -> float | None:

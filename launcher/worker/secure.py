@@ -185,6 +185,10 @@ class SecureStream:
         """This end's address."""
         return self._sock.getsockname()
 
+    def getpeername(self) -> Any:
+        """The other end's address."""
+        return self._sock.getpeername()
+
     def close(self) -> None:
         """Close the connection. No farewell is said: frames tell their own end."""
         self._sock.close()

@@ -40,6 +40,10 @@ class Stream(Protocol):
         """This end's address, in the form of its family."""
         ...
 
+    def getpeername(self) -> Any:
+        """The other end's address, in the form of its family."""
+        ...
+
     def close(self) -> None:
         """Close it, at once."""
         ...

@@ -49,7 +49,7 @@ def watch(agent: int) -> None:
         process.reap()
         time.sleep(_POLL_S)
     process.reap()
-    litter.clear(os.environ, litter.SOURCES, litter.RECORD)
+    litter.clear(os.environ, litter.SOURCES)
     code = os.waitstatus_to_exitcode(status)
     sys.stdout.flush()
     os._exit(code if code >= 0 else 128 - code)

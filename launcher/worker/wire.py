@@ -46,8 +46,8 @@ class Kind(IntEnum):
     QUIT = 35
     REACH = 36
     BUNDLE = 37
-    REGROUP = 38
     STACKS = 39
+    INQUIRE = 40
 
 
 class WireError(Exception):

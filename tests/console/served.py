@@ -42,10 +42,15 @@ class Served(Foreground):
     """`rankdeck serve` on a port of its own."""
 
     def __init__(
-        self, *look: str, folder: Path, env: dict[str, str] | None = None, opening: bool = False
+        self,
+        *look: str,
+        folder: Path,
+        env: dict[str, str] | None = None,
+        opening: bool = False,
+        pages: int = 16,
     ) -> None:
         choice = "--open" if opening else "--no-open"
-        super().__init__(*look, "serve", "--port", "0", choice, folder=folder, env=env)
+        super().__init__(*look, "serve", "--port", "0", f"--pages={pages}", choice, folder=folder, env=env)
         self.url = self.await_line("/?token=")
         self.port = int(re.findall(r":(\d+)/", self.url)[0])
         self.await_narration("the address opens once")

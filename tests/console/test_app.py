@@ -14,15 +14,18 @@ from textual.drivers.headless_driver import HeadlessDriver
 from console.app import RankdeckApp, Themes
 from console.demo import record_demo
 from console.pace import is_remote
-from console.screens.help import HelpScreen, Keys
+from console.screens.help import _GROUPS, HelpScreen, Keys
 from console.screens.launch import LaunchScreen
 from console.screens.run import RunScreen
 from console.sources.replay import replay
 from console.terminal import clipboard_sequence
 from console.theming import theme_names
+from console.widgets.command_line import CommandLine
+from console.widgets.field import Field
+from console.widgets.key_line import KeyLine
 from console.widgets.log_view import LogView
 from console.widgets.rank_grid import RankGrid
-from tests.console.looking import shown
+from tests.console.looking import shown, text
 
 if TYPE_CHECKING:
     from tests.console.conftest import FakeCommands, Until
@@ -84,10 +87,15 @@ async def test_help_lists_the_keys_of_what_has_the_focus(open_app: Open, until: 
         assert isinstance(screen, HelpScreen)
         said = {line.what: line.keys for line in screen._lines}
         top = screen.query_one(Keys).render_line(0).text
+        keys_shown = ["".join(text for text, _ in row).strip() for row in screen.query_one(Keys)._rows]
         await pilot.press("escape")
 
-        assert {"Search", "Follow", "Run again", "Zoom", "Copy", "Top", "Detach"} <= set(said)
+        assert {"Search", "Follow", "Run again", "Zoom", "Copy", "Top", "Leave"} <= set(said)
+        assert "Detach" not in said  # the run has ended, and the line below says so too
         assert said["Top"] == "home g"
+        assert "…" not in "".join(keys_shown)
+        groups = [word for word in keys_shown if word in _GROUPS.values()]
+        assert ["Run", "Log", "Go to", "Everywhere"] == groups
         assert {"Page Left", "Page Right", "Scroll Left", "Scroll Right"}.isdisjoint(said)
         assert top.strip()
         assert isinstance(app.screen, RunScreen)
@@ -201,3 +209,39 @@ async def test_a_theme_that_is_picked_says_how_to_keep_it(open_app: Open, until:
         await until(pilot, lambda: any('theme = "okabe-ito-light"' in n.message for n in app._notifications))
 
         assert app.theme == "okabe-ito-light"
+
+
+async def test_f1_shows_the_keys_everywhere_and_a_question_mark_in_an_empty_field(
+    open_app: Open, until: Until
+) -> None:
+    app = open_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.screen.query("#target"))
+        target = app.screen.query_one("#target", Field)
+        await until(pilot, lambda: target.has_focus)
+        for pressed in (("f1",), ("question_mark",), ("ctrl+f", "f1")):
+            await pilot.press(*pressed)
+            await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+            await pilot.press("f1")
+            await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: target.has_focus)
+        await pilot.press(*"a?")
+
+        assert "a?" == target.value
+
+
+async def test_while_one_types_the_keys_that_are_said_are_not_letters(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.screen.query("#target"))
+        command = app.screen.query_one(CommandLine)
+        await pilot.press(*"score.py")
+        await until(pilot, lambda: "ready" in text(command))
+        typing = text(command)
+        keys = app.screen.query_one(KeyLine).render_line(0).text
+        await pilot.press("escape")
+        await until(pilot, lambda: "p checks" in text(command))
+
+    assert "f5 checks" in typing
+    assert keys.rstrip().endswith("f1 Help")

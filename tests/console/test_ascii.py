@@ -18,6 +18,7 @@ import console.screens
 from console.app import RankdeckApp
 from console.demo import record_demo
 from console.screens.comparison import ComparisonScreen
+from console.screens.confirm import StartScreen
 from console.screens.launch import LaunchScreen
 from console.screens.run import RunScreen
 from console.screens.stacks import StacksScreen
@@ -50,6 +51,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
 
 MADE: dict[str, Callable[[RunScreen, Path], Screen[Any]]] = {
     "ComparisonScreen": lambda shown, other: ComparisonScreen(shown.run, other),
+    "StartScreen": lambda shown, other: StartScreen([("run", other.name)]),
     "StacksScreen": lambda shown, other: StacksScreen(shown.view) if shown.view else shown,
 }
 """Screens that need more than keys: how they are made from a run that is shown, and another one."""
@@ -140,7 +142,9 @@ async def test_screens_that_need_more_than_keys_are_drawn_in_ascii(
         assert isinstance(app.screen, RunScreen)
         await app.push_screen(MADE[screen](app.screen, record_demo(tmp_path / "other", seconds=20)))
         await app.workers.wait_for_complete()
-        await until(pilot, lambda: app.screen.query(Sheet).first()._rows)
+        await until(
+            pilot, lambda: app.screen.query(".answers") or any(s._rows for s in app.screen.query(Sheet))
+        )
         await pilot.pause()
 
     assert {c for c in Terminal.sent if not c.isascii()} == set()

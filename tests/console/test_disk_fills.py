@@ -22,6 +22,7 @@ from tests.small_disk import fill, small_disk
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("mark")]
 
+DELETED = r"the run's record was deleted while it ran: output and verdict after \d\d:\d\d:\d\d are lost"
 FLOOD = """
 import os, sys
 rank = int(os.environ["RANK"])
@@ -150,12 +151,22 @@ def test_a_folder_that_is_removed_under_a_run_does_not_end_it(tmp_path: Path) ->
         run.await_line("before")
         run.await_line("before")
         folder = commands.last()
-        folder.rename(tmp_path / "moved")
-        (tmp_path / "moved" / paths.EVENTS).unlink()
-        for gate in gates:
-            gate.open()
-        assert 0 == run.finish()
-        assert "Traceback" not in run.narrated
+        with Foreground("logs", "-f", "last", folder=_made(tmp_path / "follower")) as follower:
+            follower.await_line("before")
+            folder.rename(tmp_path / "moved")
+            (tmp_path / "moved" / paths.EVENTS).unlink()
+            for gate in gates:
+                gate.open()
+            assert 0 == run.finish()
+            assert 70 == follower.finish()
+        assert re.search(rf"\nsucceeded after \d.*\n{DELETED}\n$", run.narrated)
+        assert re.search(DELETED, follower.narrated)
+        assert "Traceback" not in run.narrated + follower.narrated
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def test_a_killed_owner_leaves_a_folder_that_can_be_read(home: Path, tmp_path: Path) -> None:

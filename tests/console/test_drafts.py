@@ -64,6 +64,14 @@ def test_a_past_run_can_be_filled_in_again(project: Path) -> None:
     assert again == draft
 
 
+def sent(project: Path) -> list[Path]:
+    """Files to be sent along."""
+    paths = [project / "a b.zip", project / "more"]
+    for path in paths:
+        path.touch()
+    return paths
+
+
 def cluster_spec(project: Path, **more: object) -> JobSpec:
     """A run on a cluster, as it was recorded."""
     spark = SparkSpec(
@@ -78,7 +86,7 @@ def cluster_spec(project: Path, **more: object) -> JobSpec:
         "mode": Mode.CLUSTER,
         "workdir": str(project),
         "env": {"LEVEL": "3", "API_TOKEN": "s3cret"},
-        "py_files": ("/libs/a b.zip", "/libs/more"),
+        "py_files": tuple(map(str, sent(project))),
         "max_restarts": 2,
         "start_timeout_s": 30.0,
         "gpus_per_rank": 2,
@@ -98,11 +106,12 @@ def test_a_run_on_a_cluster_is_filled_in_with_all_that_it_had(project: Path) -> 
         *("--gpus-per-rank", "2", "--gpus-per-task", "4", "--max-restarts", "2", "--start-timeout", "30"),
         *("--timeout", "90.5", "--listen", ":4000-4010", "--lost-after", "7.5"),
         *("--env", "LEVEL=3", "--conf", "spark.executor.memory=2g"),
-        *("--py-files", "/libs/a b.zip", "--py-files", "/libs/more"),
+        *(word for path in sent(project) for word in ("--py-files", str(path))),
     ]
     again = draft.resolved()
     assert again == replace(
         spec,
+        withheld=(),
         env={"LEVEL": "3"},
         spark=replace(spec.spark, conf={"spark.executor.memory": "2g"}),
     )

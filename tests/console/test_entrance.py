@@ -253,6 +253,8 @@ def test_the_first_frame_needs_little(root: Path) -> None:
         "launcher.errors",
         "launcher.settings",
         "launcher.runs",
+        "launcher.runs.line_rows",
+        "launcher.runs.opening",
         "launcher.runs.paths",
         "launcher.worker",
         "launcher.worker.outputs",

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import signal
 import stat
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from console import history_commands, record_commands
 from console.curves import MOST_POINTS, curves, thinned
-from console.finding import find
+from console.finding import ALL, find
 from console.report_page import report_page
 from console.unpacking import COPIED, unpack
 from launcher import events as ev
@@ -97,7 +103,7 @@ def names(file: Path) -> set[str]:
 
 
 def test_an_export_holds_the_folder_and_a_page(run: Path, here: Path) -> None:
-    assert f"{ID}.zip\n" == export(ID).output
+    assert f"{ID}.zip\n" == export(ID).stdout
     held = names(here / f"{ID}.zip")
     expected = {f"{ID}/{p.relative_to(run)}" for p in run.rglob("*") if p.is_file() and p.suffix != ".pickle"}
     assert {*expected, "report.html"} == held
@@ -118,6 +124,31 @@ def test_values_go_along_only_if_asked_and_logs_unless_not(run: Path, here: Path
 def page_in(file: Path) -> str:
     with zipfile.ZipFile(file) as packed:
         return packed.read("report.html").decode()
+
+
+@pytest.mark.parametrize("linked", ["logs/0/00001.err", "logs/0", "logs", "spec.json", "samples"])
+def test_nothing_outside_the_folder_is_exported(run: Path, here: Path, linked: str) -> None:
+    outside = here.parent / "outside"
+    (run / linked).rename(outside)
+    for file in [outside, *outside.rglob("*")]:
+        if file.is_file():
+            file.write_text("a secret of the caller\n")
+    (run / linked).symlink_to(outside)
+
+    export(ID)
+
+    with zipfile.ZipFile(here / f"{ID}.zip") as packed:
+        assert not [name for name in packed.namelist() if b"a secret" in packed.read(name)]
+        assert not [name for name in packed.namelist() if name.startswith(f"{ID}/{linked}")]
+
+
+@pytest.mark.timeout(20)
+def test_an_export_waits_for_no_fifo(run: Path, here: Path) -> None:
+    (run / "logs/0/00001.err").unlink()
+    os.mkfifo(run / "logs/0/00001.err")
+
+    assert f"{ID}.zip\n" == export(ID).stdout
+    assert f"{ID}/logs/0/00001.err" not in names(here / f"{ID}.zip")
 
 
 def test_a_file_that_is_there_is_replaced_only_by_force(run: Path, here: Path) -> None:
@@ -232,8 +263,10 @@ def test_curves_leave_out_what_cannot_be_drawn() -> None:
     ]
     drawn = list(curves(told))
     assert 1 == len(drawn)
-    assert "nan" not in drawn[0]
-    assert "inf" not in drawn[0]
+    lines = re.findall(r'points="([^"]*)"', drawn[0])
+    assert [1, 2] == [len(line.split()) for line in lines]
+    assert not re.search("nan|inf", "".join(lines))
+    assert "loss: 1 → nan" in drawn[0]
 
 
 def test_long_series_are_thinned_and_keep_their_ends() -> None:
@@ -270,7 +303,7 @@ def test_an_unpacked_file_goes_with_the_process(
 
 def test_an_export_reads_as_the_run_did(run: Path, here: Path) -> None:
     export(ID)
-    copy = find(f"{ID}.zip")
+    copy = find(f"{ID}.zip", ALL)
     assert FactTail(run).poll() == FactTail(copy).poll()
     assert read_state(run).why == read_state(copy).why == EVIL
     assert read_spec(run) == read_spec(copy)
@@ -309,10 +342,62 @@ def test_no_link_is_made(here: Path) -> None:
     assert 0o600 == stat.S_IMODE((copy / "logs" / "x").stat().st_mode)
 
 
-def test_a_bomb_is_not_unpacked(here: Path) -> None:
-    file = packed(here / "x.zip", (f"{ID}/big", bytes(10_000_000), 0o100600))
-    with pytest.raises(RecordError, match="more than"):
-        unpack(file, most_bytes=1_000_000)
+def bomb(file: Path, name: str, size: int = 1 << 30) -> Path:
+    """A file of a run, one member of which is made of `size` zeros."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+        for member in ("events.jsonl", "spec.json", "status.json"):
+            made.write(file.parent.parent / f"home/runs/{ID}/{member}", f"{ID}/{member}")
+        block = bytes(1 << 20)
+        with made.open(f"{ID}/{name}", "w", force_zip64=True) as target:
+            for _ in range(size >> 20):
+                target.write(block)
+    return file
+
+
+def test_a_bomb_is_not_unpacked(run: Path, here: Path) -> None:
+    file, scratch = bomb(here / "x.zip", "logs/0/00000.out"), here / "tmp"
+    scratch.mkdir()
+    assert file.stat().st_size < 2 << 20
+    shown = rankdeck("show", file, cwd=here, env={"TMPDIR": str(scratch)})
+    assert (0, True) == (shown.returncode, ID in shown.stdout), shown.stderr
+    for command, *more in (["logs"], ["export", "-o", "again.zip"], ["attach"]):
+        done = rankdeck(command, file, *more, cwd=here, env={"TMPDIR": str(scratch)})
+        assert (70, "") == (done.returncode, done.stdout)
+        assert "more than 100 times its size" in done.stderr
+        assert 1 == len(done.stderr.splitlines())
+    assert [] == os.listdir(scratch)
+
+
+def test_what_does_not_fit_is_not_begun(run: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export(ID, "-o", "run.zip")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(RecordError, match="more than half of what is free there"):
+        unpack(here / "run.zip")
+
+
+def test_only_what_is_asked_for_comes_out(run: Path, here: Path) -> None:
+    export(ID, "-o", "run.zip", "--results")
+    told, whole = unpack(here / "run.zip", ()), unpack(here / "run.zip")
+    names = {p.relative_to(told).as_posix() for p in told.rglob("*") if p.is_file()}
+    assert {"spec.json", "events.jsonl", "status.json"} <= names
+    assert not [name for name in names if name.startswith("logs") or name.endswith(".pickle")]
+    assert (whole / "logs/0/chunks").exists()
+    assert not (whole / "report.html").exists()
+
+
+def test_what_a_killed_process_left_goes_with_the_next(run: Path, here: Path) -> None:
+    export(ID, "-o", "run.zip")
+    scratch = here / "tmp"
+    scratch.mkdir()
+    env = {**os.environ, "TMPDIR": str(scratch)}
+    code = "import os; from pathlib import Path; from console.unpacking import unpack; "
+    code += "unpack(Path('run.zip')); os.kill(os.getpid(), {})"
+    for number, left in ((signal.SIGKILL, 1), (signal.SIGTERM, 0)):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(int(number))], cwd=here, env=env, check=False
+        )
+        assert done.returncode != 0
+        assert left == len(os.listdir(scratch))
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,20 @@ def test_a_run_whose_owner_died_is_lost(root: Path) -> None:
     assert not any(v.condition == "running" for v in views[-1].ranks)
 
 
+def test_a_run_whose_facts_cannot_be_read_ended_as_its_status_says(root: Path) -> None:
+    run = record_demo(root, fail=True)
+    events = run / paths.EVENTS
+    events.unlink()
+    events.mkdir()
+    _, views = looked(run)
+
+    state, status = views[-1].state, json.loads((run / paths.STATUS).read_text())
+    assert not views[-1].live
+    assert state.phase is Phase.FAILED
+    assert (status["exit_code"], status["why"]) == (state.exit_code, state.why)
+    assert paths.EVENTS in [part.file for part in state.unreadable]
+
+
 def test_recordings_are_the_same_every_time(tmp_path: Path) -> None:
     one, two = record_demo(tmp_path / "a", fail=True), record_demo(tmp_path / "b", fail=True)
 

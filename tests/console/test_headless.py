@@ -441,6 +441,16 @@ def test_the_logs_of_one_attempt(restarted: Path) -> None:
     ] == [(each.returncode, each.stdout, each.stderr) for each in done]
 
 
+def test_on_spark_a_line_says_its_host_though_all_ranks_share_one(home: Path) -> None:
+    """As they do when an executor was lost."""
+    run = Scripted(home / "runs", ranks=2, hosts=("node2", "node2"))
+    run.place(1.0)
+    run.add((2.0, 0, "zero\n"), (2.1, 1, "one\n"))
+    run.add(ev.RunEnded(time=6.0, attempt=0, state="succeeded", exit_code=0, why="w"))
+    run.writer.close()
+    assert "r0 node2 | zero\nr1 node2 | one\n" == rankdeck("logs", "last").stdout
+
+
 def test_raw_logs_follow_into_the_next_attempt(home: Path, tmp_path: Path) -> None:
     run = Scripted(home / "runs", ranks=1, hosts=("node1",))
     run.place(1.0)

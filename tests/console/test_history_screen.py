@@ -16,7 +16,7 @@ import pytest
 from console.app import RankdeckApp
 from console.screens.cluster import ClusterScreen
 from console.screens.comparison import ComparisonScreen, ComparisonSheet
-from console.screens.confirm import ConfirmScreen
+from console.screens.confirm import ConfirmScreen, StartScreen
 from console.screens.history import HistoryScreen
 from console.screens.launch import LaunchScreen
 from console.screens.run import RunScreen
@@ -274,6 +274,8 @@ async def test_a_run_is_started_again_or_edited_first(
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(app, pilot, until, 1)
         await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("f2", "Y")
         assert isinstance(app.screen, HistoryScreen)

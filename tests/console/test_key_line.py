@@ -70,9 +70,9 @@ async def test_at_eighty_columns_no_word_is_cut_and_the_most_useful_keys_are_the
         seen = await at_every_place(app, pilot, until)
 
     for lines in seen.values():
-        assert all(text.endswith(" ? Help") and "…" not in text for text in lines)
+        assert all(text.endswith((" ? Help", " f1 Help")) and "…" not in text for text in lines)
     for place, keys in {
-        "run": ("q Detach", "R Run again", "esc Back", "y Copy", "r Rank's log"),
+        "run": ("q Leave", "R Run again", "esc Back", "y Copy", "r Rank's log"),
         "history": ("enter Open", "/ Filter", "c Compare", "r Run again", "y Copy"),
         "cluster": ("enter Open", "y Copy"),
         "launch": ("^r Launch", "^f Find"),

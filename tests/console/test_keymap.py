@@ -104,7 +104,7 @@ def test_unknown_ids_and_keys_are_told() -> None:
 def test_clashes_are_told_where_both_keys_can_be_pressed() -> None:
     assert told(run__stop="q") == ["keys.run.stop = 'q' is also the key of run.detach (Detach)"]
     assert told(run__stop="j")[0].startswith("keys.run.stop = 'j' is also the key of ")
-    assert told(run__stop="f1")[0].endswith("is also the key of app.help (Help)")
+    assert told(run__stop="f1")[0].endswith("is also the key of app.help_anywhere (Help)")
     assert told(launch__copy="z") == [], "the run screen's keys are not the launch screen's"
 
 

@@ -246,6 +246,16 @@ async def test_what_is_folded_away_is_said_and_reaches_the_run(
     assert (spec.max_restarts, spec.env) == (2, {"LEVEL": "3", "NOTE": "a b"})
 
 
+async def test_what_is_unfolded_takes_the_room_there_is(open_app: Open, until: Until) -> None:
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(app, pilot, until, "script.py")
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: has_field(app, "env") and field(app, "workdir").has_focus)
+        await until(pilot, lambda: form(app).content_region.contains_region(field(app, "env").region))
+        assert form(app).content_region.contains_region(field(app, "workdir").region)
+
+
 async def test_a_wrong_option_is_told_beside_its_field_and_unfolds_at_launch(
     open_app: Open, until: Until, commands: FakeCommands
 ) -> None:
@@ -256,6 +266,7 @@ async def test_a_wrong_option_is_told_beside_its_field_and_unfolds_at_launch(
         await until(pilot, lambda: "a number of seconds" in wrong(app).get("timeout_s", ""))
         await pilot.press("ctrl+r")
         await until(pilot, lambda: field(app, "timeout_s").has_focus)
+        await until(pilot, lambda: form(app).content_region.contains_region(field(app, "timeout_s").region))
 
         assert row(app, "timeout_s").region.height >= 2
     assert commands.started == []
@@ -460,7 +471,7 @@ async def test_the_keys_below_follow_the_focus_and_can_be_clicked(open_app: Open
         await opened(app, pilot, until, "script.py")
         line = app.screen.query_one(KeyLine)
         assert "f5 Preflight" in line.render_line(0).text
-        assert line.render_line(0).text.rstrip().endswith("? Help")
+        assert line.render_line(0).text.rstrip().endswith("f1 Help")
         await pilot.press("escape")
         await until(pilot, lambda: " p Preflight" in line.render_line(0).text)
         await pilot.click(KeyLine, offset=(line.render_line(0).text.index("Find"), 0))

@@ -157,12 +157,13 @@ async def test_the_picker_finds_a_function_by_a_few_letters(open_app: Open, unti
         await until(pilot, lambda: parameters(app) == ["lr", "steps", "opt"])
 
         assert app.screen.query_one("#target", Input).value == "train.py:main"
-        assert app.screen.query_one("#processes", Input).has_focus
+        await until(pilot, lambda: app.focused is not None and app.focused.name == "lr")
         await pilot.press("4", "ctrl+f")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        await until(pilot, lambda: app.screen.query_one("#processes", Input).has_focus)
         await pilot.press("2")
         await until(pilot, lambda: app.screen.query_one("#processes", Input).value == "2")
 
@@ -280,6 +281,8 @@ async def test_the_field_for_a_spark_is_there_where_there_is_one(open_app: Open,
 async def test_a_run_on_a_cluster_is_filled_in_and_started_with_all_that_it_had(
     open_app: Open, until: Until, root: Path, project: Path, commands: FakeCommands
 ) -> None:
+    modules = project / "more.zip"
+    modules.touch()
     spark = SparkSpec(master="spark://head:7077", conf={"spark.executor.memory": "2g"})
     spec = JobSpec(
         Target(TargetKind.SCRIPT, str(project / "score.py")),
@@ -288,7 +291,7 @@ async def test_a_run_on_a_cluster_is_filled_in_and_started_with_all_that_it_had(
         mode=Mode.CLUSTER,
         workdir=str(project),
         spark=spark,
-        py_files=("/libs/more.zip",),
+        py_files=(str(modules),),
         max_restarts=2,
     )
     folder = create_folder(root, 0.0)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from console.listing import duration, printable, shorten, table, value_text
+from console.listing import shorten, table, took_text, value_text
+from console.sources.cleaning import printable
 from launcher import events as ev
 from tests import commands
 from tests.commands import Gate, rankdeck, until
@@ -130,8 +131,8 @@ def test_a_failures_words_cannot_control_the_terminal(targets: Path) -> None:
 
 
 def test_durations_are_short() -> None:
-    assert ["", "0.0s", "59.9s", "1m00s", "59m59s", "1h00m", "27h46m"] == [
-        duration(0.0, end) for end in (None, -1.0, 59.94, 60.0, 3599.0, 3600.0, 100_000.0)
+    assert ["", "0ms", "59s", "1m00s", "59m59s", "1h00m", "27h46m"] == [
+        took_text(0.0, end) for end in (None, -1.0, 59.94, 60.0, 3599.0, 3600.0, 100_000.0)
     ]
 
 

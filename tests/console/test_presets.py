@@ -15,7 +15,7 @@ from launcher.spec import Mode
 
 FULL = Draft(
     target="train.py:main",
-    params={"lr": "0.1", 'odd "key"\n': "\x7f\x1b[2J"},
+    params={"lr": "0.1", 'odd "name"\n': "\x7f\x1b[2J"},
     args="--a 'b c'",
     processes="2:4",
     mode=Mode.CONNECT,

@@ -59,7 +59,7 @@ def test_news_are_seen_at_once() -> None:
     second = views.of(gang(5, 3), now=12.6, written={}, past=nothing, step_s=None)
 
     assert (5, 3) == (first[1].rank.step, second[1].rank.step)
-    assert (0.0, 1.0) == (second[0].lag, second[1].lag)
+    assert (0.0, 2.0) == (second[0].lag, second[1].lag)
 
 
 def test_a_past_that_was_read_meanwhile_is_seen_at_once() -> None:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.app import RankdeckApp
+from console.screens.confirm import StartScreen
 from console.screens.launch import LaunchScreen
 from console.screens.run import RunScreen
 from console.sources.drafts import command_text, draft_of
 from console.widgets.command_line import CommandLine
+from console.widgets.figures import NOT_FINITE
 from console.widgets.recent_runs import RecentRuns, outcome
 from launcher import events as ev
 from launcher.runs.catalog import create_folder
@@ -75,15 +77,21 @@ def test_a_row_takes_no_harm_from_huge_and_hostile_texts() -> None:
     [
         ({}, "rank 3 exited with code 7"),
         ({"state": Phase.SUCCEEDED, "exit_code": 0, "metrics": {"loss": 0.25}}, "succeeded · loss 0.25"),
-        ({"state": Phase.RUNNING, "exit_code": None, "metrics": {"x": float("nan")}}, "running"),
+        ({"state": Phase.RUNNING, "exit_code": None, "metrics": {"x": float("nan")}}, "running · x nan"),
         ({"why": ""}, "failed"),
     ],
 )
 def test_the_outcome_is_why_or_what_was_reached(known: dict[str, object], said: str) -> None:
-    assert said == outcome(replace(FAILED, **known))  # type: ignore[arg-type]
+    assert said == "".join(text for text, _ in outcome(replace(FAILED, **known)))  # type: ignore[arg-type]
 
 
-async def test_a_run_is_started_again_by_one_key(
+def test_a_figure_that_is_no_number_stands_out() -> None:
+    told = outcome(replace(FAILED, exit_code=0, metrics={"loss": float("nan"), "lr": 0.1}))
+
+    assert [(" · loss nan", NOT_FINITE), (" · lr 0.1", "muted")] == [*told[1:]]
+
+
+async def test_a_run_is_started_again_when_it_was_shown_and_said_yes_to(
     open_app: Open, until: Until, root: Path, project: Path, commands: FakeCommands
 ) -> None:
     spec = script(project, max_restarts=1)
@@ -93,6 +101,8 @@ async def test_a_run_is_started_again_by_one_key(
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
         await pilot.press("ctrl+o", "r")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
 
     assert [spec] == [request.spec for request in commands.started]
@@ -107,8 +117,8 @@ async def test_a_run_that_cannot_be_started_again_says_why(
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
         await pilot.press("ctrl+o", "r")
-        await until(pilot, lambda: "API_TOKEN" in (app.screen.query_one(CommandLine).problem or ""))
-        assert not app.screen._launching  # type: ignore[attr-defined]
+        await until(pilot, lambda: any("API_TOKEN" in n.message for n in app._notifications))
+        assert not app.screen._starting  # type: ignore[attr-defined]
 
     assert [] == commands.started
 

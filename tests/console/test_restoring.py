@@ -17,13 +17,15 @@ pytestmark = [pytest.mark.terminal, pytest.mark.process]
 
 CRASHING = """
 import sys
+from console.containment import Contained
 from console.demo import run_demo
 from console.screens.run import RunScreen
 
-def crash(self, pane):
+def crash(self, *_):
     raise ZeroDivisionError("it broke in the console")
 
 RunScreen.action_pane = crash
+Contained._contain = crash  # what fails alone ends nothing, unless that fails too
 sys.exit(run_demo())
 """
 ALTERNATE, LEFT, MOUSE = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?1003h"

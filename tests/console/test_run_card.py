@@ -18,13 +18,14 @@ from console.screens.launch import LaunchScreen
 from console.screens.run import RunScreen
 from console.settings import ConsoleSettings
 from console.sources.records import Record, Records, read_record
+from console.widgets.failure import collateral
 from console.widgets.run_card import RunCard, card_rows, card_text
 from console.widgets.runs_list import RunsList
 from launcher import events as ev
 from launcher.errors import RecordError, SpecError
 from launcher.runs.reader import status_of
 from launcher.runs.status import Status
-from launcher.state import Phase
+from launcher.state import Phase, Rank, RankPhase, RunState
 from tests.commands import until as wait_until
 from tests.console.scripted import START, Scripted
 
@@ -84,6 +85,13 @@ async def history(app: RankdeckApp, pilot: Pilot[int], until: Until) -> RunCard:
     card = app.screen.query_one(RunCard)
     await until(pilot, lambda: card.record is not None)
     return card
+
+
+def test_one_other_rank_is_named_and_several_are_counted() -> None:
+    first, second, third = (Rank(n, phase=RankPhase.FAILED, exit_code=1) for n in range(3))
+    assert "" == collateral(RunState(ranks=(first,)), first)
+    assert "collateral: rank 0 exit 1" == collateral(RunState(ranks=(first, second)), second)
+    assert "collateral: 2 exit 1" == collateral(RunState(ranks=(first, second, third)), second)
 
 
 def test_the_card_tells_the_end_first_and_the_traceback_whole(root: Path) -> None:
@@ -176,8 +184,7 @@ def test_a_record_that_cannot_be_read_says_why(root: Path) -> None:
     (run / "events.jsonl").unlink()
     (run / "events.jsonl").mkdir()
 
-    assert "cannot be read" in read_record(run).problem
-    assert "cannot be read" in card_text(status_of(run), read_record(run))
+    assert "unreadable: events.jsonl (is a folder)" in card_text(status_of(run), read_record(run))
 
 
 def test_records_are_read_in_a_thread_until_it_is_closed(root: Path) -> None:

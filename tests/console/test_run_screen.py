@@ -11,6 +11,7 @@ from console.app import RankdeckApp
 from console.demo import record_demo
 from console.listing import host_labels
 from console.messages import Condition, RankView
+from console.screens.confirm import StartScreen
 from console.screens.run import RunScreen
 from console.screens.stacks import StackSheet
 from console.sources.replay import replay
@@ -18,7 +19,7 @@ from console.widgets.arrangement import arrange
 from console.widgets.charts import Charts
 from console.widgets.deck import PANES
 from console.widgets.headline import Headline, PhaseStrip
-from console.widgets.identity import RunHeader
+from console.widgets.identity import RunHeader, ViewSheet
 from console.widgets.key_line import KeyLine
 from console.widgets.log_pane import LogPane
 from console.widgets.log_view import LogView
@@ -194,7 +195,7 @@ async def test_a_failure_takes_the_headline_and_the_cursor(open_app: Open, until
         assert lines[0] == " ✗ rank 5 on gpu-02 raised torch.OutOfMemoryError"
         assert lines[1].startswith("   CUDA out of memory.")
         assert lines[2] == "   model.py:212 in forward ← train.py:61 in step ← train.py:88 in main"
-        assert lines[3] == "   exit 1 after 49s at step 180 · collateral: 7 SIGTERM"
+        assert lines[3].startswith("   exit 1 after 49s at step 180 · collateral: 7 SIGTERM  █")
         assert app.screen.query_one(RankGrid).cursor == 5
         assert "Traceback (most recent call last):" in text(app.screen.query_one(ResultPane))
 
@@ -376,6 +377,8 @@ async def test_an_ended_run_is_begun_again_and_not_stopped(
         await pilot.pause()
         unstopped = run_screen(app).run
         await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        await pilot.press("enter")
         await until(pilot, lambda: shown(app) and run_screen(app).run != first)
         await until(pilot, lambda: "x Stop" in keys(app))
 
@@ -458,7 +461,7 @@ async def test_copying_gives_the_command_of_a_run_that_went_well(open_app: Open,
         )
 
 
-async def test_a_folder_that_cannot_be_read_is_said_in_the_pane(
+async def test_facts_that_cannot_be_read_are_said_at_the_top(
     open_app: Open, until: Until, root: Path
 ) -> None:
     run = record_demo(root)
@@ -466,13 +469,9 @@ async def test_a_folder_that_cannot_be_read_is_said_in_the_pane(
     (run / "events.jsonl").mkdir()
     app = open_app(run=run)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(
-            pilot,
-            lambda: (
-                isinstance(app.screen, RunScreen)
-                and "cannot be read" in (app.screen.query_one(LogPane).border_subtitle or "")
-            ),
-        )
+        await until(pilot, lambda: shown(app))
+        said = "unreadable: events.jsonl (is a folder)"
+        await until(pilot, lambda: any(said in text(sheet) for sheet in app.screen.query(ViewSheet)))
 
 
 def test_a_small_terminal_shows_one_pane_above_and_one_below() -> None:
@@ -638,7 +637,7 @@ async def test_the_grid_charts_another_figure_and_puts_the_worst_first(open_app:
         worst = text(grid).splitlines()
         await pilot.press("g")
 
-        assert grid.border_title == "1 Ranks · memory · worst first"
+        assert grid.border_title == "1 Ranks · memory, means and peaks · worst first"
         assert worst[0].split()[2] == "memory"
         assert worst[1].split()[:3] == ["✗", "5", "failed"]
         assert grid.cursor == app.screen.query_one(RankDetail).rank == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from console.demo import record_demo
@@ -309,6 +311,35 @@ async def test_a_run_outlives_its_page_and_inherits_nothing_of_it(tmp_path: Path
         until(lambda: Phase.SUCCEEDED is status_of(run).state)
 
     assert "inherited []" in rankdeck("logs", "last").stdout
+
+
+async def test_a_page_survives_what_is_nested_too_deep(tmp_path: Path, mark: str) -> None:
+    with Served(folder=tmp_path) as server:
+        async with Visitor(server) as visitor:
+            page = await visitor.page()
+            await page.until(lambda text: "choose a file" in text)
+            await page._socket.send_str("[" * 50_000)
+            await page._socket.send_str("[" * 50_000 + "]" * 50_000)
+            await page.type("zebra.py")
+            await page.until(lambda text: "zebra.py" in text)
+        assert "Traceback" not in server.narrated
+
+
+async def test_so_many_pages_and_no_more(tmp_path: Path, mark: str) -> None:
+    with Served(folder=tmp_path, pages=1) as server:
+        async with Visitor(server) as visitor:
+            page = await visitor.page()
+            await page.until(lambda text: "choose a file" in text)
+            here = f"http://127.0.0.1:{server.port}"
+            async with visitor._client.get(here) as answer:
+                assert 503 == answer.status
+                assert "rankdeck: 1 page is open already; close one\n" == await answer.text()
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
+                await visitor.page()
+            await page.leave()
+            await asyncio.to_thread(until, lambda: not server.consoles)
+            async with visitor._client.get(here) as answer:
+                assert 200 == answer.status
 
 
 async def test_how_it_looks_is_passed_on(tmp_path: Path, mark: str) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.sources.step_times import Paces, StepTimes, furthest_behind, percentile, step_times
+from console.sources.step_times import Paces, StepTimes, behind, furthest_behind, percentile, step_times
 
 
 def told(paces: Paces, rank: int, *steps: tuple[int, float]) -> list[float | None]:
@@ -80,7 +80,18 @@ def test_a_rank_that_reports_no_step_is_not_behind() -> None:
     told(paces, 1, (4, 3.5), (5, 5.0))
 
     assert paces.lag(7) is None
-    assert (0.0, 7.5) == (paces.lag(0), paces.lag(1))
+    assert (0.0, 15.0) == (paces.lag(0), paces.lag(1))
+
+
+def test_ranks_that_only_report_at_different_moments_are_not_behind() -> None:
+    assert [0.0, 0.0, 3.0] == [behind(10 - n, 10, 1.0) for n in (0, 1, 3)]
+    paces = Paces()
+    told(paces, 0, *((n, n / 100) for n in range(200)))
+    assert 51.0 == round(paces.skew)
+    told(paces, 0, (500, 9.0), (1000, 14.0), (1500, 19.0))
+    assert 500.0 == paces.skew
+    assert behind(None, 10, 1.0) is None
+    assert behind(10, None, 1.0) is None
 
 
 def test_the_rank_that_is_furthest_behind() -> None:

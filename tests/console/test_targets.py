@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.sources.targets import Candidate, candidates, functions_of, narrow
+import pytest
+
+from console.sources.targets import Candidate, candidates, functions_of, matched, narrow, with_recent
 
 
 def test_scripts_and_functions_are_found_without_importing_them(project: Path) -> None:
@@ -31,3 +33,31 @@ def test_the_tightest_match_comes_first() -> None:
 def test_a_module_is_read_where_it_lies_below_the_folder(project: Path) -> None:
     assert [f.name for f in functions_of("train:main", project)] == ["main", "evaluate"]
     assert functions_of("nowhere.at.all:main", project) == ()
+
+
+def test_what_is_seldom_trained_comes_after_the_rest() -> None:
+    names = ["pkg/__init__.py", "tests/test_digits.py", "examples/digits.py", "lib/big_digits_ddp.py"]
+
+    found = narrow([Candidate(name) for name in names], "digits")
+
+    assert ["lib/big_digits_ddp.py", "examples/digits.py", "tests/test_digits.py"] == [
+        c.target for c in found
+    ]
+    assert "lib/big_digits_ddp.py" == with_recent([Candidate(name) for name in names], [])[0].target
+
+
+@pytest.mark.parametrize(
+    ("target", "query", "marked"),
+    [("train.py", "rai", "rai"), ("a_model_b.py:main", "mb", "mb"), ("x/Train.py", "T r", "Tr"),
+     ("a", "b", ""), ("a", "", "")],
+)  # fmt: skip
+def test_the_letters_that_were_looked_for_are_marked(target: str, query: str, marked: str) -> None:
+    assert marked == "".join(target[i] for i in sorted(matched(target, query)))
+
+
+def test_a_script_says_what_it_is(project: Path) -> None:
+    (project / "told.py").write_text('"""Trains a thing.\n\nAt length."""\nprint()\n')
+
+    found = {c.target: c for batch in candidates(project) for c in batch}
+
+    assert "Trains a thing." == found["told.py"].doc

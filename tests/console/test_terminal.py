@@ -130,7 +130,7 @@ def demo(rankdeck: str, folder: Path, env: dict[str, str]) -> Iterator[Terminal]
 
 def restored(received: bytes) -> bool:
     """Whether the terminal was left as it was found: main screen, no mouse, a cursor."""
-    end = received[-4000:]
+    end = received.rpartition(b"\x1b[?1049h")[2]
     return all(sequence in end for sequence in (b"\x1b[?1049l", b"\x1b[?1003l", b"\x1b[?25h"))
 
 
@@ -144,6 +144,9 @@ def test_from_launch_to_result(
     terminal.until("train.py:main", "2 found")
     terminal.press("main\r")
     terminal.until("steps", "fail", "ready")
+    terminal.press("3")
+    terminal.until("rankdeck run train.py:main -n 1", "ready")
+    terminal.move("\x1b[B", times=2)
     terminal.press("2")
     terminal.until("rankdeck run train.py:main -n 2", "ready")
     terminal.press("\x12")

@@ -12,7 +12,7 @@ import pytest
 
 from launcher import events as ev
 from launcher import stage as stage_rules
-from launcher.backends import Expect, Mirror, Over
+from launcher.backends import Expect, Over
 from launcher.distributor import launch
 from launcher.errors import CannotPlace
 from launcher.job import Job
@@ -652,47 +652,6 @@ def test_an_elastic_gang_with_too_few_cannot_be_placed(tmp_path: Path) -> None:
     job, _ = start(tmp_path, ScriptedStage([goes]), n=4, min_processes=2)
 
     assert ("failed", 69) == (ended(job).phase, job.state.exit_code)
-
-
-# --- an engine beside the agents
-
-
-def mirrored(number: int = 0) -> list[ev.Event]:
-    now = time.time()
-    return [
-        ev.NoteMade(time=now, text="from afar", attempt=number),
-        ev.RunEnded(time=now, state="failed", exit_code=9, why="rank 0 failed there", attempt=number),
-    ]
-
-
-def test_a_mirrored_run_has_the_verdict_that_was_made_elsewhere(tmp_path: Path) -> None:
-    job, backend = start(tmp_path, ScriptedStage([], expect=2))
-    backend.box.put(Mirror(tuple(mirrored()[:1])))
-    until(lambda: any(n.text == "from afar" for n in job.state.notes))
-    job.stop(reason="please")
-    until(lambda: bool(backend.relayed))
-    backend.box.put(Mirror(tuple(mirrored()[1:])), Over())
-    state = ended(job)
-
-    assert ("failed", 9, "rank 0 failed there") == (state.phase, state.exit_code, state.why)
-    assert "please" == backend.relayed[0].reason
-    assert 1 == tags(job).count("run_ended")
-
-
-def test_a_mirrored_run_past_its_time_limit_is_not_ours_to_end_and_costs_nothing(tmp_path: Path) -> None:
-    job, backend = start(tmp_path, ScriptedStage([], expect=2), timeout_s=0.2)
-    backend.box.put(Mirror(tuple(mirrored()[:1])))
-    until(lambda: any(n.text == "from afar" for n in job.state.notes))
-    until(lambda: time.time() > (job.state.started or 0) + 0.3)
-    before = time.process_time()
-    job.wait_for_news(-2, 0.0)
-    until(lambda: time.time() > (job.state.started or 0) + 0.8)
-    spent = time.process_time() - before
-    backend.box.put(Mirror(tuple(mirrored()[1:])), Over())
-    ended(job)
-
-    assert spent < 0.35  # of the half second in which a spinning loop would have used all
-    assert 9 == job.state.exit_code
 
 
 def test_news_of_numbers_may_change(tmp_path: Path) -> None:

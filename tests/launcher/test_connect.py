@@ -1,4 +1,4 @@
-"""Connect mode on a real server that has a cluster of its own: live, by a spool folder, and carried home."""
+"""Connect mode on a real server that has a cluster of its own: live, through the server, by a spool."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,11 +18,12 @@ import pytest
 
 from launcher import Distributor, Job, RankFailed
 from launcher import events as ev
-from launcher.backends import delivery, spark
+from launcher.backends import server_calls, spark
 from launcher.runs import paths
+from launcher.runs.reader import read_state
 from launcher.spec import SparkSpec
 from tests import survivors
-from tests.commands import rankdeck, until
+from tests.commands import COMMAND, LIMIT_S, last, rankdeck, until
 from tests.spark_cluster import Cluster, ConnectServer, press
 from tests.spark_runs import PROGRAM, entered, facts, struck
 
@@ -30,7 +32,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 TARGETS = ROOT / "tests" / "targets" / "cluster.py"
 EXAMPLES = ROOT / "launcher" / "examples"
-WAYS = ["live", "spool", "carried"]
+WAYS = ["live", "relay", "spool"]
+SOAK = int(os.environ.get("RANKDECK_SOAK", "1"))
 NOISE = bytes(range(256)) * 64
 
 
@@ -56,8 +59,8 @@ class Desk:
 
     def agents(self) -> dict[int, str]:
         """Agents and wardens on this machine that are alive."""
-        found = subprocess.run(["pgrep", "-af", PROGRAM], capture_output=True, text=True, check=False).stdout
-        return {int(pid): line for pid, _, line in (row.partition(" ") for row in found.splitlines())}
+        assert self.server.cluster is not None
+        return self.server.cluster.processes(PROGRAM)
 
 
 @pytest.fixture
@@ -86,9 +89,19 @@ def log(job: Job, rank: int, stream: int = paths.STDOUT) -> bytes:
     return paths.log_file(job.folder, 0, rank, stream).read_bytes()
 
 
+@pytest.fixture
+def strict(far: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server starts no relays either."""
+
+    def refuse(*_: object) -> dict[str, object]:
+        raise RuntimeError("data sources are not allowed here")
+
+    monkeypatch.setattr(server_calls.ServerCalls, "start", refuse)
+
+
 def prepare(way: str, request: pytest.FixtureRequest) -> None:
     if way != "live":
-        request.getfixturevalue("far")
+        request.getfixturevalue("far" if way == "relay" else "strict")
 
 
 @pytest.mark.frameworks
@@ -127,30 +140,39 @@ def test_a_failing_rank_is_told_as_anywhere(desk: Desk, way: str, request: pytes
     assert 'raise ValueError(f"bad luck' in str(failure.value)
 
 
-@pytest.mark.parametrize("way", ["live", "spool"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_stop_gives_ranks_their_grace(
     desk: Desk, way: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     prepare(way, request)
     saved = tmp_path / "saved"
     job = desk.distributor(2, way=way).start(target("write_then_wait"), str(saved))
-    state = struck(job, lambda: job.stop(reason="enough", exit_code=130), ranks=2)
+
+    def stop() -> None:
+        until(lambda: all(paths.log_file(job.folder, 0, r, paths.STDOUT).exists() for r in (0, 1)))
+        until(lambda: all(log(job, rank) for rank in (0, 1)))  # they listen for signals by then
+        job.stop(reason="enough", exit_code=130)
+
+    state = struck(job, stop, ranks=2)
 
     assert ("stopped", 130) == (state.phase, state.exit_code)
     assert ["saved", "saved"] == [Path(f"{saved}.{rank}").read_text() for rank in (0, 1)]
 
 
-def test_a_stop_of_a_carried_run_cancels_it(desk: Desk, far: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MARGIN_S", -9.0)
-    job = desk.distributor(2, way="carried").start(target("tick"), 100_000)
-    until(lambda: job.state.delivery is not None and len(survivors.alive(desk.mark)) >= 2, within=60)
-    assert job.state.delivery is not None
-    assert "carried" == job.state.delivery.way
-    job.stop()
-    state = job.wait(60)
+def test_where_there_is_no_way_nothing_runs_and_the_ways_out_are_named(desk: Desk, strict: None) -> None:
+    job = desk.distributor(2).start(target("tick"), 100_000)
+    state = job.wait(120)
 
-    assert ("stopped", 143) == (state.phase, state.exit_code)
-    assert any("kept on an executor" in note.text for note in state.notes)
+    assert ("failed", 69) == (state.phase, state.exit_code), state.why
+    for words in (
+        "127.9.9.9",
+        "Connection refused",
+        "data sources are not allowed here",
+        "--listen",
+        "--spool",
+    ):
+        assert words in (state.why or "")
+    assert () == state.ranks
 
 
 def test_a_job_that_is_cancelled_in_spark_ends_as_stopped(desk: Desk) -> None:
@@ -205,20 +227,23 @@ KILLED = """
 import sys
 from pathlib import Path
 from launcher import Distributor
-from launcher.backends import spark
+from launcher.backends import server_calls, spark
 from launcher.spec import SparkSpec
 remote, spool, target, way, mark = sys.argv[1:]
 if way != "live":
     spark.addresses = lambda *_, **__: ("127.0.0.1", ("127.9.9.9",))
-spec = SparkSpec(remote=remote, spool=spool if way == "spool" else "", lost_after_s=2.0)
+if way == "spool":
+    server_calls.ServerCalls.start = lambda *_: 1 / 0
+spec = SparkSpec(remote=remote, spool=spool if way == "spool" else "")
 job = Distributor(2, "connect", spark=spec, env={"RANKDECK_TEST_MARK": mark}).start(target, 100_000)
 for event in job.events():
     print(event.tag, flush=True)
 """
 
 
-@pytest.mark.parametrize("way", ["live", "spool"])
-def test_ranks_do_not_outlive_a_client_that_is_killed(desk: Desk, way: str) -> None:
+@pytest.mark.parametrize("turn", range(SOAK))
+@pytest.mark.parametrize("way", WAYS)
+def test_ranks_do_not_outlive_a_client_that_is_killed(desk: Desk, way: str, turn: int) -> None:
     words = [desk.server.url, str(desk.spool), target("tick"), way, desk.mark]
     client = subprocess.Popen(
         [sys.executable, "-c", KILLED, *words], stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -226,13 +251,11 @@ def test_ranks_do_not_outlive_a_client_that_is_killed(desk: Desk, way: str) -> N
     assert client.stdout is not None
     with client.stdout:
         assert any("rank_entered" in line for line in client.stdout)
+    assert survivors.alive(desk.mark)
     os.kill(client.pid, signal.SIGKILL)
     client.wait()
 
-    assert survivors.gone(desk.mark, within=30) == {}
-    until(lambda: not desk.agents())  # they write to the spool to the last
-    for left in desk.spool.iterdir():  # there is nobody who could have removed it
-        subprocess.run(["rm", "-r", left], check=True)
+    assert survivors.gone(desk.mark, within=15) == {}
 
 
 # --- executors behind a wall ---------------------------------------------------------------------------
@@ -274,7 +297,7 @@ def test_executors_that_cannot_reach_a_laptop(
     run, chosen = run_inside(*walled, "127.0.0.1", tmp_path if spool else None)
 
     assert NOISE == paths.log_file(home / "runs" / run, 0, 3, paths.STDOUT).read_bytes()
-    assert ("spool" if spool else "carried") in chosen
+    assert '"way":"relay"' in chosen.replace(": ", ":")
     assert "10.77.0.1" in chosen
     assert [] == [p for p in tmp_path.iterdir() if p.name.startswith("rankdeck")]
 
@@ -283,13 +306,82 @@ def test_executors_that_cannot_reach_a_laptop(
 def test_a_firewall_in_the_way_of_one_executor(
     walled: tuple[Cluster, ConnectServer], tmp_path: Path, home: Path
 ) -> None:
-    """Its packets vanish; the other executor's agents have joined by then, and have to leave again."""
+    """Its packets vanish; its agents come through the server, the others directly."""
     cluster, server = walled
     for words in ("addr add 10.77.0.99/24 dev eth0", "rule add from 10.77.0.99 to 10.77.0.12 blackhole"):
         assert 0 == cluster.run_in(-1, ["ip", *words.split()]).returncode
     run, chosen = run_inside(cluster, server, "10.77.0.99", tmp_path)
 
     assert NOISE == paths.log_file(home / "runs" / run, 0, 3, paths.STDOUT).read_bytes()
-    assert "spool" in chosen
     assert "2 of 4 agents, such as that on 10.77.0.12" in chosen
-    assert "no answer within" in chosen
+
+
+# --- a server that dies --------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["live", pytest.param("relay", marks=pytest.mark.netns)])
+def mortal(request: pytest.FixtureRequest) -> Iterator[tuple[ConnectServer, list[str]]]:
+    """A server that may be killed, and a command of two ranks on it, whose output comes so.
+
+    All runs are one engine's: its session is what must not outlive the server.
+    """
+    place = request.getfixturevalue("cluster" if request.param == "live" else "walled")
+    if request.param == "live":
+        with ConnectServer(place, cores=2) as server:
+            yield server, [COMMAND, *words(server)]
+        return
+    cluster, server = place
+    yield server, [*cluster.prefix(), COMMAND, *words(server), "--listen", "127.0.0.1"]
+    if server.daemon.process.poll() is not None:
+        server.restart()  # others use it too
+
+
+def words(server: ConnectServer) -> list[str]:
+    return ["run", "-n", "2", "--mode", "connect", "--remote", server.url, "--no-gpu"]
+
+
+@pytest.mark.parametrize("turn", range(SOAK))
+def test_a_server_that_dies_is_named_and_its_session_used_no_more(
+    mortal: tuple[ConnectServer, list[str]], request: pytest.FixtureRequest, turn: int
+) -> None:
+    server, command = mortal
+    mark = survivors.new_mark()
+    busy = [*command, target("tick"), "--param", "count=100000", "--env", f"{survivors.MARK}={mark}"]
+    with subprocess.Popen(busy, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as first:
+        assert first.stdout is not None
+        heard: set[str] = set()
+        for line in first.stdout:
+            heard.add(line[:2])
+            if heard >= {"r0", "r1"}:
+                break
+        ranks = survivors.alive(mark)
+        killed = time.time()
+        server.daemon.kill()
+        first.communicate(timeout=LIMIT_S)
+    lost = read_state(last())
+
+    assert len(ranks) >= 2
+    assert survivors.gone(mark, within=15) == {}
+    assert (75, 75) == (first.returncode, lost.exit_code), lost.why
+    assert f"the Connect server {server.url}" in lost.why
+    assert lost.ended is not None
+    assert 0 <= lost.ended - killed < 5
+    assert request.node.callspec.params["mortal"] == (lost.delivery.way if lost.delivery else "")
+
+    down = run(*command, target("tick"), "--param", "count=1")
+    refused = read_state(last())
+    assert (69, 69) == (down.returncode, refused.exit_code), down.stderr
+    assert server.url.removeprefix("sc://") in refused.why
+    assert refused.ended is not None
+    assert refused.submitted is not None
+    assert refused.ended - refused.submitted.time < 5
+
+    server.restart()
+    again = run(*command, target("tick"), "--param", "count=1")
+    assert 0 == again.returncode, again.stderr
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=2 * LIMIT_S, stdin=subprocess.DEVNULL, check=False
+    )

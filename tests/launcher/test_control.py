@@ -197,6 +197,21 @@ def test_an_owner_that_hangs_is_told(run: Path, monkeypatch: pytest.MonkeyPatch)
     server.close()
 
 
+def test_a_command_whose_sender_has_given_up_is_not_obeyed(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_ANSWER_S", 0.05)
+    told: list[dict[str, Any]] = []
+    server = ControlServer(run, told.append)
+    with pytest.raises(AgentLost, match="does not answer"):
+        send_command(run, {"reason": "too late"})
+
+    server.serve()
+
+    assert [] == told
+    server.close()
+
+
 def test_serving_without_a_client_returns_at_once(run: Path) -> None:
     server = ControlServer(run, lambda _: None)
     server.serve()
@@ -317,3 +332,14 @@ def test_the_folder_for_sockets_may_vanish_while_a_run_goes_on(run: Path) -> Non
         shutil.rmtree(runtime.runtime_folder())
         send_command(run, {"still": "here"})
         assert [{"still": "here"}] == owner.told
+
+
+@pytest.mark.parametrize("answer", [b"[" * 50_000, b"{", b"[]", b'"yes"', b"\xff"])
+def test_an_answer_that_makes_no_sense_is_told(answer: bytes) -> None:
+    assert "what it said is no answer" == control._refusal(answer)
+
+
+def test_what_an_owner_says_is_understood() -> None:
+    assert "it said nothing" == control._refusal(b"")
+    assert "busy" == control._refusal(b'{"error": "busy"}')
+    assert "" == control._refusal(b'{"ok": true}')

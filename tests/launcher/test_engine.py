@@ -370,6 +370,26 @@ def test_one_that_does_not_answer_is_told(targets: Path, monkeypatch: pytest.Mon
     assert [pid] == pids()
 
 
+def test_one_that_was_stopped_does_not_act_later_on_what_nobody_waits_for(targets: Path) -> None:
+    request = script(targets / "hello.py")
+    start_detached(request)
+    until(lambda: status_of(commands.last()).state.final)
+    pid, before = pids()[0], commands.runs()
+    talks = [Conversation(connect(place_of(request), socket.SOCK_STREAM, 5)) for _ in (0, 1)]
+    greetings = [talk.receive().document for talk in talks]
+    packed = pack_request(request)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for talk, op in zip(talks, ("submit", "stop"), strict=True):
+            talk.send({**packed.document, "op": op, "force": True, **greetings[0]}, *packed.blobs)
+            talk.close()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: next(engines())["clients"] == 0)
+
+    assert (before, [pid]) == (commands.runs(), pids())
+
+
 @pytest.mark.parametrize("op", ["submit", "status", "stop"])
 def test_a_client_of_another_version_is_told_so_in_one_sentence(targets: Path, op: str) -> None:
     request = script(targets / "hello.py")

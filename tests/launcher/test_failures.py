@@ -18,7 +18,7 @@ from launcher.backends.failures import Failure, first_line, read_failure
 from launcher.backends.sessions import Session, open_session
 from launcher.backends.slots import Need
 from launcher.errors import AgentLost, CannotPlace, InternalError
-from launcher.events import ExecutorLost, JobCancelled, TaskLost
+from launcher.events import ExecutorLost, JobCancelled, ServerLost, TaskLost
 from launcher.spec import Mode, SparkSpec
 from tests.commands import until
 from tests.spark_cluster import Cluster, ConnectServer, press
@@ -273,3 +273,31 @@ def test_a_connect_executor_without_pyarrow(tmp_path: Path, spark_here: None) ->
             session.close()
     assert isinstance(failure.error, CannotPlace)
     assert "pyarrow" in str(failure.error)
+
+
+# ---- a Connect server
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SparkConnectGrpcException: <_MultiThreadedRendezvous status = StatusCode.UNAVAILABLE", ""),
+        ("SparkConnectException: [NO_ACTIVE_SESSION] No active Spark session found.", "its session"),
+        ("[INVALID_HANDLE.SESSION_CHANGED] The handle is invalid.", "its session"),
+    ],
+)
+def test_a_server_or_its_session_that_is_gone_is_a_fact_with_its_name(text: str, reason: str) -> None:
+    failure = read_failure(text, time=NOW, server="sc://h:15002")
+    assert failure.error is None
+    assert isinstance(failure.event, ServerLost)
+    assert "sc://h:15002" == failure.event.server
+    assert failure.event.reason.startswith(reason)
+
+
+def test_an_agent_without_a_way_says_what_it_has_tried() -> None:
+    said = "cannot reach the engine at 10.0.0.1:4000 (Connection refused)"
+    text = f"File x\nRuntimeError: rankdeck-unreachable: agent 1 on node7: {said}\n\nat org.apache.spark"
+    failure = read_failure(text, time=NOW)
+    assert failure.unreachable
+    assert isinstance(failure.error, CannotPlace)
+    assert f"agent 1 on node7 has no way to this run's engine: {said}" == str(failure.error)

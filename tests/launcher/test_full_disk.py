@@ -202,16 +202,6 @@ def test_a_value_that_was_not_kept_is_not_claimed(record: Record) -> None:
     assert ["bytes"] == [entry["type"] for entry in read_summary(record.folder)]
 
 
-def test_a_value_that_cannot_be_taken_over_is_not_claimed(record: Record) -> None:
-    place = paths.result_file(record.folder, 1)
-    place.write_bytes(b"old")
-    record.writer.adopt_result(1, record.folder / "result" / ".nowhere.mirrored")
-    state = record.writer.append(ev.RankReturned(time=5.0, rank=1, type="bytes", size=9))
-    assert state.ranks[1].returned is not None
-    assert not state.ranks[1].returned.kept
-    assert not place.exists()
-
-
 def test_a_restart_on_a_full_disk_has_its_logs_when_there_is_room(record: Record) -> None:
     record.say(b"first\n")
     filler = fill(record.disk)

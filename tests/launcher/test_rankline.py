@@ -122,3 +122,8 @@ def test_documents_survive_the_trip(ends: tuple[socket.socket, RankLine], value:
     packet = rankline.receive(near)
     assert isinstance(packet, tuple)
     assert value == rankline.parse(packet[1])
+
+
+def test_a_document_nested_too_deep_is_none() -> None:
+    with pytest.raises(ValueError, match="nested too deep"):
+        rankline.parse(b"[" * 50_000 + b"]" * 50_000)

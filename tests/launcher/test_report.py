@@ -335,3 +335,11 @@ def test_values_of_two_threads_do_not_mix(agent: socket.socket) -> None:
     for thread in threads:
         thread.join()
     assert values == sorted(seen)
+
+
+def test_the_first_nan_is_told_with_its_own_step_and_later_ones_in_their_turn(agent: socket.socket) -> None:
+    for step in range(100):
+        report.report(step=step, loss=float("nan") if step >= 30 else 1.0, lr=0.1)
+
+    told = [(step, str(metrics["loss"])) for step, metrics in reports(agent)]
+    assert [(0, "1.0"), (30, "nan")] == told

@@ -12,9 +12,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
-from launcher.backends import shipping
+from launcher.backends import entry, shipping
 from launcher.distributor import launch
 from launcher.request import Request
 from launcher.spec import JobSpec, Mode, Target, TargetKind
@@ -25,10 +26,9 @@ from tests.agents import Agents
 MODULES = (
     "launcher.worker.agent",
     "launcher.worker.child",
-    "launcher.field",
     "launcher.plan",
     "launcher.supervisor",
-    "launcher.backends.spool",
+    "launcher.worker.spool",
 )
 
 
@@ -130,12 +130,18 @@ def test_it_holds_what_executors_may_import_and_no_stranger() -> None:
     assert own - drivers - left_out <= names
     assert not left_out & names
     assert {f"launcher/backends/{n}.py" for n in ("spark", "sessions", "jobs", "shipping")} <= drivers
-    assert not {f"launcher/backends/{n}.py" for n in ("__init__", "field", "local", "newsbox")} & drivers
-    assert len(shipping.archive()) < 850 << 10  # with a task's own code, less than Spark warns of
+    assert not {f"launcher/backends/{n}.py" for n in ("__init__", "local", "newsbox")} & drivers
     assert {n.partition("/")[0].partition(".")[0] for n in names} == {"launcher", "cloudpickle", "pynvml"}
     assert {f"{n}c" for n in names if n.endswith(".py") and "/" in n} == {
         n for n in names if n.endswith(".pyc")
     }
+
+
+def test_a_task_is_smaller_than_spark_warns_of() -> None:
+    boot = "x" * (24 << 10)  # the addresses, the certificates and the token of a launch, and more
+    task = cloudpickle.dumps(entry.classic_task(boot, shipping.archive(), "import launcher"))
+
+    assert len(task) < 1000 << 10  # TaskSetManager.TASK_SIZE_TO_WARN_KIB
 
 
 def test_it_is_the_same_in_every_process(tmp_path: Path) -> None:

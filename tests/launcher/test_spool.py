@@ -1,36 +1,40 @@
-"""The folder between two engines: who may be one, how it is known, what is said through it."""
+"""A connection through files: exact bytes, bounded room, and nothing left whoever dies."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import stat
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launcher import events as ev
-from launcher.backends.spool import FieldEnd, HomeEnd, check_spool, why_not_shared
+from launcher.backends.spool import Spool, check_spool, clear_dead
 from launcher.errors import SpecError
+from launcher.worker import spool
+from launcher.worker.spool import DOWN, MOST_PIECES, UP, FilePump, Watch, connect, why_not_shared
 from tests.commands import until
-
-STOP = ev.StopRequested(time=1.0, by="person", reason="enough", exit_code=130, grace_s=2.5)
 
 
 @pytest.fixture
-def home_end(tmp_path: Path) -> HomeEnd:
-    return HomeEnd(str(tmp_path), "run-1", 0)
+def engine() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        sock.settimeout(20)
+        yield sock
 
 
-class Far:
-    """The other end, and what it was told."""
-
-    def __init__(self, home: HomeEnd, lost_after_s: float = 60.0) -> None:
-        self.stops: list[ev.StopRequested] = []
-        self.lost = threading.Event()
-        home.run.mkdir(exist_ok=True)
-        self.end = FieldEnd(home.folder, home.run, lost_after_s, stop=self.stops.append, lost=self.lost.set)
-        self.end.start()
+@pytest.fixture
+def near(tmp_path: Path, engine: socket.socket) -> Iterator[Spool]:
+    made = Spool(str(tmp_path), "run-1", 0)
+    made.open(engine.getsockname())
+    yield made
+    made.close()
+    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("folder", ["relative/spool", "/nowhere/at/all", __file__, "/proc"])
@@ -39,92 +43,151 @@ def test_what_cannot_be_a_spool_folder_is_refused(folder: str) -> None:
         check_spool(folder)
 
 
-def test_what_can_be_one_is_left_as_it_is(tmp_path: Path) -> None:
-    check_spool(str(tmp_path))
-    assert [] == list(tmp_path.iterdir())
+def test_only_its_owner_may_look(near: Spool) -> None:
+    assert 0o700 == stat.S_IMODE(near.folder.stat().st_mode)
 
 
-def test_it_is_private_and_goes_without_a_trace(tmp_path: Path, home_end: HomeEnd) -> None:
-    assert 0o700 == stat.S_IMODE(home_end.folder.stat().st_mode)
-    assert {0o600} == {stat.S_IMODE(f.stat().st_mode) for f in home_end.folder.iterdir()}
-    home_end.remove()
-    assert [] == list(tmp_path.iterdir())
+def test_bytes_pass_both_ways_and_each_half_ends_by_itself(near: Spool, engine: socket.socket) -> None:
+    up, down = os.urandom(5 << 20), os.urandom(3 << 20)
+    agent = connect(str(near.folder), 3)
+    there, peer = engine.accept()
+    until(lambda: near.brings(peer))
+    heard = bytearray()
+    reader = threading.Thread(target=lambda: heard.extend(_all(there)))
+    reader.start()
+    agent.sendall(up)
+    agent.shutdown(socket.SHUT_WR)
+    reader.join()
+    assert up == heard
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(_all(agent)))
+    reader.start()
+    there.sendall(down)
+    there.close()
+    reader.join()
+    assert [down] == got
+    agent.close()
+    until(lambda: not [name for name in os.listdir(near.folder) if name.startswith(spool.AGENT)])
 
 
-def test_it_is_known_by_what_is_in_it(tmp_path: Path, home_end: HomeEnd) -> None:
-    assert "" == why_not_shared(home_end.folder, home_end.marker)
-    assert {"marker", "beat"} == set(os.listdir(home_end.folder))
-    assert "is another folder there" in why_not_shared(home_end.folder, "something else")
-    assert "is not shared with it" in why_not_shared(tmp_path / "nowhere" / "x", home_end.marker)
+def _all(sock: socket.socket) -> bytes:
+    return b"".join(iter(lambda: sock.recv(1 << 16), b""))
 
 
-def test_storage_that_cannot_append_is_no_spool(home_end: HomeEnd, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of object stores that are mounted as file systems."""
-    read = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path)[-1:])
-    assert "nothing can be appended" in why_not_shared(home_end.folder, home_end.marker)
+def test_a_reader_that_does_not_read_bounds_the_room(tmp_path: Path) -> None:
+    folder = tmp_path / "agent-0"
+    for name in (UP, DOWN):
+        (folder / name).mkdir(parents=True)
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    pump = FilePump(far, str(folder), out=UP, into=DOWN)
+    sent = 0
+    while pump.turn() or sent == 0:
+        try:
+            while True:
+                sent += near.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+    assert MOST_PIECES == len(os.listdir(folder / UP))
+    assert not pump.listens
+    near.close()
+    pump.close()
 
 
-def test_two_runs_share_no_marker(tmp_path: Path) -> None:
-    assert HomeEnd(str(tmp_path), "a", 0).marker != HomeEnd(str(tmp_path), "b", 0).marker
+def test_what_cannot_be_written_now_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "agent-0"
+    for name in (UP, DOWN):
+        (folder / name).mkdir(parents=True)
+    near, far = socket.socketpair()
+    pump = FilePump(far, str(folder), out=UP, into=DOWN)
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", _no_room)
+        near.sendall(b"kept")
+        assert not pump.turn()
+        assert not pump.turn()
+    near.sendall(b" all")
+    assert pump.turn()
+    assert b"kept all" == b"".join((folder / UP / n).read_bytes() for n in sorted(os.listdir(folder / UP)))
+    near.close()
+    pump.close()
 
 
-def test_a_stop_is_passed_on_once_and_a_second_one_too(home_end: HomeEnd) -> None:
-    far = Far(home_end)
-    home_end.ask(STOP)
-    until(lambda: far.stops == [STOP])
-    forced = ev.StopRequested(time=2.0, by="person", reason="now", exit_code=130)
-    home_end.ask(forced)
-    until(lambda: far.stops == [STOP, forced])
-    far.end.close()
+def _no_room(_: int) -> None:
+    raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize(
-    "said", [b"", b"{", b"[1]", b'{"event":"rank_exited","time":1,"rank":0,"exit_code":0}']
-)
-def test_what_is_no_stop_is_not_obeyed(home_end: HomeEnd, said: bytes) -> None:
-    (home_end.folder / "stop").write_bytes(said)
-    far = Far(home_end)
-    home_end.ask(STOP)
-    until(lambda: far.stops == [STOP])
-    far.end.close()
+def test_an_agent_that_goes_is_seen_and_its_folder_goes_too(near: Spool, engine: socket.socket) -> None:
+    agent = connect(str(near.folder), 0)
+    there, _ = engine.accept()
+    agent.close()
+    assert b"" == there.recv(1)
+    there.close()
+    until(lambda: not [name for name in os.listdir(near.folder) if name.startswith(spool.AGENT)])
 
 
-def test_a_silent_home_counts_as_dead(home_end: HomeEnd) -> None:
-    far = Far(home_end, lost_after_s=0.6)
-    assert far.lost.wait(60)
-    far.end.close()
+def test_a_folder_that_is_removed_ends_the_connection(tmp_path: Path, engine: socket.socket) -> None:
+    made = Spool(str(tmp_path), "run-2", 0)
+    made.open(engine.getsockname())
+    agent = connect(str(made.folder), 0)
+    there, _ = engine.accept()
+    made.close()
+    agent.settimeout(20)
+    assert b"" == agent.recv(1)
+    there.close()
+    agent.close()
 
 
-def test_a_home_that_beats_does_not(home_end: HomeEnd) -> None:
-    far = Far(home_end, lost_after_s=1.0)
-    seen = threading.Event()
-
-    def beats() -> bool:
-        home_end.beat()
-        return seen.wait(0.01) or home_end._beats > 120
-
-    until(beats)
-    assert not far.lost.is_set()
-    far.end.close()
+def test_a_dead_engine_is_noticed_and_what_it_left_is_removed(tmp_path: Path) -> None:
+    dead = tmp_path / "rankdeck-run-0"
+    dead.mkdir()
+    (dead / spool.BEAT).write_bytes(b"1")
+    agent = connect(str(dead), 0, lease_s=1.5)
+    agent.settimeout(20)
+    assert b"" == agent.recv(1)
+    until(lambda: not dead.exists())
+    agent.close()
 
 
-def test_what_is_written_is_pushed_to_the_storage_facts_last(
-    home_end: HomeEnd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pushed: list[str] = []
-    sync = os.fsync
+def test_a_number_that_cannot_be_read_is_not_held_against_the_engine(tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    beat.mkdir()
+    watch = Watch(str(beat), 3.0)
+    base = watch._looked
+    assert not any(watch.lost(base + 2.0 * n) for n in range(1, 20))
+    beat.rmdir()
+    with pytest.raises(FileNotFoundError):
+        watch.lost(base + 100)
 
-    def noted(descriptor: int) -> None:
-        pushed.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
-        sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
-    home_end.run.mkdir()
-    (home_end.run / "events.jsonl").write_text("facts")
-    (home_end.run / "logs").mkdir()
-    (home_end.run / "logs" / "0.out").write_text("bytes")
-    far = Far(home_end)
-    until(lambda: len(pushed) >= 2)
-    far.end.close()
-    assert ["0.out", "events.jsonl"] == pushed
+def test_a_pause_of_our_own_counts_as_two_looks_at_most(tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    beat.write_bytes(b"1")
+    watch = Watch(str(beat), 5.0)
+    base = watch._looked
+    assert not watch.lost(base + 2)
+    assert not watch.lost(base + 1000)
+    assert not watch.lost(base + 1002)
+    assert watch.lost(base + 1004)
+
+
+def test_what_a_killed_engine_left_is_removed_by_the_next_and_nothing_else(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from launcher.backends.spool import Spool; "
+        "Spool(sys.argv[1], 'killed', 0); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    mine = Spool(str(tmp_path), "living", 0)
+    (tmp_path / "rankdeck-notes").mkdir()
+    elsewhere = tmp_path / "rankdeck-elsewhere-0"
+    shutil.copytree(mine.folder, elsewhere)
+    (elsewhere / "owner").write_text('{"machine": "another", "pid": 1, "born": "1"}')
+    clear_dead(tmp_path)
+    found = {path.name for path in tmp_path.iterdir()}
+    assert {"rankdeck-living-0", "rankdeck-notes", "rankdeck-elsewhere-0"} == found
+    mine.close()
+
+
+def test_it_is_known_by_its_marker(near: Spool, tmp_path: Path) -> None:
+    assert "" == why_not_shared(str(near.folder), near.marker)
+    assert "another folder" in why_not_shared(str(near.folder), "something else")
+    assert "not shared" in why_not_shared(str(tmp_path / "nowhere"), near.marker)

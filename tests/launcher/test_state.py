@@ -190,11 +190,10 @@ def test_a_lost_agent_takes_only_its_own_living_ranks_with_it() -> None:
         raised(-2, 5.0),
         ev.RankReported(time=5.0, rank=-1, step=1),
         ev.Sampled(time=5.0, agent=7, host="x", ranks=(ev.RankSample(rank=9, cpu=1.0),)),
-        ev.Unrecognised(time=5.0, name="rank_levitated", data={}),
     ],
     ids=lambda fact: f"{fact.tag}-{getattr(fact, 'rank', '')}",
 )
-def test_ranks_that_are_not_there_and_unknown_facts_are_ignored(fact: ev.Event) -> None:
+def test_ranks_that_are_not_there_are_ignored(fact: ev.Event) -> None:
     state = fold_all(started())
     assert state == fold(state, fact)
 

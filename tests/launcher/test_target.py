@@ -11,7 +11,7 @@ import pytest
 
 from launcher.discovery import find_sources
 from launcher.errors import SpecError
-from launcher.source import functions_in
+from launcher.source import described
 from launcher.spec import Target, TargetKind
 from launcher.target import resolve
 
@@ -398,13 +398,13 @@ def test_a_module_that_cannot_be_meant_is_refused(modules: Path, text: str, mess
 
 
 def test_public_functions_come_in_source_order(work: Path) -> None:
-    names = [s.name for s in functions_in(work / "train.py")]
+    names = [s.name for s in described(work / "train.py")[1]]
     assert names == ["train", "need", "only", "rest", "wrapped", "changed"]
 
 
 def test_functions_of_a_file_that_is_not_there_are_refused(work: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read: No such file"):
-        functions_in(work / "gone.py")
+        described(work / "gone.py")
 
 
 _TREE: Mapping[str, str | bytes] = {

@@ -18,7 +18,7 @@ from launcher.errors import (
     TimeLimit,
 )
 from launcher.fold import fold, fold_all
-from launcher.sentences import describe_failure, describe_loss
+from launcher.sentences import describe_failure, describe_loss, left_before
 from launcher.spec import Assignment
 from launcher.state import RunState
 from launcher.verdict import exit_code_of, next_restart, next_stop, verdict
@@ -455,3 +455,137 @@ def test_a_restart_that_finds_no_slots_says_that_it_was_one() -> None:
     state = more(spark_up(), task_lost(0), restart)
     ended = verdict(state, now=20.0, broken="1 of 2 slots", exit_code=CannotPlace.exit_code)
     assert ("failed", 69, "1 of 2 slots, after 1 restart") == (ended.state, ended.exit_code, ended.why)
+
+
+CLOSED = "[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:48285"
+
+
+def raising(rank: int, time: float, message: str = "no") -> ev.RankRaising:
+    return ev.RankRaising(time=time, rank=rank, kind="ValueError", message=message, traceback="tb")
+
+
+def held(state: RunState, doubted_s: float) -> ev.StopRequested | None:
+    return next_stop(state, now=10.0, timeout_s=None, grace_s=5.0, doubted_s=doubted_s)
+
+
+def test_peers_are_kept_for_two_seconds_after_a_failure_that_may_follow_from_theirs() -> None:
+    state = more(up(), raised(0, 5.0, CLOSED))
+
+    assert state.undecided
+    assert held(state, 1.9) is None
+    asked = held(state, 2.0)
+    assert asked is not None
+    assert "rank 0 failed" == asked.reason
+
+
+def test_any_other_failure_is_waited_for_no_longer() -> None:
+    assert held(more(up(), raised(0, 5.0)), 0.0) is not None
+
+
+@pytest.mark.parametrize("cause", [exited(1, 5.3, 137, "SIGKILL"), raised(1, 5.3), exited(1, 5.3, 3)])
+def test_the_cause_ends_the_wait_and_is_blamed_however_late_it_is_heard_of(cause: ev.Event) -> None:
+    state = more(up(), raised(0, 5.0, CLOSED), exited(0, 5.1, 1), cause)
+
+    asked = held(state, 0.0)
+    assert asked is not None
+    assert "rank 1 failed" == asked.reason
+
+
+def test_a_wait_ends_when_nobody_is_left_who_could_be_the_cause() -> None:
+    state = more(up(), raised(0, 5.0, CLOSED), raised(1, 5.1, CLOSED))
+
+    assert not state.undecided
+    asked = held(state, 0.0)
+    assert asked is not None
+    assert "rank 0 failed" == asked.reason
+
+
+def test_what_was_seen_on_its_way_is_blamed_where_its_rank_had_to_be_ended() -> None:
+    state = more(up(), raising(1, 4.9), raised(0, 5.0, CLOSED), exited(0, 5.1, 1))
+    assert held(state, 1.0) is None
+    state = more(state, stop(7.0, "rank"), exited(1, 7.1, *TERMINATED))
+
+    assert ("failed", 1, 1) == end(state)
+    assert "raised ValueError: no" in verdict(state, now=9.0).why
+
+
+def test_what_was_seen_on_its_way_and_caught_is_nobodys_failure() -> None:
+    state = more(up(), raising(1, 4.9), ev.RankRecovered(time=5.0, rank=1), raised(0, 5.1, CLOSED))
+    state = more(state, exited(0, 5.2, 1), stop(7.0, "rank"), exited(1, 7.1, *TERMINATED))
+
+    assert ("failed", 1, 0) == end(state)
+
+
+def test_what_was_seen_on_its_way_counts_for_nothing_beside_a_failure_of_its_own() -> None:
+    state = more(up(), raising(1, 4.0), raised(0, 5.0), stop(5.1, "rank"), exited(1, 5.2, *TERMINATED))
+
+    assert ("failed", 1, 0) == end(more(state, exited(0, 5.3, 1)))
+
+
+def test_what_was_seen_on_its_way_counts_for_nothing_in_a_rank_that_ended_well() -> None:
+    assert ("succeeded", 0, None) == end(more(up(), raising(1, 4.0), exited(0, 5.0), exited(1, 5.0)))
+
+
+def test_an_exception_that_was_on_its_way_before_the_stop_is_no_consequence() -> None:
+    state = more(up(), raising(1, 4.9), raised(0, 5.0, CLOSED), stop(7.0, "rank"), raised(1, 7.5))
+
+    assert ("failed", 1, 1) == end(more(state, exited(1, 7.6, 1), exited(0, 7.6, 1)))
+
+
+def test_a_lost_host_is_the_cause_of_what_its_peers_raise() -> None:
+    state = more(up(agents=2), raised(0, 5.0, CLOSED))
+    state = more(state, ev.AgentDeparted(time=5.5, agent=1, host="b", expected=False, reason="gone"))
+
+    asked = held(state, 0.5)
+    assert asked is not None
+    assert "loss" == asked.by
+    assert ("lost", 75, None) == end(more(state, asked, exited(0, 10.5, 1)))
+
+
+def test_ranks_that_had_left_are_named() -> None:
+    where = 'File "/torch/distributed/distributed_c10d.py", line 9, in all_reduce\n'
+    failed = ev.RankRaised(time=5.0, rank=1, kind="RuntimeError", message=CLOSED, traceback=where)
+    state = more(up(3), failed, exited(0, 5.05), exited(1, 5.1, 1), stop(7.0, "rank"))
+    state = more(state, exited(2, 7.1, *TERMINATED))
+
+    assert "rank 0 had left with 0 before rank 1 failed in all_reduce" == left_before(state, state.ranks[1])
+    assert verdict(state, now=9.0).why.startswith(
+        "rank 0 had left with 0 before rank 1 failed in all_reduce: "
+    )
+    assert "" == left_before(state, more(up(), raised(0, 5.0)).ranks[0])
+
+
+def test_a_function_that_never_returned_has_failed() -> None:
+    state = more(up(), ev.RankExited(time=5.0, rank=1, exit_code=0, unreturned=True), stop(5.1, "rank"))
+    state = more(state, exited(0, 5.2, *TERMINATED))
+
+    assert ("failed", 1, 1) == end(state)
+    assert "rank 1 on a never returned" in verdict(state, now=9.0).why
+
+
+def test_a_function_that_left_has_succeeded_and_its_value_is_said_to_be_missing() -> None:
+    state = more(up(), ev.RankExited(time=5.0, rank=1, exit_code=0, left=True), exited(0, 5.2))
+
+    assert ("succeeded", 0, None) == end(state)
+    assert verdict(state, now=9.0).why.endswith(
+        "rank 1 ended by sys.exit before the function returned, and has no value"
+    )
+
+
+@pytest.mark.parametrize("by", ["person", "limit"])
+def test_a_stop_that_comes_when_all_have_ended_well_stops_nothing(by: str) -> None:
+    done = more(up(), exited(0, 5.0), exited(1, 6.0))
+
+    assert ("succeeded", 0, None) == end(more(done, stop(6.5, by, 143)))
+    assert ("stopped" if by == "person" else "failed", 143, None) == end(
+        more(up(), exited(0, 5.0), stop(5.5, by, 143), exited(1, 6.0))
+    )
+
+
+def test_a_connect_server_that_is_gone_is_the_cause_and_nothing_is_started_again() -> None:
+    """Agents tell of their tasks' ends first; a new stage would need the server too."""
+    gone = ev.ServerLost(time=6.0, server="sc://h:15002")
+    state = more(up(2), task_lost(0), gone)
+    assert "the Connect server sc://h:15002 is gone" == describe_loss(state)
+    assert 75 == end(state)[1]
+    assert next_restart(state, now=9.0, max_restarts=3) is None

@@ -28,6 +28,8 @@ class FakeSession:
     master: str = "spark://m:7077"
     remote: bool = False
     version: str = "3.3.0"  # without resource profiles
+    claims: dict[str, int] = field(default_factory=dict)
+    claiming: Any = field(default_factory=threading.Lock)
 
     @property
     def local(self) -> bool:
@@ -86,6 +88,7 @@ class Cluster:
             JobSpec(TARGET, mode=Mode.CLUSTER, **spec),
             aborted=self.aborted,
             tell=self.told.append,
+            run="mine",
             look=self.look,
             clock=self.clock,
         )
@@ -105,6 +108,33 @@ def test_slots_that_are_free_are_taken_without_a_word() -> None:
 
     assert cluster.slots(num_processes=4) == Slots(4, None, find_gpus=True)
     assert (cluster.told, cluster.aborted.pauses) == ([], [])
+
+
+def test_what_another_run_was_given_is_not_free_though_spark_shows_it_so() -> None:
+    """Two at once: the first has been given its slots, and its tasks do not run yet."""
+    cluster = always(has(4), session=FakeSession(claims={"first": 3}))
+    assert cluster.slots(num_processes=2, abort_after=1) is None
+    assert [(1, 2)] == [(told.have, told.need) for told in cluster.told]
+    assert "3 busy with run first" in cluster.told[0].reason
+
+    session: Any = cluster.session
+    waiting.give_back(session, "first")
+    assert cluster.slots(num_processes=2)
+    assert {"mine": 2} == session.claims
+
+
+def test_of_two_that_look_at_the_same_time_one_waits() -> None:
+    cluster = always(has(4))
+    first = cluster.look
+
+    def raced(session: Any, need: Need) -> Capacity:
+        found = first(session, need)
+        session.claims.setdefault("quicker", 3)  # between our look and our claim
+        return found
+
+    cluster.look = raced  # type: ignore[method-assign]
+    assert cluster.slots(num_processes=2, abort_after=2) is None
+    assert {"quicker": 3} == cluster.session.claims
 
 
 def test_it_waits_until_they_are_free_and_says_so_once() -> None:

@@ -1,0 +1,81 @@
+"""Starting a run of the past once more: nothing starts that was not shown, and said yes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from textual import work
+
+from console.screens.confirm import ConfirmScreen, StartScreen
+from console.screens.place import Place, launch_screen
+from console.sources.again import is_own, request_again
+from console.sources.foreign import FOREIGN, what_would_run
+from console.sources.spec_lines import spec_lines
+from launcher.errors import LauncherError
+from launcher.request import Request
+from launcher.runs.reader import read_spec
+
+
+class StartsAgain(Place):
+    """A screen from which a run of the past can be started again, as it was."""
+
+    _starting = False
+
+    def ask_again(self, run: Path) -> None:
+        """Show what `run` was, and start the same if a person says so; one question at a time."""
+        if not self._starting:
+            self._starting = True
+            self._read_again(run)
+
+    @work(thread=True, group="again")
+    def _read_again(self, run: Path) -> None:
+        """Beside the screen, for the target's source may be far away."""
+        site = launch_screen(self.app).site
+        try:
+            spec = read_spec(run)
+            make: Callable[[], Request] = partial(request_again, run, root=site.root)
+            if is_own(run, site.root):
+                request = make()  # what it lacks is told before anything is asked
+                make = lambda: request  # noqa: E731
+                question: ConfirmScreen = StartScreen(spec_lines(spec))
+            else:
+                question = ConfirmScreen(
+                    FOREIGN, what_would_run(spec), verb="run it as me", otherwise="do not run it"
+                )
+        except LauncherError as error:
+            self._told(str(error))
+        except BaseException:
+            self._starting = False
+            raise
+        else:
+            self.app.call_from_thread(self.app.push_screen, question, lambda yes: self._asked(make, yes))
+
+    def _asked(self, make: Callable[[], Request], yes: bool | None) -> None:
+        if yes:
+            self.notify("starting …", markup=False)
+            self._start_again(make)
+        else:
+            self._starting = False
+
+    @work(thread=True, group="again")
+    def _start_again(self, make: Callable[[], Request]) -> None:
+        site = launch_screen(self.app).site
+        try:
+            run = site.root / site.commands.start(make())
+        except LauncherError as error:
+            self._told(str(error))
+        else:
+            self.app.call_from_thread(self._show_started, run)
+        finally:
+            self._starting = False
+
+    def _told(self, problem: str) -> None:
+        self._starting = False
+        self.notify(problem, severity="error", markup=False)
+
+    def _show_started(self, run: Path) -> None:
+        from console.screens.run import RunScreen
+
+        self.app.push_screen(RunScreen(run, launch_screen(self.app).site.commands))
