@@ -99,7 +99,7 @@ def request_from(target: str, args: Sequence[str], options: dict[str, Any]) -> R
     Raises:
         SpecError: they mean nothing that could be launched.
     """
-    from launcher.request import Request
+    from launcher.request import Request, require_py_files, require_workdir
     from launcher.spec import JobSpec, Mode, world_size
     from launcher.target import resolve
 
@@ -128,6 +128,8 @@ def request_from(target: str, args: Sequence[str], options: dict[str, Any]) -> R
         py_files=tuple(str(Path(path).absolute()) for path in options["py_files"]),
         spark=_spark(options),
     )
+    require_workdir(spec)
+    require_py_files(spec)
     return Request(spec)
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from launcher.discovery import find_module, find_sources
 from launcher.errors import SpecError
+from launcher.request import py_file, require_py_files
 from launcher.spec import JobSpec, Target, TargetKind
 from launcher.worker.baggage import MANIFEST, NAMED, SOURCES
 
@@ -75,8 +76,9 @@ def make_bundle(spec: JobSpec) -> bytes:
         SpecError: a file of ``--py-files`` is not there, or it is all too much to send.
     """
     luggage = _luggage(spec.target, Path(os.path.abspath(spec.workdir)))
+    require_py_files(spec)
     for text in spec.py_files:
-        _add_library(luggage, Path(os.path.abspath(Path(spec.workdir, os.path.expanduser(text)))))
+        _add_library(luggage, Path(py_file(spec, text)))
     return _zipped(luggage)
 
 
@@ -203,12 +205,10 @@ def _add_library(luggage: _Luggage, path: Path) -> None:
             luggage.copies[f"{SOURCES}{path.parent}"] = None
         else:
             luggage.add_folder(path)
-    elif not path.is_file():
-        raise SpecError(f"--py-files: there is no {path}", hint="give the option once for each file")
-    elif path.suffix == ".py":
+    elif path.is_file() and path.suffix == ".py":
         luggage.add(path, needed=True)
         luggage.copies[f"{SOURCES}{path.parent}"] = None
-    elif path.suffix in (".zip", ".whl", ".egg") and zipfile.is_zipfile(path):
+    elif path.is_file() and path.suffix in (".zip", ".whl", ".egg") and zipfile.is_zipfile(path):
         luggage.add(path, needed=True)
         luggage.path[str(path)] = None
     else:

@@ -23,7 +23,7 @@ from launcher.origin import begin
 from launcher.pack import pack
 from launcher.plan import Plan, make_plan
 from launcher.refusal import record_refusal
-from launcher.request import Request
+from launcher.request import Request, require_workdir
 from launcher.runs.catalog import create_folder
 from launcher.runs.paths import runs_root
 from launcher.spec import JobSpec, Mode, SparkSpec, TargetKind
@@ -188,8 +188,7 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
         finally:
             backend.close(0.0)
     offers, reason = backend.offers(request)
-    if not Path(request.spec.workdir).is_dir():
-        raise SpecError(f"the working directory {request.spec.workdir} does not exist")
+    require_workdir(request.spec)
     return None if offers is None else make_plan(request.spec, offers, gpu_reason=reason)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from launcher.errors import SpecError
 from launcher.inherited import Inherited
 from launcher.spec import JobSpec
 
@@ -39,3 +40,30 @@ class Request:
     bundle: bytes | None = field(default=None, repr=False)
     inherited: Inherited = field(default_factory=Inherited.here)
     session: Any = field(default=None, repr=False, compare=False)
+
+
+def require_workdir(spec: JobSpec) -> None:
+    """Refuse a working directory that is none.
+
+    Raises:
+        SpecError: it is not there, or is no folder.
+    """
+    if not os.path.isdir(spec.workdir):
+        is_what = "is not a folder" if os.path.lexists(spec.workdir) else "does not exist"
+        raise SpecError(f"the working directory {spec.workdir} {is_what}")
+
+
+def require_py_files(spec: JobSpec) -> None:
+    """Refuse what is to be sent along and is not there; what it is, only packing tells.
+
+    Raises:
+        SpecError: something is not there.
+    """
+    for text in spec.py_files:
+        if not os.path.exists(path := py_file(spec, text)):
+            raise SpecError(f"--py-files: there is no {path}", hint="give the option once for each file")
+
+
+def py_file(spec: JobSpec, text: str) -> str:
+    """Where something to be sent along lies: a relative path starts in the working directory."""
+    return os.path.abspath(os.path.join(spec.workdir, os.path.expanduser(text)))

@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import engines, survivors
 
 pytest_plugins = ["tests.launcher.nvml_fixture", "tests.spark_fixtures", "tests.console.snapshot_fixture"]
+
+# A change is judged by its own faults, so the examples are the same in every run; a soak draws new ones.
+settings.register_profile("steady", derandomize=True)
+if "RANKDECK_SOAK" not in os.environ:
+    settings.load_profile("steady")
 
 TARGETS = Path(__file__).parent / "targets"
 

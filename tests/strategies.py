@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from launcher.spec import JobSpec, SparkSpec
+from launcher.spec import JobSpec, SparkSpec, Target
 
 JSON = st.recursive(
     st.none()
@@ -54,6 +54,7 @@ def values(hint: Any, *, name: str = "") -> st.SearchStrategy[Any]:
 def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(cls, include_extras=True)
     fields = {f.name: values(hints[f.name]) for f in dataclasses.fields(cls)}
+    path = st.text(st.characters(exclude_characters="\0"), max_size=12)
     if cls is JobSpec:
         name = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=6)
         text = st.text(st.characters(exclude_characters="\0"), max_size=8)
@@ -64,12 +65,20 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
             "gpus_per_task": st.none(),
             "max_restarts": st.integers(0, 9),
             "start_timeout_s": st.floats(0, 1e6),
+            "workdir": path,
             "env": st.dictionaries(name, text, max_size=3),
             "grace_s": st.floats(0, 1e6),
             "timeout_s": st.none() | st.floats(0, 1e6),
             "no_progress_timeout_s": st.none() | st.floats(0, 1e6),
             "sample_s": st.floats(0.01, 100),
         }
+    if cls is Target:
+        fields |= {"source": path, "name": path}
     if cls is SparkSpec:
-        fields |= {"master": st.just(""), "remote": st.just(""), "lost_after_s": st.floats(0.01, 1e6)}
+        fields |= {
+            "master": st.just(""),
+            "remote": st.just(""),
+            "spool": path,
+            "lost_after_s": st.floats(0.01, 1e6),
+        }
     return st.builds(cls, **fields)

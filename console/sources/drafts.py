@@ -13,6 +13,7 @@ from typing import Any
 from console.sources.extras import CONF, ENV, PY_FILES, WORKDIR, Extra, extras_of, fitting, split, words_of
 from launcher.errors import LauncherError, SpecError
 from launcher.redaction import REDACTED
+from launcher.request import require_py_files, require_workdir
 from launcher.spec import JobSpec, Mode, SparkSpec, Target, TargetKind, argument_places, world_size
 
 MODES: tuple[Mode, ...] = tuple(Mode)
@@ -99,7 +100,10 @@ class Draft:
         for extra, text in fitting(self.extras, self.mode):
             with concerning(extra.name):
                 spec = _with(spec, extra, extra.read(extra, text, self.workdir))
-        _require_paths(spec)
+        with concerning(WORKDIR):
+            require_workdir(spec)
+        with concerning(PY_FILES):
+            require_py_files(spec)
         return spec
 
     def _revealed(self) -> Draft:
@@ -180,21 +184,6 @@ class Draft:
         if self.mode is Mode.LOCAL:
             return SparkSpec()
         return SparkSpec(master=url) if self.mode is Mode.CLUSTER else SparkSpec(remote=url)
-
-
-def _require_paths(spec: JobSpec) -> None:
-    """Refuse what is named and not there.
-
-    Raises:
-        Misfit: the working directory is no folder, or something to be sent along is missing.
-    """
-    with concerning(WORKDIR):
-        if not os.path.isdir(spec.workdir):
-            is_what = "is not a folder" if os.path.lexists(spec.workdir) else "does not exist"
-            raise SpecError(f"the working directory {spec.workdir} {is_what}")
-    with concerning(PY_FILES):
-        if missing := [path for path in spec.py_files if not os.path.exists(path)]:
-            raise SpecError(f"there is no {missing[0]} to send along")
 
 
 def _with(spec: JobSpec, extra: Extra, value: Any) -> JobSpec:

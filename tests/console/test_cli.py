@@ -84,7 +84,7 @@ WRONG = [
     (["train.py", "--env", "DEBUG"], "--env takes NAME=VALUE, not 'DEBUG'"),
     (["train.py", "--env", "=1"], "--env takes NAME=VALUE, not '=1'"),
     (["train.py", "--workdir", "nowhere"], "nowhere does not exist"),
-    (["train.py", "--workdir", "train.py"], "train.py does not exist"),
+    (["train.py", "--workdir", "train.py"], "train.py is not a folder"),
     (["train.py", "--ranks", "some"], "--ranks takes all, none, or ranks such as 0,3-5, not 'some'"),
     (["train.py", "--ranks", "0,2", "-n", "2"], "there is no rank 2: the run has ranks 0 to 1"),
     (["train.py", "--timeout", "-1"], "the time limit must be 0 or more seconds, not -1.0"),
