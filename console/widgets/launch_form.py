@@ -87,7 +87,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         """Leave the field that is typed in on the screen, whatever comes or grows around it."""
         focused = self.screen.focused
         if focused is not None and self in focused.ancestors:
-            focused.scroll_visible(animate=False)
+            focused.scroll_visible(animate=False, immediate=True)
 
     @property
     def draft(self) -> Draft:

@@ -302,9 +302,7 @@ LOOKS = {
 }
 """Pictured once: other themes, ASCII, no colours."""
 
-# At the smallest size, how far this form scrolls depends on when its fields are laid out.
-UNSTEADY = {("launch-more", SIZES[0])}
-CASES = [(name, size) for name in SCENES for size in SIZES if (name, size) not in UNSTEADY]
+CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
 
 
