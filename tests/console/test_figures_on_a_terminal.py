@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -62,6 +63,16 @@ for step in range(41 if rank == 1 else 80):
 if rank:
     open(f"{os.environ['GATES']}.{rank - 1}").read()
 """
+CURVE = """
+import os, time
+from launcher import report
+
+for step in range(40):
+    report(step=step, loss=2.0 - step / 40, tokens=12860.4)
+    time.sleep(0.06)
+open(f"{os.environ['GATE']}.0").read()
+"""
+BLOCKS = "▁▂▃▄▅▆▇█"
 ODD = ("10**400", "-0.0", "-1e308", "5e-324", "True", "'nan'", "'words'", "None", "float('-inf')")
 Attach = Callable[..., Terminal]
 
@@ -202,3 +213,51 @@ def test_progress_is_that_of_the_slowest_rank_that_lives(
     terminal.until("✓ succeeded")
     terminal.press("q")
     assert 0 == terminal.exit_code()
+
+
+def test_an_ended_run_looks_ended_and_keeps_its_curve(
+    start: Callable[..., str], attach: Attach, gate: Gate
+) -> None:
+    run = start(CURVE)
+    terminal = attach("attach", run, size=(160, 45))
+    screen = terminal.until("● running", "loss 1.025", "tokens 12,860", "q Detach", "4 Result")
+    assert 1 >= rows_of(screen, "4 Result"), "nothing yet needs no room"
+    assert set(line_with(screen, "loss 1.025")) & set(BLOCKS)
+    running = colour_of(terminal, "● running")
+    gate.open()
+    screen = terminal.until("✓ succeeded", "loss 1.025", "q Leave", "CPU mean")
+    assert "Detach" not in screen
+    assert set(line_with(screen, "loss 1.025")) & set(BLOCKS), "the curve stays"
+    assert running != (succeeded := colour_of(terminal, "✓ succeeded"))
+    red, green, blue = bytes.fromhex(succeeded)
+    assert green > max(red, blue)
+    terminal.press("q")
+    assert 0 == terminal.exit_code()
+
+    hours, minutes, seconds = map(int, re.search(r"(\d\d):(\d\d):(\d\d)", screen).groups())  # type: ignore[union-attr]
+    (listed,) = strict(command("ps", "--json").stdout)
+    assert int(listed["ended"] - listed["started"]) == 3600 * hours + 60 * minutes + seconds
+
+
+def test_a_refusal_is_told_at_its_field_and_with_the_command(
+    rankdeck: str, tmp_path: Path, attach: Attach
+) -> None:
+    (tmp_path / "train.py").write_text("print()\n")
+    terminal = attach()
+    terminal.until("1 New run")
+    terminal.press("gone.py\x12")
+    screen = terminal.until("there is no")
+    assert 2 >= screen.count("there is no")
+    terminal.press("\x11")
+    assert 0 == terminal.exit_code()
+
+
+def line_with(screen: str, text: str) -> str:
+    return next(line for line in screen.splitlines() if text in line)
+
+
+def rows_of(screen: str, title: str) -> int:
+    """How many rows a pane has between its borders."""
+    lines = screen.splitlines()
+    top = next(n for n, line in enumerate(lines) if f" {title} " in line)
+    return next(n for n, line in enumerate(lines[top + 1 :]) if "╰" in line or "╯" in line)
