@@ -228,7 +228,8 @@ def test_an_ended_run_looks_ended_and_keeps_its_curve(
     screen = terminal.until("✓ succeeded", "loss 1.025", "q Leave", "CPU mean")
     assert "Detach" not in screen
     assert set(line_with(screen, "loss 1.025")) & set(BLOCKS), "the curve stays"
-    assert running != (succeeded := colour_of(terminal, "✓ succeeded"))
+    succeeded = colour_of(terminal, "✓ succeeded")
+    assert running != succeeded
     red, green, blue = bytes.fromhex(succeeded)
     assert green > max(red, blue)
     terminal.press("q")
