@@ -85,9 +85,19 @@ def test_each_option_of_spark_reaches_it(train: Path, words: list[str], field: s
 
 
 def test_files_to_send_are_named_from_here(train: Path) -> None:
-    found = spec(*CLUSTER, "--py-files", "a.py", "--py-files", "/b.zip", "--workdir", "/tmp").py_files
+    other = train / "other"
+    other.mkdir()
+    files = (train / "a.py", other / "b.zip")
+    for file in files:
+        file.touch()
+    found = spec(*CLUSTER, "--py-files", "a.py", "--py-files", str(files[1]), "--workdir", "other").py_files
 
-    assert found == (str(train / "a.py"), "/b.zip")
+    assert found == tuple(map(str, files))
+
+
+def test_files_to_send_must_be_there(train: Path) -> None:
+    with pytest.raises(SpecError, match=r"there is no .*/a\.py"):
+        spec(*CLUSTER, "--py-files", "a.py")
 
 
 @pytest.mark.parametrize(
