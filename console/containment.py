@@ -21,16 +21,14 @@ from textual.worker import WorkerFailed
 
 from console.failure_log import FailureLog, failure_log, said_of
 from console.sources.homes import tilde
-from console.widgets.failed_pane import FailedPane
-from console.widgets.form_row import harmless
-from console.widgets.hints import keys_of
-from console.widgets.titled import Titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from textual.dom import DOMNode
     from textual.message_pump import MessagePump
+
+    from console.widgets.titled import Titled
 
 _Hook = Callable[[threading.ExceptHookArgs], object]
 _THREADS = "rankdeck"
@@ -73,6 +71,10 @@ class Contained(App[int]):
             super()._handle_exception(other)
 
     def _contain(self, error: Exception) -> None:
+        from console.widgets.failed_pane import FailedPane  # the first frame does without these
+        from console.widgets.form_row import harmless
+        from console.widgets.hints import keys_of
+
         cause = error.error if isinstance(error, WorkerFailed) else error
         fresh, written = self._failures.note(cause)
         said = harmless(said_of(cause))[:_LONGEST]
@@ -121,6 +123,8 @@ def outlive(widget: Widget) -> None:
 
 def failed_pane(error: BaseException) -> Titled | None:
     """The pane that an exception came out of: around the innermost widget that it passed."""
+    from console.widgets.titled import Titled
+
     for frame in _frames(error):
         node = frame.f_locals.get("self")
         if isinstance(node, Widget) and node.is_attached:

@@ -15,7 +15,6 @@ from console.formatting import count, duration, metric
 from console.listing import shorten, table
 from console.sources.cleaning import printable
 from console.sources.history import Query, chosen_runs, took
-from launcher.codec import to_plain
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
 
@@ -46,11 +45,11 @@ def ps(query: Query, *, limit: int | None, as_json: bool) -> int:
 
 
 def _document(run: Status) -> dict[str, Any]:
-    """A run as JSON has it; only its figures can hold what JSON has no word for."""
+    """A run as JSON has it."""
     document = dict(zip(_KEYS, _values(run), strict=True))
     if run.unreadable is not None:
         document["unreadable"] = run.unreadable
-    return document if not run.metrics else {**document, "metrics": to_plain(run.metrics)}
+    return document
 
 
 def _print(runs: Sequence[Status]) -> None:

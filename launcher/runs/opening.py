@@ -73,10 +73,12 @@ def read_whole(run: Path, path: Path, most: int = MOST_BYTES) -> bytes:
         OSError: it cannot be read.
     """
     with open_file(run, path, buffering=0) as file:
-        if os.fstat(file.fileno()).st_size > most:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
             raise NotPlain(EFBIG, f"is larger than {most >> 20} MiB", str(path))
         parts, left = [], most + 1
-        while left > 0 and (part := file.read(left)):
+        # a read takes memory for all that it may get, so it may get little more than there is
+        while left > 0 and (part := file.read(min(left, max(size + 1, 1 << 16)))):
             parts.append(part)
             left -= len(part)
     if left <= 0:  # it grew meanwhile
