@@ -7,7 +7,6 @@ is what one watches a training for.
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import TypeGuard
 
 UNKNOWN = "–"
@@ -29,6 +28,8 @@ def metric(value: object, digits: int = 4) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return " ".join(str(value).split())[:_MOST]
     if isinstance(value, int) and abs(value) >= _LARGE:
+        from decimal import Decimal  # a command that prints none of these starts without it
+
         return f"{Decimal(value):.{digits - 1}e}"
     if not math.isfinite(value):
         return str(value)

@@ -5,8 +5,10 @@ Needs no JVM, no Spark and no network: the channel is an inherited pair of socke
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -159,12 +161,12 @@ class LocalBackend:
 
     def _gone(self, timeout_s: float) -> bool:
         """Wait for the agent's warden, which is the last of its tree to end; whether it has."""
-        try:
-            if self._process is not None:
+        if self._process is None:
+            return True
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if not _slept_until_ended(self._process.pid, timeout_s):
                 self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        return self._process.poll() is not None
 
     def _spawn(self, descriptor: int, errors: Path) -> subprocess.Popen[bytes]:
         with open(errors, "ab", opener=opener) as file:
@@ -177,6 +179,25 @@ class LocalBackend:
                 pass_fds=(descriptor,),
                 start_new_session=True,
             )
+
+
+def _slept_until_ended(child: int, limit_s: float) -> bool:
+    """Sleep until a child has ended, at most so long: at once, where `Popen.wait` looks every 50 ms.
+
+    Returns:
+        False if that cannot be heard of: it was waited for before, or no descriptor is left.
+    """
+    try:
+        ended = os.pidfd_open(child)
+    except OSError:
+        return False
+    try:
+        waiting = select.poll()
+        waiting.register(ended, select.POLLIN)
+        waiting.poll(limit_s * 1000)
+    finally:
+        os.close(ended)
+    return True
 
 
 def _cores(request: Request) -> int:

@@ -7,7 +7,7 @@ of NCCL, UCC, MPI and torch's stores. The words are those of the message; a type
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 # In the order of their layers: sockets, gloo, torch's stores, NCCL and what torch says of it, MPI and UCC.
 WORDS = (
@@ -32,7 +32,6 @@ WORDS = (
     r"ran for \d+ milliseconds before timing out",
     r"MPI_ERR_PROC_FAILED|ucs?_ERR_(?:CONNECTION_RESET|ENDPOINT_TIMEOUT|UNREACHABLE)|Endpoint timeout",
 )
-_WORDS = re.compile("|".join(f"(?:{each})" for each in WORDS), re.IGNORECASE | re.DOTALL)
 _DIRECT = "The above exception was the direct cause of the following exception:"
 _DURING = "During handling of the above exception, another exception occurred:"
 _NEXT = re.compile(rf"\n\n({re.escape(_DIRECT)}|{re.escape(_DURING)})\n\n")
@@ -43,7 +42,13 @@ _FIRST_BYTES = 4096  # of a message: what is said of the transport is said at on
 
 def is_transport_error(message: str) -> bool:
     """Whether a message tells that a peer, or the way to it, is gone."""
-    return bool(_WORDS.search(message[:_FIRST_BYTES]))
+    return bool(_words().search(message[:_FIRST_BYTES]))
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """The words as one pattern; a run in which no rank fails does not wait for it."""
+    return re.compile("|".join(f"(?:{each})" for each in WORDS), re.IGNORECASE | re.DOTALL)
 
 
 @lru_cache(maxsize=1024)
