@@ -11,7 +11,6 @@ from console.echo import tell, tell_json
 from console.formatting import is_finite, metric
 from console.listing import shorten, table
 from console.sources.cleaning import printable
-from launcher.codec import to_plain
 from launcher.comparing import Comparison, Difference, Record, compare
 from launcher.runs.reader import read_spec, read_state, status_of
 
@@ -107,7 +106,7 @@ def _document(left: str, right: str, found: Comparison) -> dict[str, Any]:
 def _entry(found: Difference) -> dict[str, Any]:
     return {
         "name": found.name,
-        "a": to_plain(found.left),
-        "b": to_plain(found.right),
+        "a": found.left,
+        "b": found.right,
         "delta": found.delta,
     }

@@ -137,45 +137,42 @@ def _rank_row(rank: Rank) -> tuple[str, ...]:
 
 def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: Status) -> dict[str, Any]:
     from console.losses import unreadable_lines
-    from launcher.codec import to_plain
 
     first = state.first_failure
     return {
         "id": folder.name,
-        "spec": to_plain(spec),
+        "spec": spec,
         "state": status.state.value,
         "exit_code": status.exit_code,
         "why": status.why,
         "started": state.started,
         "ended": state.ended,
-        "submitted": to_plain(state.submitted),
-        "origin": to_plain(state.origin),
+        "submitted": state.submitted,
+        "origin": state.origin,
         "attempt": state.attempt,
-        "restarts": [to_plain(r) for r in state.restarts],
-        "spark": to_plain(state.spark),
-        "delivery": to_plain(state.delivery),
-        "recording": to_plain(state.recording),
-        "lost": to_plain(state.lost),
+        "restarts": state.restarts,
+        "spark": state.spark,
+        "delivery": state.delivery,
+        "recording": state.recording,
+        "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],
         "first_failure": None if first is None else _failure_document(state, first),
-        "cleanup": [to_plain(h.cleanup) for h in state.hosts.values() if h.cleanup],
+        "cleanup": [h.cleanup for h in state.hosts.values() if h.cleanup],
         "unreadable": [*unreadable_lines(state), *_unreadable(status)],
     }
 
 
 def _rank_document(rank: Rank) -> dict[str, Any]:
-    from launcher.codec import to_plain
-
     return {
         "rank": rank.rank,
         "host": rank.host,
         "pid": rank.pid,
         "state": rank.phase.value,
-        "devices": to_plain(rank.devices),
+        "devices": rank.devices,
         "exit_code": rank.exit_code,
         "signal": rank.signal,
         "step": rank.step,
-        "metrics": to_plain(rank.metrics),
+        "metrics": rank.metrics,
     }
 
 

@@ -142,6 +142,8 @@ def stop_engine(known: dict[str, Any], *, force: bool) -> None:
     Raises:
         LauncherError: it has runs, and was not forced; or it does not answer.
     """
+    from launcher.worker.kernel import await_end  # no other request needs it
+
     place = runtime.runtime_folder() / f"engine-{known['digest']}.sock"
     try:
         descriptor = os.pidfd_open(known["pid"])
@@ -149,19 +151,13 @@ def stop_engine(known: dict[str, Any], *, force: bool) -> None:
         return
     try:
         _ask(place, {"op": "stop", "force": force, "build": known["build"]})
-        _await_end(descriptor)
+        await_end(descriptor)
     except ConnectionError as error:
-        if not _await_end(descriptor, _LEAVING_S):  # it was not leaving by itself
+        if not await_end(descriptor, _LEAVING_S):  # it was not leaving by itself
             reason = f"the engine {known['pid']} cannot be reached: {error}"
             raise InternalError(reason, hint=f"kill {known['pid']} ends it and its runs") from error
     finally:
         os.close(descriptor)
-
-
-def _await_end(pidfd: int, limit_s: float | None = None) -> bool:
-    import select
-
-    return bool(select.select([pidfd], [], [], limit_s)[0])
 
 
 def _ask(place: Path, document: dict[str, Any]) -> dict[str, Any]:

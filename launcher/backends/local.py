@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from launcher.request import Request
 from launcher.runs.private import opener
 from launcher.spec import Offer
 from launcher.turns import Turn, Turns
-from launcher.worker import agent, devices, handshake
+from launcher.worker import agent, devices, handshake, kernel
 from launcher.worker.boot import Boot
 
 ROOT = str(Path(launcher.__file__).resolve().parent.parent)
@@ -161,11 +160,16 @@ class LocalBackend:
 
     def _gone(self, timeout_s: float) -> bool:
         """Wait for the agent's warden, which is the last of its tree to end; whether it has."""
-        if self._process is None:
+        if self._process is None or self._process.poll() is not None:
             return True
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if not _slept_until_ended(self._process.pid, timeout_s):
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except OSError:  # none is left
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
+        else:
+            kernel.await_end(descriptor, timeout_s)
+            os.close(descriptor)
         return self._process.poll() is not None
 
     def _spawn(self, descriptor: int, errors: Path) -> subprocess.Popen[bytes]:
@@ -179,25 +183,6 @@ class LocalBackend:
                 pass_fds=(descriptor,),
                 start_new_session=True,
             )
-
-
-def _slept_until_ended(child: int, limit_s: float) -> bool:
-    """Sleep until a child has ended, at most so long: at once, where `Popen.wait` looks every 50 ms.
-
-    Returns:
-        False if that cannot be heard of: it was waited for before, or no descriptor is left.
-    """
-    try:
-        ended = os.pidfd_open(child)
-    except OSError:
-        return False
-    try:
-        waiting = select.poll()
-        waiting.register(ended, select.POLLIN)
-        waiting.poll(limit_s * 1000)
-    finally:
-        os.close(ended)
-    return True
 
 
 def _cores(request: Request) -> int:

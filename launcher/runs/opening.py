@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 MOST_BYTES = 16 << 20
+_LEAST_READ = 1 << 16
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -78,7 +79,7 @@ def read_whole(run: Path, path: Path, most: int = MOST_BYTES) -> bytes:
             raise NotPlain(EFBIG, f"is larger than {most >> 20} MiB", str(path))
         parts, left = [], most + 1
         # a read takes memory for all that it may get, so it may get little more than there is
-        while left > 0 and (part := file.read(min(left, max(size + 1, 1 << 16)))):
+        while left > 0 and (part := file.read(min(left, max(size + 1, _LEAST_READ)))):
             parts.append(part)
             left -= len(part)
     if left <= 0:  # it grew meanwhile

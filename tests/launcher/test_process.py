@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -12,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.worker import process, program, rankline
+from launcher.worker import kernel, process, program, rankline
 from tests.commands import until
 
 pytestmark = pytest.mark.process
 
 ROOT = str(Path(process.__file__).parents[2])
+HIGH = 1030  # more than `select` can take
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,27 @@ ROOT = str(Path(process.__file__).parents[2])
 )
 def test_a_wait_status_as_shells_say_it(status: int, expected: tuple[int, str | None]) -> None:
     assert expected == process.outcome(status)
+
+
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= HIGH,
+    reason=f"descriptors above {HIGH} need a higher limit of open files (ulimit -n)",
+)
+def test_the_end_of_a_process_is_awaited_as_long_as_asked_by_any_descriptor() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    low = os.pidfd_open(child.pid)
+    high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    try:
+        assert not kernel.await_end(high, 0.0)
+        assert child.stdin is not None
+        child.stdin.close()
+        assert kernel.await_end(high)
+        assert child.poll() is not None
+    finally:
+        os.close(low)
+        os.close(high)
+        child.kill()
+        child.wait()
 
 
 def test_a_memory_file_holds_what_it_is_given_and_has_no_name() -> None:
