@@ -1,5 +1,7 @@
 """``python -m console`` is ``rankdeck``."""
 
-from console.cli import main
+from __future__ import annotations
+
+from .cli.main import main
 
 main()

@@ -1,16 +1,22 @@
-"""The Textual application: themes, the two screens, and the way in and out of the terminal."""
+"""The Textual application: its first frame, its screens, its themes, and the way in and out of the terminal.
+
+Most of the time until a form can be filled in goes into importing it. Its outline is shown meanwhile, and
+what is typed meanwhile is kept for it.
+"""
 
 from __future__ import annotations
 
-import console.pace  # noqa: F401  first, because Textual reads its settings when it is imported
+from .ui.rendering import pace  # noqa: F401  first, because Textual reads its settings when it is imported
 
 # isort: split
 
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,24 +25,163 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.theme import ThemeProvider
 
-from console.commands import Commands
-from console.entrance import Entrance
-from console.frugal import frugal
-from console.plain import line_filters
-from console.settings import ConsoleSettings
-from console.terminal import copy, exit_anyway
-from console.theming import FALLBACKS
-from console.widgets.hints import keys_of
+from .commands import Commands, LauncherCommands
+from .echo import say
+from .settings import ConsoleSettings, form_draft, load
+from .themes import FALLBACKS, choose_theme, first_theme, load_themes
+from .ui.launch.outline import Outline
+from .ui.rendering.containment import Contained
+from .ui.rendering.driver import frugal, line_filters, wants_no_color
+from .ui.rendering.terminal import copy, exit_anyway, quiet_descriptors
+from .ui.rendering.type_ahead import TypeAhead, is_typed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from textual.dom import DOMNode
     from textual.driver import Driver
+    from textual.events import Event
     from textual.filter import LineFilter
     from textual.screen import Screen
+    from textual.widget import AwaitMount
 
-    from console.sources.drafts import Draft
+    from .data.launch.draft import Draft
+
+_TOLD = 400
+_AT_ONCE = frozenset({"ctrl+c", "ctrl+q"})
+_NEXT = (
+    "run.screen",
+    "history.screen",
+    "cluster.screen",
+    "dialogs",
+    "launch.picker",
+    "launch.presets",
+    "launch.preflight",
+)
+
+
+class Entrance(Contained):
+    """An app that opens the launch screen, and the run `first` above it.
+
+    With `waits`, which is for a real terminal, it paints before it imports them.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        workdir: Path,
+        first: Path | None = None,
+        draft: Draft | None = None,
+        commands: Commands | None = None,
+        settings: ConsoleSettings | None = None,
+        *,
+        waits: bool = False,
+    ) -> None:
+        no_color = wants_no_color(os.environ)
+        super().__init__(ansi_color=no_color or None)
+        self.no_color, self.settings = no_color, settings or ConsoleSettings()
+        self.own_keys: dict[str, str] = {}
+        self._root, self._workdir, self._first, self._draft = root, workdir, first, draft
+        self._commands = commands if commands is not None else LauncherCommands()
+        self._ahead = TypeAhead(self, _AT_ONCE) if waits else None
+        self._entering = self._themes_taken = False
+
+    def get_default_screen(self) -> Screen[None]:
+        """What is painted first, and lies below all others."""
+        mode = self._draft.mode if self._draft else self.settings.form.get("mode", "local")
+        return Outline(None if self._first else self._workdir, spark=mode != "local")
+
+    def settle(self, theme: str) -> None:
+        """Take the theme, so that the first frame has its colours; only that one is read if possible."""
+        problems = list(self.settings.problems)
+        if (alone := first_theme(theme)) is not None:
+            self.register_theme(alone)
+            self.theme = alone.name
+        else:
+            self._take_themes(problems)
+            self.theme = choose_theme(theme, self.available_themes, problems)
+        self._tell(problems)
+
+    async def on_event(self, event: Event) -> None:
+        """Handle an event, or keep what is typed before that can have its effect."""
+        if is_typed(event) and not self.screen_stack:  # we have left: it is nobody's any more
+            return
+        if self._ahead is None or not self._ahead.keeps(event):
+            await super().on_event(event)
+
+    def on_mount(self) -> None:
+        """Open the screens at once, unless that waits for a frame."""
+        if self._ahead is None:
+            self._open()
+
+    def post_display_hook(self) -> None:
+        """After the first frame, prepare the second; Textual would paint the first four times else."""
+        if self._ahead is not None and not self._entering:
+            self._entering = True
+            still = ExitStack()
+            still.enter_context(self.batch_update())
+            self.run_worker(self._enter(self._ahead, still))
+
+    async def _enter(self, ahead: TypeAhead, still: ExitStack) -> None:
+        """Open the screens over what was painted, type what was typed, and import what may be wanted next."""
+        with still:
+            await asyncio.to_thread(self._import)
+            for opened in self._open():
+                await opened
+        ahead.begin()
+        await asyncio.to_thread(self._import_next)
+
+    def _import(self) -> None:
+        """Import what is opened, beside the loop, which hears what is typed."""
+        if self.settings.keys:
+            from .ui.keymap import known_bindings
+
+            known_bindings(type(self))
+        import_module("console.ui.launch.screen")
+
+    def _import_next(self) -> None:
+        """Import what a person may go to, so that the first way there is as quick as the second."""
+        for name in _NEXT:
+            import_module(f"console.ui.{name}")
+
+    def _open(self) -> list[AwaitMount]:
+        from .ui.launch.screen import LaunchScreen
+
+        problems: list[str] = []
+        self._take_themes(problems)
+        self._take_keys(problems)
+        self._tell(problems)
+        draft = self._draft or form_draft(self.settings, self._workdir)
+        opened = [self.push_screen(LaunchScreen(self._root, self._workdir, self._commands, draft))]
+        return opened if self._first is None else [*opened, self.open_run(self._first)]
+
+    def open_run(self, run: Path) -> AwaitMount:
+        """Show a run."""
+        from .ui.run.screen import RunScreen
+
+        return self.push_screen(RunScreen(run, self._commands))
+
+    def _take_themes(self, problems: list[str]) -> None:
+        """All of them, for the palette; those that are known already are not read again."""
+        if not self._themes_taken:
+            self._themes_taken = True
+            for each in load_themes(problems=problems):
+                self.register_theme(each)
+
+    def _take_keys(self, problems: list[str]) -> None:
+        """A person's own keys; to know what they can be for, every screen is imported."""
+        if self.settings.keys:
+            from .ui.keymap import known_bindings, usable
+
+            self.own_keys = usable(self.settings.keys, known_bindings(type(self)), problems)
+            self.set_keymap(self.own_keys)
+
+    def _tell(self, problems: list[str]) -> None:
+        for problem in problems:
+            from .sanitize import printable
+
+            self.notify(printable(problem)[:_TOLD], severity="warning", markup=False, timeout=10)
+
 
 HANGUP, TERMINATED = 129, 143
 
@@ -139,7 +284,7 @@ class RankdeckApp(Entrance):
 
     def get_key_display(self, binding: Binding) -> str:
         """A key as footer, palette and help show it."""
-        from console.keymap import key_text
+        from .ui.keymap import key_text
 
         return key_text(binding, ascii=self.settings.ascii)
 
@@ -153,8 +298,8 @@ class RankdeckApp(Entrance):
 
     def action_help(self) -> None:
         """Show the keys of what has the focus, or show them no more."""
-        from console.screens.help import HelpScreen
-        from console.widgets.key_line import KeyLine
+        from .ui.dialogs import HelpScreen
+        from .ui.widgets.key_line import KeyLine
 
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()
@@ -168,6 +313,8 @@ class RankdeckApp(Entrance):
 
     def action_interrupt(self) -> None:
         """The first ctrl+c explains, a second soon after leaves."""
+        from .ui.widgets.key_line import keys_of
+
         now = asyncio.get_running_loop().time()
         if now - self._interrupted < 2.0:
             self._leave(0)
@@ -182,7 +329,7 @@ class RankdeckApp(Entrance):
         self.call_later(self.run_action, action, node)
 
     def _leave(self, code: int) -> None:
-        from console.screens.run import RunScreen
+        from .ui.run.screen import RunScreen
 
         runs = [s for s in self.screen_stack if isinstance(s, RunScreen)]
         if runs and runs[-1].live:
@@ -192,3 +339,43 @@ class RankdeckApp(Entrance):
         if code in (HANGUP, TERMINATED):
             exit_anyway(code)
         self.exit(code, return_code=code)
+
+
+def run_console(
+    *,
+    root: Path,
+    workdir: Path,
+    open_run: Path | None = None,
+    draft: Draft | None = None,
+    commands: Commands | None = None,
+    farewell: Callable[[str], None] | None = None,
+    look: Mapping[str, object] | None = None,
+    page: tuple[int, int] | None = None,
+) -> int:
+    """Show the console until a person leaves it, and return the exit code.
+
+    The form is filled from `draft`. `look` comes before a person's settings: theme, mouse and ascii, None
+    for what is left to them. `farewell` is told the run that was open and goes on; without one, how to see
+    it again is said on stderr. `page` is for a console in a browser: its columns and rows.
+    """
+    settings = load(look)
+    app = RankdeckApp(
+        root=root,
+        workdir=workdir,
+        open_run=open_run,
+        draft=draft,
+        commands=commands,
+        settings=settings,
+        handle_signals=True,
+        paint_first=True,
+        survives=True,
+    )
+    with quiet_descriptors(page=page is not None):
+        code = app.run(mouse=settings.mouse, size=page)
+    if app.left_running is not None:
+        (farewell or _say_how_to_return)(app.left_running)
+    return app.return_code or code or 0
+
+
+def _say_how_to_return(run: str) -> None:
+    say(f"run {run} goes on; see it again with: rankdeck attach {run}")

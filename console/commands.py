@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from launcher.request import Request
+    from launcher.spec.request import Request
 
 
 class Commands(Protocol):
@@ -30,18 +30,18 @@ class LauncherCommands:
 
     def start(self, request: Request) -> str:
         """Start a detached process that owns the run."""
-        from launcher.client import start_detached
+        from launcher.engine.client import start_detached
 
         return start_detached(request)
 
     def stop(self, run: Path, *, force: bool) -> None:
         """Tell the process that owns the run."""
-        from launcher.client import request_stop
+        from launcher.engine.client import request_stop
 
         request_stop(run, force=force)
 
     def take_stacks(self, run: Path) -> None:
         """Tell the process that owns the run."""
-        from launcher.client import tell_owner
+        from launcher.engine.client import tell_owner
 
         tell_owner(run, {"stacks": True})

@@ -11,18 +11,16 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from console.sources.recording import Script
-from console.sources.replay import Replay, replay
-from launcher import events as ev
 from launcher.errors import SpecError
-from launcher.request import Request
 from launcher.runs.catalog import new_id
 from launcher.runs.writer import RunWriter
-from launcher.spec import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.request import Request
+from launcher.state import events as ev
+
+from .data.replay import Replay, Script, replay
 
 RECORDED_AT = 1_767_261_600.0
-
-__all__ = ["DemoCommands", "record_demo", "replay", "run_demo"]
 
 
 def record_demo(
@@ -102,7 +100,7 @@ def run_demo(*, speed: float = 1.0, look: Mapping[str, object] | None = None) ->
 
     `look` is as for `run_console`.
     """
-    from console.opening import run_console
+    from .app import run_console
 
     with tempfile.TemporaryDirectory(prefix="rankdeck-demo-") as temporary:
         base = Path(temporary)

@@ -1,7 +1,7 @@
 """The one way to standard output and standard error: no other module of the console writes there.
 
 What is said may come from anybody's record, path or argument. So text passes the rules of
-`console.sources.cleaning`, JSON is ASCII without controls, and only a rank's exact bytes, asked for by
+`console.sanitize`, JSON is ASCII without controls, and only a rank's exact bytes, asked for by
 name, go out as they are. A stream that is closed takes everything and keeps nothing; one that is full or
 broken is told once, and never by a traceback.
 """
@@ -47,7 +47,7 @@ def tell(text: str = "", *, err: bool = False) -> None:
     Raises:
         OutputLost: standard output takes no more.
     """
-    from console.sources.cleaning import printable  # the console paints without it
+    from .sanitize import printable  # the console paints without it
 
     _put(printable(text), err=err)
 
@@ -66,8 +66,9 @@ def json_line(value: Any) -> str:
 
     What is no number for JSON is a text: "nan".
     """
-    from console.sources.cleaning import json_escaped  # the console paints without these
-    from launcher.codec import to_plain
+    from launcher.serialization import to_plain
+
+    from .sanitize import json_escaped  # the console paints without these
 
     try:
         text = json.dumps(value, allow_nan=False, default=to_plain)
@@ -77,7 +78,7 @@ def json_line(value: Any) -> str:
 
 
 def tell_cleaned(text: str, *, err: bool = False) -> None:
-    """Print what `console.sources.cleaning.shown` has left of a rank's lines: their colours may stay.
+    """Print what `console.sanitize.shown` has left of a rank's lines: their colours may stay.
 
     Raises:
         OutputLost: standard output takes no more.
@@ -117,7 +118,7 @@ def ask(question: str, *, hidden: bool = False) -> str:
     Raises:
         click.Abort: they interrupt, or there is no more input.
     """
-    from console.sources.cleaning import printable
+    from .sanitize import printable
 
     answer: str = click.prompt(
         printable(question), hide_input=hidden, err=True, default="", show_default=False

@@ -1,4 +1,4 @@
-"""How figures are written for people, the same in a terminal's columns and on a screen. Pure.
+"""How figures, times, sizes and paths are written for people, in commands and on screens alike. Pure.
 
 Whatever stands where a number should be is written, and never an error: a record may be anybody's, and NaN
 is what one watches a training for.
@@ -7,7 +7,14 @@ is what one watches a training for.
 from __future__ import annotations
 
 import math
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import TypeGuard
+
+from launcher.errors import SpecError
 
 UNKNOWN = "–"
 _WHOLE, _LARGE = 999.95, 10**12
@@ -89,3 +96,180 @@ def age(seconds: int | None) -> str:
         return f"{minutes}m{rest:02d}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24:02d}h"
+
+
+_LINE, _HALF_LINE, _TRACK = "━", "╸", "─"
+_LEVELS = "▁▂▃▄▅▆▇█"
+_LOW = _LEVELS[:6]  # strips of neighbouring ranks must not touch
+_GIB = 1 << 30
+NOT_FINITE = "rank-failed bold"
+
+
+def percent(value: float | None) -> str:
+    """A percentage without decimals."""
+    return UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def watts(value: float | None) -> str:
+    """A power."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f}W" if value < 10_000 else f"{value / 1000:.1f}kW"
+
+
+def seconds(value: float) -> str:
+    """A short time, exactly enough to compare it with others of its kind."""
+    return f"{value:.3g} s"
+
+
+def celsius(value: float | None) -> str:
+    """A temperature."""
+    return UNKNOWN if value is None else f"{value:.0f}°"
+
+
+def memory(value: float | None) -> str:
+    """An amount of memory, in at most five characters."""
+    if value is None:
+        return UNKNOWN
+    if value >= _GIB:
+        return f"{value / _GIB:.1f}G" if value < 100 * _GIB else f"{value / _GIB:.0f}G"
+    return f"{value / (1 << 20):.0f}M"
+
+
+def metric_spans(metrics: Mapping[str, object], between: str = "  ") -> list[tuple[str, str]]:
+    """Reported figures with their names; each begins with what stands before it."""
+    return [(f"{between}{name} {metric(value)}", metric_style(value)) for name, value in metrics.items()]
+
+
+def metric_style(value: object) -> str:
+    """How a reported figure is drawn: one that is no number any more stands out."""
+    return "" if is_finite(value) else NOT_FINITE
+
+
+def clock(seconds: float | None) -> str:
+    """An elapsed time as a clock shows it."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest:02d}"
+
+
+def moment(seconds: float) -> str:
+    """The local time of day of a moment; it does not change while one looks."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+def date(seconds: float) -> str:
+    """The local day and time of a moment."""
+    return time.strftime("%d %b %H:%M", time.localtime(seconds))
+
+
+def bar(part: float | None, width: int) -> tuple[str, str]:
+    """A filled part and the rest of it, together `width` cells; unknown fills nothing."""
+    halves = 0 if not is_finite(part) else round(min(max(part, 0.0), 1.0) * width * 2)
+    filled = _LINE * (halves // 2) + _HALF_LINE * (halves % 2)
+    return filled, _TRACK * (width - len(filled))
+
+
+def strip(values: Sequence[float | None], width: int, *, top: float = 100.0) -> str:
+    """The newest values as blocks against a fixed scale, right-aligned; unknown is a gap."""
+    newest = values[-width:] if width > 0 else ()
+    return "".join(" " if not is_finite(v) else _LOW[_level(v, top)] for v in newest).rjust(width)
+
+
+def _level(value: float, top: float) -> int:
+    return min(max(int(value / top * len(_LOW)), 0), len(_LOW) - 1)
+
+
+def curve(values: Sequence[float], width: int) -> str:
+    """All values as one row of blocks between their least and greatest: only the shape counts.
+
+    What is not finite is a gap.
+    """
+    known = [v for v in values if is_finite(v)]
+    if not known or width <= 0:
+        return " " * max(width, 0)
+    low, high = min(known), max(known)
+    picked = [values[i * len(values) // min(width, len(values))] for i in range(min(width, len(values)))]
+    drawn = (_LEVELS[min(int((share(v, low, high) or 0.0) * 8), 7)] if is_finite(v) else " " for v in picked)
+    return "".join(drawn).ljust(width)
+
+
+def shorten(text: str, width: int) -> str:
+    """`text`, cut with an ellipsis if it is wider than `width`."""
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…" if width > 0 else ""
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def seconds_of(text: str) -> float:
+    """An age such as ``90s``, ``12h``, ``30d`` or ``2w``; a bare number means days.
+
+    Raises:
+        SpecError: it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower(), re.ASCII)
+    if match is None:
+        raise SpecError(f"{text!r} is no age", hint="such as 90s, 12h, 30d or 2w")
+    return float(match[1]) * _SECONDS[match[2] or "d"]
+
+
+def bytes_of(text: str) -> int:
+    """A size such as ``500M``, ``10G`` or ``1.5T``, in powers of 1000, or of 1024 with an i (``10Gi``).
+
+    Raises:
+        SpecError: it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower(), re.ASCII)
+    if match is None or (match[3] and not match[2]):
+        raise SpecError(f"{text!r} is no size", hint="such as 500M, 10G or 1.5T")
+    power = "kmgt".find(match[2]) + 1 if match[2] else 0
+    return int(float(match[1]) * (1024**power if match[3] else _BYTES[match[2]]))
+
+
+def tilde(path: str | PathLike[str]) -> str:
+    """The path, with ``~`` for the home folder at its start."""
+    home, text = os.path.expanduser("~").rstrip(os.sep), os.fspath(path)
+    inside = home and (text == home or text.startswith(home + os.sep))
+    return f"~{text[len(home) :]}" if inside else text
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell, two spaces apart."""
+    from .sanitize import printable  # the first frame needs none of it
+
+    cleaned = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in (head, *cleaned)) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *cleaned)
+    )
+
+
+def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:
+    """Hosts by a name that fits: without the domain that all have; what is still too long keeps its end.
+
+    Names of a cluster's machines begin alike and differ at the end.
+    """
+    hosts = set(hosts)
+    domains = {host.partition(".")[2] for host in hosts}
+    short = len(domains) == 1 and not any(host.replace(".", "").isdecimal() for host in hosts)
+    names = {host: host.partition(".")[0] if short else host for host in hosts}
+    return {
+        host: name if len(name) <= width else f"…{name[1 - width :]}" for host, name in names.items() if name
+    }
+
+
+def took_text(start: float | None, end: float | None) -> str:
+    """How long something took; empty where that is not known."""
+    return "" if start is None or end is None else duration(end - start)
+
+
+def one_line(text: str, width: int) -> str:
+    """One line of at most `width` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
-    from launcher.distributor import Distributor
-    from launcher.errors import (
+    from .agent.report import UnpicklableResult, publish, report
+    from .distributor import Distributor
+    from .errors import (
         AgentLost,
         CannotPlace,
         InternalError,
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
         SpecError,
         TimeLimit,
     )
-    from launcher.job import Job
-    from launcher.spec import JobSpec
-    from launcher.worker.report import UnpicklableResult, publish, report
+    from .job import Job
+    from .spec.job import JobSpec
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AgentLost",
@@ -53,10 +53,10 @@ __all__ = [
 _HOMES = {
     "Distributor": "launcher.distributor",
     "Job": "launcher.job",
-    "JobSpec": "launcher.spec",
-    "UnpicklableResult": "launcher.worker.report",
-    "publish": "launcher.worker.report",
-    "report": "launcher.worker.report",
+    "JobSpec": "launcher.spec.job",
+    "UnpicklableResult": "launcher.agent.report",
+    "publish": "launcher.agent.report",
+    "report": "launcher.agent.report",
 }
 
 

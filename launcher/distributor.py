@@ -6,7 +6,11 @@ job = Distributor(num_processes=2).start("train.py", "--lr=0.1")
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,20 +18,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.backends import Backend
-from launcher.backends.local import LocalBackend
-from launcher.bundle import make_bundle
-from launcher.errors import LauncherError, SpecError
-from launcher.job import Job
-from launcher.origin import begin
-from launcher.pack import pack
-from launcher.plan import Plan, make_plan
-from launcher.refusal import record_refusal
-from launcher.request import Request, require_workdir
-from launcher.runs.catalog import create_folder
-from launcher.runs.paths import runs_root
-from launcher.spec import JobSpec, Mode, SparkSpec, TargetKind
-from launcher.supervisor import Supervisor
+from .backends.base import Backend
+from .backends.local import LocalBackend
+from .errors import LauncherError, RecordError, SpecError
+from .job import Job
+from .placement.plan import Plan, make_plan
+from .runs.catalog import create_folder
+from .runs.paths import runs_root
+from .runs.provenance import begin_origin, find_origin
+from .runs.writer import RunWriter
+from .spec.bundle import make_bundle
+from .spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind, as_literal
+from .spec.request import Request, require_workdir
+from .spec.target import resolve, resolve_call
+from .state import events as ev
+from .state.run_state import Phase
+from .state.summary import preview
+from .supervisor.attempt import submission
+from .supervisor.supervisor import Supervisor
 
 
 class Distributor:
@@ -161,7 +169,7 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
     folder = create_folder(root, time.time(), request.spec)
     supervisor = Supervisor(request, plan, folder, backend)
     supervisor.submit()
-    begin(given, supervisor.mailbox.post)
+    begin_origin(given, supervisor.mailbox.post)
     return Job(supervisor, folder)
 
 
@@ -196,7 +204,7 @@ def backend_for(mode: Mode) -> Backend:
     """The way to start agents in this mode."""
     if mode is Mode.LOCAL:
         return LocalBackend()
-    from launcher.backends.spark import SparkBackend
+    from .backends.spark.backend import SparkBackend
 
     return SparkBackend(mode)
 
@@ -214,3 +222,144 @@ def _wait_or_kill(job: Job) -> None:
     except KeyboardInterrupt:
         job.stop(force=True, reason="interrupted twice", exit_code=130)
         job.wait()
+
+
+_SHORT = 80
+_LONG = 64 << 10
+_DEPTH = 20
+_BITS = 12_000  # Python writes no longer numbers
+
+
+def pack(
+    target: Callable[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    workdir: Path,
+) -> tuple[Target, bytes | None]:
+    """The target and, if it needs one, its pickle.
+
+    Raises:
+        SpecError: no such file or function, arguments that do not fit, or something unpicklable.
+    """
+    if callable(target):
+        return _pack_callable(target, args, kwargs)
+    if not isinstance(target, str):
+        raise SpecError(f"a target is a function or a path, not {type(target).__name__}")
+    if ":" not in target.rpartition("/")[2]:
+        return _pack_script(target, args, kwargs, workdir), None
+    return _pack_named(target, args, kwargs, workdir)
+
+
+def _pack_script(target: str, args: Sequence[Any], kwargs: Mapping[str, Any], workdir: Path) -> Target:
+    if kwargs:
+        raise SpecError(
+            f"a script takes no keyword arguments ({', '.join(kwargs)})",
+            hint='pass them as argv: start("train.py", "--lr=0.1")',
+        )
+    return resolve(target, params={}, args=[str(a) for a in args], workdir=workdir)
+
+
+def _pack_named(
+    target: str, args: Sequence[Any], kwargs: Mapping[str, Any], workdir: Path
+) -> tuple[Target, bytes | None]:
+    """A function found by name. Literal arguments are recorded as they are; others are pickled."""
+    found = resolve_call(target, count=len(args), names=kwargs, workdir=workdir)
+    if all(map(_is_literal, (*args, *kwargs.values()))):
+        words = tuple((k, as_literal(v)) for k, v in kwargs.items())
+        literals = replace(found, args=tuple(map(as_literal, args)), kwargs=words)
+        if len(str(literals)) <= _LONG:
+            return literals, None
+    return _described(found, args, kwargs), _dumps((tuple(args), dict(kwargs)), "an argument")
+
+
+def _pack_callable(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Target, bytes]:
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise SpecError(f"the arguments do not fit {_name_of(function)}: {error}") from error
+    except ValueError:  # a builtin without a signature: nothing to check against
+        pass
+    target = Target(TargetKind.CALLABLE, _source_of(function), _name_of(function))
+    return _described(target, args, kwargs), _dumps((function, tuple(args), dict(kwargs)), _name_of(function))
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """The file that defines a function; the module of what has no file, such as a builtin."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return (inspect.getsourcefile(code) if code else None) or getattr(function, "__module__", "") or ""
+
+
+def _described(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target:
+    return Target(
+        target.kind,
+        target.source,
+        target.name,
+        args=tuple(map(_short, args)),
+        kwargs=tuple((k, _short(v)) for k, v in kwargs.items()),
+        pickled=True,
+    )
+
+
+def _short(value: object) -> str:
+    text = as_literal(value) if _is_literal(value) else preview(value)
+    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+def _is_literal(value: object, depth: int = _DEPTH) -> bool:
+    """Whether a value's repr is Python source of the same value, down to its exact types."""
+    kind = type(value)
+    if isinstance(value, (list, tuple, set)):
+        return kind in (list, tuple, set) and depth > 0 and all(_is_literal(v, depth - 1) for v in value)
+    if isinstance(value, dict):
+        parts = (part for item in value.items() for part in item)
+        return kind is dict and depth > 0 and all(_is_literal(p, depth - 1) for p in parts)
+    if isinstance(value, float):
+        return kind is float and math.isfinite(value)
+    if isinstance(value, int):
+        return kind in (int, bool) and value.bit_length() < _BITS
+    return kind in (str, bytes, type(None))
+
+
+def _dumps(value: object, what: str) -> bytes:
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception as error:  # a __reduce__ may raise anything; all of it means the same
+        raise SpecError(f"{what} cannot be pickled: {error}") from error
+    return data
+
+
+def record_refusal(request: Request, error: LauncherError, root: Path) -> Path | None:
+    """Make a run folder that says what was asked, by whom, and why there is no run.
+
+    Where that cannot be written, there is None: the refusal itself matters more, and is told by its error.
+    """
+    now = time.time()
+    with contextlib.suppress(OSError, RecordError):
+        folder = create_folder(root, now, request.spec)
+        try:
+            _write(folder, request, error, now)
+        except (OSError, RecordError):
+            shutil.rmtree(folder, ignore_errors=True)  # half a record would look like a run that goes on
+            raise
+        return folder
+    return None
+
+
+def _write(folder: Path, request: Request, error: LauncherError, now: float) -> None:
+    writer = RunWriter(folder, request.spec, payload=request.payload)
+    with contextlib.closing(writer):
+        for fact in (submission(request, now), find_origin(request), _ended(error)):
+            writer.append(fact)
+
+
+def _ended(error: LauncherError) -> ev.RunEnded:
+    return ev.RunEnded(time=time.time(), state=Phase.FAILED.value, exit_code=error.exit_code, why=str(error))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import SpecError
+from .errors import SpecError
 
 FILE = "config.toml"
 CONSOLE_TABLES = ("console", "keys", "defaults")

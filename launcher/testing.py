@@ -16,17 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launcher.backends import Expect, News, Over
-from launcher.backends.newsbox import Newsbox
-from launcher.channel.link import Link
-from launcher.errors import LauncherError
-from launcher.plan import Plan
-from launcher.request import Request
-from launcher.spec import Offer
-from launcher.worker import handshake, wire
-from launcher.worker.rankline import DATA
-from launcher.worker.summary import describe
-from launcher.worker.wire import Frame, Kind
+from .agent.rank_pipe import DATA
+from .backends.base import AgentsExpected, News, Newsbox, StageOver
+from .channel import frames, handshake
+from .channel.connection import AgentConnection
+from .channel.frames import Frame, Kind
+from .errors import LauncherError
+from .placement.plan import Plan
+from .spec.job import Offer
+from .spec.request import Request
+from .state.summary import describe
 
 Script = Callable[["Voice"], None]
 
@@ -65,13 +64,13 @@ class Voice:
     host: str
     skew: float = 0.0
     heard: list[Frame] = field(default_factory=list)
-    _decoder: wire.Decoder = field(default_factory=wire.Decoder)
+    _decoder: frames.Decoder = field(default_factory=frames.Decoder)
     _unread: list[Frame] = field(default_factory=list)
 
     def join(self, **changes: Any) -> None:
         """Prove itself and say hello; `changes` replace parts of the hello."""
         nonce = handshake.new_nonce()
-        self.send(Kind.READY, {"nonce": nonce, "agent": self.agent, "protocol": wire.PROTOCOL})
+        self.send(Kind.READY, {"nonce": nonce, "agent": self.agent, "protocol": frames.PROTOCOL})
         theirs = str(self.expect(Kind.CHALLENGE).document()["nonce"])
         hello = {
             "proof": handshake.proof(self.token, "agent", nonce, theirs),
@@ -86,7 +85,7 @@ class Voice:
 
     def send(self, kind: Kind, document: Mapping[str, Any]) -> None:
         """Send a JSON frame."""
-        self.sock.sendall(wire.document(kind, document))
+        self.sock.sendall(frames.document(kind, document))
 
     def expect(self, kind: Kind) -> Frame:
         """The next frame of a kind; others are kept in `heard` and passed over.
@@ -116,15 +115,15 @@ class Voice:
     def output(self, rank: int, stream: int, data: bytes) -> None:
         """A piece of a rank's output."""
         stamp = int(self.clock() * 1e9)
-        self.sock.sendall(wire.encode(Frame(Kind.OUTPUT, data, rank, stream, stamp)))
+        self.sock.sendall(frames.encode(Frame(Kind.OUTPUT, data, rank, stream, stamp)))
 
     def result(self, rank: int, value: object) -> None:
         """A rank's whole return value."""
         data = pickle.dumps(value)
-        self.sock.sendall(wire.encode(Frame(Kind.RESULT_BEGIN, rank=rank)))
+        self.sock.sendall(frames.encode(Frame(Kind.RESULT_BEGIN, rank=rank)))
         for start in range(0, len(data), DATA):
-            self.sock.sendall(wire.encode(Frame(Kind.RESULT_DATA, data[start : start + DATA], rank)))
-        self.sock.sendall(wire.document(Kind.RESULT_END, describe(value), rank=rank))
+            self.sock.sendall(frames.encode(Frame(Kind.RESULT_DATA, data[start : start + DATA], rank)))
+        self.sock.sendall(frames.document(Kind.RESULT_END, describe(value), rank=rank))
 
     def play(self, ranks: Sequence[int], *, codes: Mapping[int, int] | None = None) -> None:
         """An ordinary life: join, start, enter, exit with the given codes, prove, leave when told to."""
@@ -185,7 +184,7 @@ class _Scripted:
         near, far = socket.socketpair()
         voice = Voice(agent, far, handshake.new_token(), host, skew)
         self.voices.append(voice)
-        self.box.put(Link(near, agent, voice.token))
+        self.box.put(AgentConnection(near, agent, voice.token))
         self._threads.append(threading.Thread(target=self._follow, args=(script, voice)))
         self._threads[-1].start()
 
@@ -217,10 +216,10 @@ class ScriptedBackend(_Scripted):
     def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
         """Start the scripts."""
         del request, plan, folder, attempt
-        self.box.put(Expect(len(self._offers)))
+        self.box.put(AgentsExpected(len(self._offers)))
         for offer, script, skew in zip(self._offers, self._scripts, self._skews, strict=True):
             self._begin(offer.agent, offer.host, script, skew)
-        self.box.put(Over())
+        self.box.put(StageOver())
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +264,7 @@ class ScriptedCluster(_Scripted):
         stage = self._stages[self.launches]
         self._told.clear()
         self.launches += 1
-        self.box.put(Expect(len(stage.scripts) if stage.expect is None else stage.expect))
+        self.box.put(AgentsExpected(len(stage.scripts) if stage.expect is None else stage.expect))
         for agent, script in enumerate(stage.scripts):
             self._begin(agent, f"host{agent}", script)
         mine = self._threads[len(self._threads) - len(stage.scripts) :]
@@ -291,4 +290,4 @@ class ScriptedCluster(_Scripted):
             thread.join()
         if stage.stuck or not threads:
             self._told.wait()
-        self.box.put(*stage.facts, Over(stage.error))
+        self.box.put(*stage.facts, StageOver(stage.error))

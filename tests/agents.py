@@ -12,16 +12,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from launcher.backends import Expect, News, Over
-from launcher.backends.newsbox import Newsbox
-from launcher.backends.shipping import archive
-from launcher.channel.link import Link, LinkClosed
-from launcher.codec import to_plain
-from launcher.plan import Plan
-from launcher.request import Request
-from launcher.spec import Offer
-from launcher.worker import agent, handshake
-from launcher.worker.boot import Boot
+from launcher.agent import agent
+from launcher.agent.boot import Boot
+from launcher.backends.base import AgentsExpected, News, Newsbox, StageOver
+from launcher.backends.spark.job import launcher_zip
+from launcher.channel import handshake
+from launcher.channel.connection import AgentConnection, ConnectionClosed
+from launcher.placement.plan import Plan
+from launcher.serialization import to_plain
+from launcher.spec.job import Offer
+from launcher.spec.request import Request
 
 
 class Agents:
@@ -59,7 +59,7 @@ class Agents:
 
     def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
         self._before()
-        self._box.put(Expect(self._count))
+        self._box.put(AgentsExpected(self._count))
         errors = [folder / f"agent{attempt}.{number}.err" for number in range(self._count)]
         self.launches.append([self._start(number, path) for number, path in enumerate(errors)])
         self._waiter = threading.Thread(target=self._wait, args=(self.processes, errors))
@@ -92,7 +92,7 @@ class Agents:
         boot = Boot(agent=number, token=token, descriptor=far.fileno(), lifeline=True, address="127.0.0.1")
         program = os.memfd_create("agent")
         with open(program, "wb", closefd=False) as file:
-            file.write(archive())
+            file.write(launcher_zip())
         with open(errors, "wb") as file:
             process = subprocess.Popen(
                 [self._python, "-P", "-c", agent.BOOT, f"/proc/self/fd/{program}"],
@@ -109,15 +109,15 @@ class Agents:
         assert process.stdin is not None
         process.stdin.write(json.dumps(to_plain(boot)).encode() + b"\n")
         process.stdin.flush()
-        threading.Thread(target=self._admit, args=(Link(near, None, token),), daemon=True).start()
+        threading.Thread(target=self._admit, args=(AgentConnection(near, None, token),), daemon=True).start()
         return process
 
-    def _admit(self, link: Link) -> None:
+    def _admit(self, link: AgentConnection) -> None:
         """As the listener does: an agent is told of when it has proven itself."""
         try:
             while not link.join():
                 select.select([link], [], [])
-        except LinkClosed:
+        except ConnectionClosed:
             return
         self._box.put(link)
 
@@ -125,4 +125,4 @@ class Agents:
         for process, path in zip(processes, errors, strict=True):
             process.wait()
             self.errors += path.read_text().splitlines()
-        self._box.put(Over())
+        self._box.put(StageOver())

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from launcher import events as ev
 from launcher.runs.catalog import find_run, run_ids
 from launcher.runs.paths import runs_root
 from launcher.runs.reader import FactTail
+from launcher.state import events as ev
 
 COMMAND = os.fspath(Path(sys.executable).with_name("rankdeck"))
 LIMIT_S = 60.0

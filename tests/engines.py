@@ -7,10 +7,10 @@ import os
 import signal
 from pathlib import Path
 
-from launcher.client import engines, stop_engine
+from launcher.engine.client import engines, stop_engine
 from launcher.errors import LauncherError
 from launcher.runs.status import process_start
-from launcher.runtime import runtime_place
+from launcher.runtime_dir import runtime_place
 from tests.commands import until
 
 

@@ -10,13 +10,13 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from launcher.channel import frames, handshake
 from launcher.channel.certificates import Issued, issue
-from launcher.channel.link import Link
+from launcher.channel.connection import AgentConnection
+from launcher.channel.dial import dial
+from launcher.channel.frames import Decoder, Frame, Kind
 from launcher.channel.listener import Listener, Refusal
-from launcher.worker import handshake, wire
-from launcher.worker.dial import dial
-from launcher.worker.secure import SecureStream, context
-from launcher.worker.wire import Decoder, Frame, Kind
+from launcher.channel.tls import SecureStream, context
 from tests.commands import until
 
 TOKEN = "secret" * 8
@@ -65,7 +65,7 @@ class Joining:
         self.nonce, self.theirs = handshake.new_nonce(), ""
         self._decoder = Decoder()
 
-    def ready(self, agent: Any = 0, *, protocol: int = wire.PROTOCOL) -> Frame:
+    def ready(self, agent: Any = 0, *, protocol: int = frames.PROTOCOL) -> Frame:
         self.say(Kind.READY, {"nonce": self.nonce, "agent": agent, "protocol": protocol})
         challenge = self.hear()
         self.theirs = challenge.document()["nonce"]
@@ -73,14 +73,14 @@ class Joining:
 
     def hello(self, agent: int = 0, *, token: str = TOKEN, **changes: Any) -> bytes:
         proof = handshake.proof(token, "agent", self.nonce, self.theirs, agent)
-        return wire.document(Kind.HELLO, {**HELLO, "time": time.time(), "proof": proof, **changes})
+        return frames.document(Kind.HELLO, {**HELLO, "time": time.time(), "proof": proof, **changes})
 
     def join(self, agent: int = 0, *, token: str = TOKEN, **changes: Any) -> None:
         self.ready(agent)
         self.stream.sendall(self.hello(agent, token=token, **changes))
 
     def say(self, kind: Kind, value: Any) -> None:
-        self.stream.sendall(wire.document(kind, value))
+        self.stream.sendall(frames.document(kind, value))
 
     def hear(self) -> Frame:
         """The next frame; ConnectionError at the end of the stream."""
@@ -106,12 +106,12 @@ class Door:
     """A listener, and whom it has let in."""
 
     def __init__(self, host: str = "127.0.0.1", **options: Any) -> None:
-        self._news: queue.Queue[Link] = queue.Queue()
-        self._links: list[Link] = []
+        self._news: queue.Queue[AgentConnection] = queue.Queue()
+        self._links: list[AgentConnection] = []
         self.listener = Listener(host, range(1), issued().engine, TOKEN, admit=self._news.put, **options)
         self.address = self.listener.address
 
-    def admitted(self, timeout_s: float = 10.0) -> Link:
+    def admitted(self, timeout_s: float = 10.0) -> AgentConnection:
         """The next agent that is let in."""
         self._links.append(self._news.get(timeout=timeout_s))
         return self._links[-1]

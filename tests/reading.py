@@ -113,7 +113,7 @@ def _answer(question: dict[str, Any]) -> Answer:
 def _ran(words: list[str]) -> tuple[int, str, str, str]:
     from click.testing import CliRunner
 
-    from console.cli import main
+    from console.cli.main import main
 
     code, fell = 0, ""
     with CliRunner().isolation() as (out, err, _):

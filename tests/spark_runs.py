@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher import Distributor, Job
-from launcher import events as ev
-from launcher.state import RunState
+from launcher.distributor import Distributor
+from launcher.job import Job
+from launcher.state import events as ev
+from launcher.state.run_state import RunState
 from tests import survivors
 from tests.commands import until
 from tests.spark_cluster import Cluster
 
-PROGRAM = "from launcher.worker import agent"
+PROGRAM = "from launcher.agent import agent"
 
 
 @contextmanager

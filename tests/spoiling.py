@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from console.demo import record_demo
-from launcher import events as ev
-from launcher.record_events import Checkout
-from launcher.runs import chunks, paths
+from launcher.runs import paths
+from launcher.runs.logs import writer
+from launcher.runs.logs import writer as chunks
 from launcher.runs.status import stored_status, write_status
 from launcher.runs.writer import RunWriter
-from launcher.spec import Assignment, Device, JobSpec, Target, TargetKind
+from launcher.spec.job import Assignment, Device, JobSpec, Target, TargetKind
+from launcher.state import events as ev
+from launcher.state.events import Checkout
 
 SECRET = "hunter2-which-is-nobody's-business"
 START = 1_767_261_600.0
@@ -391,28 +393,28 @@ def _locked(spoiler: Spoiler, path: Path) -> None:
 
 
 def _records(spoiler: Spoiler, path: Path) -> None:
-    chance, size = spoiler.chance, chunks.SIZE
+    chance, size = spoiler.chance, writer.SIZE
     data = bytearray(path.read_bytes())
-    count = (len(data) - len(chunks.MAGIC)) // size
+    count = (len(data) - len(writer.MAGIC)) // size
     if count < 1:
         return
     for _ in range(chance.choice([1, 1, 3])):
-        at = len(chunks.MAGIC) + chance.randrange(count) * size
-        old = next(chunks.unpack(bytes(data[at : at + size])), chunks.Chunk(0, 0, 0, 1))
+        at = len(writer.MAGIC) + chance.randrange(count) * size
+        old = next(writer.unpack_chunk(bytes(data[at : at + size])), writer.Chunk(0, 0, 0, 1))
         new = chance.choice([
             replace(old, stream=chance.randrange(256)),
             replace(old, rank=chance.choice([2, 7, 1 << 19, 1 << 31, (1 << 32) - 1])),
             replace(old, length=chance.choice([0, 1, 1 << 20, (1 << 32) - 1])),
             replace(old, time_ns=chance.choice([0, 1, (1 << 63), (1 << 64) - 1])),
         ])  # fmt: skip
-        data[at : at + size] = chunks.pack(new)
+        data[at : at + size] = writer.pack_chunk(new)
     path.write_bytes(data)
 
 
 def _more_records(spoiler: Spoiler, path: Path) -> None:
     count = spoiler.chance.choice([1, 100, 10_000])
     with open(path, "ab") as file:
-        file.write(chunks.pack(chunks.Chunk(int(START * 1e9), 0, 1 << 20, 1)) * count)
+        file.write(writer.pack_chunk(writer.Chunk(int(START * 1e9), 0, 1 << 20, 1)) * count)
 
 
 def _linked_folder(spoiler: Spoiler, path: Path) -> None:

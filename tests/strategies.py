@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from launcher.spec import JobSpec, SparkSpec, Target
+from launcher.spec.job import JobSpec, SparkSpec, Target
 
 JSON = st.recursive(
     st.none()

@@ -13,14 +13,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from launcher.client import submit
-from launcher.outcome import load_result
-from launcher.request import Request
+from launcher.agent.linux import resident
+from launcher.engine.client import submit
+from launcher.job import load_result
 from launcher.runs.reader import read_state
 from launcher.runs.status import read_status
-from launcher.spec import JobSpec
-from launcher.target import resolve
-from launcher.worker.procfs import resident
+from launcher.spec.job import JobSpec
+from launcher.spec.request import Request
+from launcher.spec.target import resolve
 
 
 def cases(words: list[str]) -> Iterator[tuple[str, list[str]]]:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("textual", "rich", "torch", "pyspark", "numpy", "psutil", "pynvml")
-WORKER = sorted(f"launcher.worker.{p.stem}" for p in (ROOT / "launcher" / "worker").glob("[!_]*.py"))
+WORKER = sorted(f"launcher.agent.{p.stem}" for p in (ROOT / "launcher" / "agent").glob("[!_]*.py"))
 
 
 def loaded(code: str, *, python: tuple[str, ...] = (), cwd: Path = ROOT) -> set[str]:
@@ -37,7 +37,7 @@ def site_noise() -> set[str]:
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["ps"]])
 def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
-from console.cli import main
+from console.cli.main import main
 try:
     main({arguments!r})
 except SystemExit:
@@ -49,7 +49,7 @@ except SystemExit:
 @pytest.mark.process
 def test_a_headless_run_loads_nothing_heavy(targets: Path) -> None:
     code = f"""
-from console.cli import main
+from console.cli.main import main
 try:
     main(["run", {str(targets / "hello.py")!r}, "-n", "2"])
 except SystemExit as end:
@@ -64,7 +64,7 @@ def test_a_headless_run_works_without_pyspark_and_textual(targets: Path) -> None
 import sys
 for name in ("textual", "rich", "pyspark", "py4j"):
     sys.modules[name] = None  # an import of it now fails as if it were not installed
-from console.cli import main
+from console.cli.main import main
 try:
     main(["run", {str(targets / "hello.py")!r}, "-n", "2"])
 except SystemExit as end:
@@ -77,10 +77,10 @@ def test_the_console_without_textual_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["textual"] = None
-from console import cli
+from console.cli import main
 import click
 try:
-    cli._console({"theme": None, "mouse": True})
+    main._console({"theme": None, "mouse": True})
 except click.ClickException as error:
     assert "textual" in error.message, error.message
 else:

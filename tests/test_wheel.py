@@ -36,7 +36,7 @@ def test_it_holds_every_file_of_the_three_packages(wheel: Path) -> None:
 
 def test_it_runs_from_a_folder_of_its_own(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from console.cli import main; main()"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from console.cli.main import main; main()"
     command = [sys.executable, "-P", "-c", code, "themes"]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
 

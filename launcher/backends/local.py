@@ -1,4 +1,4 @@
-"""Agents on this machine: a process in place of a Spark task, and otherwise the same path.
+"""Agents on this machine: a process in place of a Spark task, and a queue of runs that wait for it.
 
 Needs no JVM, no Spark and no network: the channel is an inherited pair of sockets.
 """
@@ -13,26 +13,25 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import launcher
-from launcher.backends import Expect, News, Over
-from launcher.backends.newsbox import Newsbox
-from launcher.channel.link import Link
-from launcher.codec import to_plain
-from launcher.errors import AgentLost, CannotPlace
-from launcher.events import SlotsAwaited
-from launcher.plan import Plan
-from launcher.request import Request
-from launcher.runs.private import opener
-from launcher.spec import Offer
-from launcher.turns import Turn, Turns
-from launcher.worker import agent, devices, handshake, kernel
-from launcher.worker.boot import Boot
+from ..agent import agent, gpus, linux
+from ..agent.boot import Boot
+from ..channel import handshake
+from ..channel.connection import AgentConnection
+from ..errors import AgentLost, CannotPlace
+from ..placement.plan import Plan
+from ..runs.files import opener
+from ..serialization import to_plain
+from ..spec.job import Offer
+from ..spec.request import Request
+from ..state.events import SlotsAwaited
+from .base import AgentsExpected, News, Newsbox, StageOver
 
-ROOT = str(Path(launcher.__file__).resolve().parent.parent)
+ROOT = str(Path(__file__).resolve().parents[2])
 AGENT_ERRORS = "agent.err"
 GONE_S = 35.0
 
@@ -44,9 +43,9 @@ class LocalBackend:
         turns: how many runs may go on at once; None for any number.
     """
 
-    def __init__(self, turns: Turns | None = None) -> None:
+    def __init__(self, turns: RunQueue | None = None) -> None:
         self._turns = turns
-        self._turn: Turn | None = None
+        self._turn: RunPermit | None = None
         self._start: Callable[[], None] | None = None
         self._granted = threading.Event()
         self._box: Newsbox[News] = Newsbox()
@@ -55,7 +54,7 @@ class LocalBackend:
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
         """This machine: the cores that this process may use, and the GPUs that NVML shows."""
-        found = devices.discover(request.environ)
+        found = gpus.discover(request.environ)
         offer = Offer(agent=0, host=socket.gethostname(), cores=_cores(request), devices=found.devices)
         return (offer,), found.reason
 
@@ -114,7 +113,7 @@ class LocalBackend:
         assert self._process.stdin is not None
         with self._process.stdin as pipe:
             pipe.write(json.dumps(to_plain(boot)).encode() + b"\n")
-        self._box.put(Expect(1), Link(near, 0, token), Over())
+        self._box.put(AgentsExpected(1), AgentConnection(near, 0, token), StageOver())
 
     def fileno(self) -> int:
         """Readable while there is news."""
@@ -136,7 +135,7 @@ class LocalBackend:
             self._process.terminate()
         if self._start is not None:
             self._start = None
-            self._box.put(Over())
+            self._box.put(StageOver())
 
     def close(self, timeout_s: float) -> bool:
         """Wait for the agent's process tree to be gone, and drop its error file if nothing is in it."""
@@ -168,7 +167,7 @@ class LocalBackend:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
         else:
-            kernel.await_end(descriptor, timeout_s)
+            linux.await_end(descriptor, timeout_s)
             os.close(descriptor)
         return self._process.poll() is not None
 
@@ -190,7 +189,7 @@ def _cores(request: Request) -> int:
     return len(request.inherited.cores) or len(os.sched_getaffinity(0))
 
 
-def _awaited(turns: Turns, limit_s: float) -> SlotsAwaited:
+def _awaited(turns: RunQueue, limit_s: float) -> SlotsAwaited:
     return SlotsAwaited(
         time=time.time(),
         have=0,
@@ -198,3 +197,57 @@ def _awaited(turns: Turns, limit_s: float) -> SlotsAwaited:
         limit_s=limit_s,
         reason=f"{turns.limit} of {turns.limit} runs that may go on at once on this machine are going on",
     )
+
+
+class RunQueue:
+    """A fair semaphore whose waiters are called back instead of being held up. For any thread."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._held: set[RunPermit] = set()
+        self._waiting: deque[RunPermit] = deque()
+
+    def take(self, granted: Callable[[], None]) -> RunPermit:
+        """Ask for a turn; `granted` is called when it comes, perhaps at once, on whatever thread."""
+        turn = RunPermit(self, granted)
+        with self._lock:
+            now = len(self._held) < self.limit
+            if now:
+                self._held.add(turn)
+            else:
+                self._waiting.append(turn)
+        if now:
+            granted()
+        return turn
+
+    @property
+    def held(self) -> int:
+        """How many have theirs."""
+        return len(self._held)
+
+    def give_back(self, turn: RunPermit) -> None:
+        """End a turn, or the wait for it; the next one begins. Doing so again has no effect."""
+        following = None
+        with self._lock:
+            if turn in self._held:
+                self._held.remove(turn)
+                if self._waiting:
+                    following = self._waiting.popleft()
+                    self._held.add(following)
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+        if following:
+            following.granted()
+
+
+class RunPermit:
+    """One place among those that may be at it, or in the queue for it."""
+
+    def __init__(self, turns: RunQueue, granted: Callable[[], None]) -> None:
+        self.granted = granted
+        self._turns = turns
+
+    def give_back(self) -> None:
+        """See `Turns.give_back`."""
+        self._turns.give_back(self)

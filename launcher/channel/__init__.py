@@ -1,1 +1,1 @@
-"""The engine's end of the wire: connections to agents, authenticated, framed, with back-pressure."""
+"""The wire between the engine and its agents, both ends: authenticated, framed, with back-pressure."""

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from launcher.errors import CannotPlace
-from launcher.worker.secure import Credentials
+from ..errors import CannotPlace
+from .tls import Credentials
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

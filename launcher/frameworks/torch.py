@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launcher.spec import Assignment
+from ..spec.job import Assignment
 
 
 @dataclass(frozen=True, slots=True)

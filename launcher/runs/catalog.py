@@ -1,21 +1,29 @@
-"""Which run folders there are: make one, list them, find one by what a person typed, remove one."""
+"""Which run folders there are: make, list, find by what a person typed, remove, keep the rest in bounds.
+
+Who may read the first may see what ran. The second holds the secrets, for running the same again: it never
+leaves the folder that its owner's launch made.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.errors import RecordError, RunNotFound, SpecError
-from launcher.runs import paths
-from launcher.runs.asked import write_private, write_spec
-from launcher.runs.reader import known_status
-from launcher.runs.status import Status, read_status, write_status
-from launcher.spec import JobSpec
+from ..errors import LauncherError, RecordError, RunNotFound, SpecError
+from ..serialization import to_plain
+from ..settings import Policy
+from ..spec.job import JobSpec
+from . import paths
+from .files import read_whole, write_whole
+from .reader import known_status
+from .status import Status, read_status, write_status
 
 YOUNG_S = 60.0
 _REMOVED, _NEW = ".removed", ".new"
@@ -154,3 +162,124 @@ def require_ended(folder: Path) -> None:
             f"run {folder.name} is {status.state}",
             hint=f"stop it first: rankdeck stop {folder.name}",
         )
+
+
+def write_spec(run: Path, spec: JobSpec) -> None:
+    """Write the request down, without what is secret in it."""
+    write_whole(run / paths.SPEC, json.dumps(to_plain(spec.redacted()), indent=1).encode())
+
+
+def write_private(run: Path, spec: JobSpec) -> None:
+    """Write down what `write_spec` leaves out, by its place; no file if that is nothing."""
+    if private := spec.private():
+        write_whole(run / paths.PRIVATE, json.dumps(private).encode())
+
+
+def read_private(run: Path) -> dict[str, str]:
+    """What was left out, by its place; empty where that is not known."""
+    try:
+        found = json.loads(read_whole(run, run / paths.PRIVATE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    known = found.items() if isinstance(found, dict) else ()
+    return {place: text for place, text in known if isinstance(text, str)}
+
+
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A run in its folder: when it ended, None if it has not or that is not known, and the room it takes."""
+
+    id: str
+    ended: float | None = None
+    bytes: int = 0
+
+
+def choose_expired(runs: Iterable[Stored], policy: Policy, now: float) -> list[str]:
+    """The runs that the policy lets go, oldest first; never one that has not ended.
+
+    One that has not ended counts among those that are kept, with its bytes.
+    """
+    newest_first = sorted(runs, key=lambda run: run.id, reverse=True)
+    gone: list[Stored] = []
+    size = sum(run.bytes for run in newest_first)
+    for place, run in reversed(list(enumerate(newest_first))):
+        if run.ended is None:
+            continue
+        many = policy.count is not None and place >= policy.count
+        old = policy.age_s is not None and run.ended < now - policy.age_s
+        large = policy.bytes is not None and size > policy.bytes
+        if many or old or large:
+            gone.append(run)
+            size -= run.bytes
+    return [run.id for run in gone]
+
+
+def prune(root: Path, policy: Policy, *, now: float | None = None, dry_run: bool = False) -> list[str]:
+    """Delete what the policy lets go; the ids of those runs, oldest first. One that resists stops no other.
+
+    Looks into no folder that may stay for its number and its age, unless bytes are limited.
+
+    Raises:
+        RecordError: the folder of runs cannot be read, or a run cannot be deleted.
+    """
+    now = time.time() if now is None else now
+    gone = choose_expired(_stored(root, policy, now), policy, now)
+    if not dry_run:
+        with contextlib.suppress(OSError):
+            sweep(root)
+        _remove(root, gone)
+    return gone
+
+
+def _remove(root: Path, runs: Iterable[str]) -> None:
+    failed: list[LauncherError] = []
+    for run in runs:
+        try:
+            remove_run(root / run)
+        except LauncherError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+
+
+def _stored(root: Path, policy: Policy, now: float) -> Iterator[Stored]:
+    cutoff = "" if policy.age_s is None else _stamp(max(0.0, now - policy.age_s))
+    for place, run in enumerate(run_ids(root)):
+        candidate = (policy.count is not None and place >= policy.count) or run < cutoff
+        size = 0 if policy.bytes is None else folder_bytes(root / run)
+        yield Stored(run, _ended(root / run) if candidate or size else None, size)
+
+
+def _stamp(time_s: float) -> str:
+    """How the id of a run that began then begins."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(time_s))
+
+
+def _ended(run: Path) -> float | None:
+    """When a run ended; for one that was lost without a word, when its folder last changed."""
+    status = read_status(run)
+    if status is None or not status.state.final:
+        return None
+    if status.ended is not None:
+        return status.ended
+    try:
+        return max(run.stat().st_mtime, status.started or 0.0)
+    except OSError:
+        return None
+
+
+def folder_bytes(folder: Path) -> int:
+    """The room that a folder takes on its disk, in bytes; what vanishes meanwhile takes none."""
+    total = 0
+    waiting = [os.fspath(folder)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return total

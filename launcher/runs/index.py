@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from launcher.codec import to_plain
-from launcher.runs import paths
-from launcher.runs.catalog import run_ids
-from launcher.runs.reader import known_status
-from launcher.runs.status import Owner, Status, read_status
-from launcher.state import Phase
+from ..serialization import to_plain
+from ..state.run_state import Phase
+from . import paths
+from .catalog import run_ids
+from .reader import known_status
+from .status import Owner, Status, read_status
 
 _NAMES = tuple(f.name for f in fields(Status))
 _STATE, _OWNER = _NAMES.index("state"), _NAMES.index("owner")

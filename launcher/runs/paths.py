@@ -16,8 +16,7 @@ import os
 import re
 from pathlib import Path
 
-from launcher.runs import opening
-from launcher.worker import outputs
+from . import files
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -35,7 +34,7 @@ CHUNKS = "chunks"
 CONTROL = "control.sock"
 RESERVE = "reserve"
 
-STDOUT, STDERR = outputs.STDOUT, outputs.STDERR
+STDOUT, STDERR = 1, 2  # a rank's descriptors, as POSIX numbers them
 SUFFIX = {STDOUT: "out", STDERR: "err"}
 
 _ATTEMPT = re.compile("0|[1-9][0-9]{0,5}")
@@ -69,7 +68,7 @@ def log_folder(run: Path, attempt: int) -> Path:
 def attempts(run: Path) -> list[int]:
     """The attempts that have logs, in order."""
     try:
-        names = opening.names_in(run, run / LOGS)
+        names = files.names_in(run, run / LOGS)
     except OSError:
         return []
     return sorted(int(name) for name in names if _ATTEMPT.fullmatch(name))

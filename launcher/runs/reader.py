@@ -8,21 +8,26 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from launcher import events as ev
-from launcher.codec import DecodeError, from_plain, readable_part
-from launcher.errors import LauncherError, RecordError
-from launcher.fold import UNREADABLE_LINES, fold, fold_all
-from launcher.runs import opening, paths
-from launcher.runs.opening import NotPlain
-from launcher.runs.results import Summary
-from launcher.runs.samples import Stretch, halves, newest, sample_files, segments
-from launcher.runs.status import Owner, Status, read_status
-from launcher.spec import JobSpec
-from launcher.state import RunState
+from ..errors import LauncherError, RecordError
+from ..serialization import DecodeError, from_plain, readable_part
+from ..spec.job import JobSpec
+from ..state import events as ev
+from ..state.events import PartUnreadable
+from ..state.fold import UNREADABLE_LINES, fold, fold_all
+from ..state.run_state import RunState
+from . import files, paths
+from . import files as opening
+from .files import NotPlain
+from .logs import writer
+from .logs.files import LogFiles
+from .results import Summary
+from .samples import Stretch, halves, newest, sample_files, segments
+from .status import Owner, Status, read_status
 
 LONGEST_LINE = 16 << 20
 _BLOCK = 1 << 20
@@ -55,7 +60,7 @@ class LineTail:
             OSError: the file is none, or cannot be read.
         """
         try:
-            file = opening.open_file(self._run, self.path, buffering=0)
+            file = files.open_file(self._run, self.path, buffering=0)
         except FileNotFoundError:
             return
         with file:
@@ -283,10 +288,10 @@ _UNREADABLE = (OSError, ValueError, RecursionError)
 _MOST_SUMMARY = 64 << 20
 
 
-def _document(run: Path, name: str, most: int = opening.MOST_BYTES) -> Any:
+def _document(run: Path, name: str, most: int = files.MOST_BYTES) -> Any:
     """A JSON file of the folder."""
     try:
-        return json.loads(opening.read_whole(run, run / name, most))
+        return json.loads(files.read_whole(run, run / name, most))
     except (ValueError, RecursionError):
         raise DecodeError("it is no JSON") from None
 
@@ -294,3 +299,43 @@ def _document(run: Path, name: str, most: int = opening.MOST_BYTES) -> Any:
 def reason_of(error: BaseException | None) -> str:
     """Why a file cannot be read, in the words of what is behind a `RecordError`."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+_RECORDS = 4096
+_MOST_LOGS = 4096
+
+
+def examined(run: Path, state: RunState) -> RunState:
+    """The state, with all that cannot be read of the request, the results and the output.
+
+    The output itself is not read, only the newest records of its order.
+    """
+    for name, read in ((paths.SPEC, read_spec), (paths.SUMMARY, read_summary)):
+        try:
+            read(run)
+        except RecordError as error:
+            state = fold(state, PartUnreadable(time=0.0, file=name, reason=reason_of(error.__cause__)))
+    for attempt in paths.attempts(run):
+        for part in _unreadable_logs(run, attempt):
+            state = fold(state, part)
+    return state
+
+
+def _unreadable_logs(run: Path, attempt: int) -> list[PartUnreadable]:
+    with closing(LogFiles(run, attempt)) as files:
+        try:
+            names = opening.names_in(run, paths.log_folder(run, attempt))
+        except OSError as error:
+            return [PartUnreadable(time=0.0, file=f"{paths.LOGS}/{attempt}", reason=error.strerror or "")]
+        for name in names[:_MOST_LOGS]:
+            files.try_file(paths.log_folder(run, attempt) / name)
+        order = paths.log_folder(run, attempt) / paths.CHUNKS
+        try:
+            size = opening.stat_file(run, order).st_size
+        except (FileNotFoundError, NotPlain, PermissionError):
+            return list(files.unreadable.values())
+        first = max((size - len(writer.MAGIC)) // writer.SIZE - _RECORDS, 0)
+        found = files.records(attempt, len(writer.MAGIC) + first * writer.SIZE, _RECORDS)
+        if found is not None and found.wrong:
+            files.note_wrong(attempt, first, found.wrong)
+        return list(files.unreadable.values())

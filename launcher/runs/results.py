@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher import events as ev
-from launcher.codec import Index, to_plain
-from launcher.runs import paths
-from launcher.runs.growing import Growing
-from launcher.runs.private import write_whole
+from ..serialization import Index, to_plain
+from ..state import events as ev
+from . import paths
+from .files import Growing, write_whole
 
 
 class ResultFile:

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import events as ev
-from launcher.runs import opening, paths
-from launcher.runs.growing import Growing
-from launcher.runs.opening import NotPlain
-from launcher.runs.private import opener
+from ..state import events as ev
+from . import files, paths
+from . import files as opening
+from .files import Growing, NotPlain, opener
 
 SEGMENT_S = 600.0
 RAW_S = 3600.0
@@ -110,7 +109,7 @@ def _readable(lines: Iterable[bytes]) -> Iterator[tuple[str, float, bytes]]:
 
 def segments(folder: Path) -> list[Path]:
     """The raw segments, oldest first."""
-    names = opening.names_in(folder.parent, folder)
+    names = files.names_in(folder.parent, folder)
     return [folder / name for name in names if name.endswith(".jsonl") and name not in (_THINNED, ".jsonl")]
 
 
@@ -118,7 +117,7 @@ def sample_files(run: Path) -> list[Path]:
     """Every file of samples, in order of time."""
     folder = run / paths.SAMPLES
     thinned = folder / _THINNED
-    return ([thinned] if opening.is_file(run, thinned) else []) + segments(folder)
+    return ([thinned] if files.is_file(run, thinned) else []) + segments(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ def line_start(path: Path, offset: int) -> int:
     """
     if not offset:
         return 0
-    with opening.open_file(_run_of(path), path) as file:
+    with files.open_file(_run_of(path), path) as file:
         file.seek(offset - 1)
         at = offset - 1
         while part := file.readline(_BLOCK):  # a piece at a time: a line may be as long as its file
@@ -175,7 +174,7 @@ def newest(run: Path, limit: int = 1 << 20) -> list[bytes]:
 def lines_of(stretch: Stretch) -> list[bytes]:
     """Its lines; none if the file was thinned meanwhile."""
     try:
-        with opening.open_file(_run_of(stretch.path), stretch.path) as file:
+        with files.open_file(_run_of(stretch.path), stretch.path) as file:
             file.seek(stretch.start)
             return file.read(stretch.end - stretch.start).splitlines(keepends=True)
     except (FileNotFoundError, NotPlain, PermissionError):

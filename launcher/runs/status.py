@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.codec import ExitCode, Index, Moment, from_plain, to_plain
-from launcher.errors import AgentLost
-from launcher.runs import opening, paths
-from launcher.runs.private import write_whole
-from launcher.spec import JobSpec
-from launcher.state import Phase, RunState
+from ..errors import AgentLost
+from ..serialization import ExitCode, Index, Moment, from_plain, to_plain
+from ..spec.job import JobSpec
+from ..state.run_state import Phase, RunState
+from . import files, paths
+from .files import write_whole
 
 ARGS = 500
 NO_VERDICT = "the process that owned the run is gone and left no verdict"
@@ -157,7 +157,7 @@ def read_status(run: Path) -> Status | None:
 def stored_status(run: Path) -> Status | None:
     """The run's status as its owner wrote it; None if the folder has no readable one."""
     try:
-        status = from_plain(Status, json.loads(opening.read_whole(run, run / paths.STATUS)))
+        status = from_plain(Status, json.loads(files.read_whole(run, run / paths.STATUS)))
     except (OSError, ValueError, RecursionError):
         return None
     return replace(status, unreadable=None) if status.unreadable else status

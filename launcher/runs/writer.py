@@ -2,33 +2,40 @@
 
 So a reader never sees half a fact except the last line, and a writer that is killed loses nothing that
 it had already said. A folder that takes no more ends no run: what it does not take is counted and told.
+
+The file is locked for as long as its writer lives: that tells a run that goes on from one whose owner died.
+
+The reserve is a file with nothing in it but its length, really allocated. A full disk takes small things
+that matter, each at the expense of a piece of it, so that somebody else's files do not get all of it at
+once; its last part is the verdict's.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import os
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from errno import ENOENT
 from pathlib import Path
 
-from launcher import events as ev
-from launcher.errors import RecordError
-from launcher.fold import fold
-from launcher.redaction import without_secrets
-from launcher.runs import paths
-from launcher.runs.asked import write_spec
-from launcher.runs.journal import Journal
-from launcher.runs.output import LogWriter, Pieces
-from launcher.runs.private import write_whole
-from launcher.runs.results import ResultFile, forget_results, write_summaries
-from launcher.runs.room import Room
-from launcher.runs.samples import SampleWriter
-from launcher.runs.status import Owner, Status, write_status
-from launcher.spec import JobSpec
-from launcher.state import RunState
-
-__all__ = ["LogWriter", "ResultFile", "RunWriter"]
+from ..errors import RecordError
+from ..spec.job import JobSpec
+from ..spec.redaction import without_secrets
+from ..state import events as ev
+from ..state.fold import fold
+from ..state.run_state import RunState
+from . import paths
+from .catalog import write_spec
+from .files import Growing, write_whole
+from .logs.writer import LogWriter, Pieces
+from .results import ResultFile, forget_results, write_summaries
+from .samples import SampleWriter
+from .status import Owner, Status, write_status
 
 
 class RunWriter:
@@ -71,7 +78,7 @@ class RunWriter:
             self._make(spec, payload)
         except OSError as error:
             raise self._refused(error.strerror) from error
-        self._room = Room(folder, spec.num_processes, monotonic)
+        self._room = DiskReserve(folder, spec.num_processes, monotonic)
 
     def _make(self, spec: JobSpec, payload: bytes | None) -> None:
         self._journal = Journal(self.folder, self._keep)
@@ -283,3 +290,184 @@ class RunWriter:
         self._unkept.clear()
         self._summary_stale = False
         forget_results(self.folder)
+
+
+WAITING_BYTES = 1 << 20
+
+Keep = Callable[[Callable[[], None]], bool]
+
+
+class Journal:
+    """Appends facts, each whole or not at all.
+
+    Args:
+        run: the run folder.
+        keep: carries out a write, with all that can be done for it; says whether it succeeded.
+
+    Attributes:
+        lost: facts for which there was no room even among those that wait.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+
+    def __init__(self, run: Path, keep: Keep) -> None:
+        self._id = run.name
+        self._keep = keep
+        self._file = Growing(run / paths.EVENTS)
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._torn = False
+        self.lost = 0
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @property
+    def behind(self) -> bool:
+        """Whether facts wait to be written."""
+        return bool(self._waiting)
+
+    @property
+    def removed(self) -> bool:
+        """Whether somebody has deleted the file."""
+        return os.fstat(self._file.descriptor).st_nlink == 0
+
+    def put(self, event: ev.Event) -> None:
+        """Put a fact behind those that wait; it counts as lost where there are too many."""
+        line = ev.encode(event, self._id)
+        if self._waiting and self._bytes + len(line) > WAITING_BYTES:
+            self.lost += 1
+            return
+        self._waiting.append(line)
+        self._bytes += len(line)
+
+    def flush(self, keep: Keep | None = None) -> bool:
+        """Write what waits, oldest first; whether nothing is left."""
+        keep = keep or self._keep
+        while self._waiting and keep(self._write_first):
+            self._bytes -= len(self._waiting.popleft())
+        return not self._waiting
+
+    def give_up(self) -> None:
+        """Count as lost what still waits."""
+        self.lost += len(self._waiting)
+        self._waiting.clear()
+        self._bytes = 0
+
+    def close(self) -> None:
+        """Close the file, and unlock it."""
+        self._file.close()
+
+    def _write_first(self) -> None:
+        """After a line that could not be taken back, on a line of its own."""
+        line = self._waiting[0]
+        before = self._file.size
+        try:
+            self._file.write([b"\n" + line if self._torn else line])
+        except OSError:
+            self._take_back(before)
+            raise
+        self._torn = False
+
+    def _take_back(self, before: int) -> None:
+        torn = self._file.size > before
+        try:
+            self._file.cut(before)
+        except OSError:
+            self._torn = self._torn or torn
+
+
+RESERVE = 256 << 10
+PER_RANK = 512
+LAST = 64 << 10
+HEADROOM = 256 << 10
+RETRY_S = 1.0
+LONGEST_RETRY_S = 60.0
+_PIECE = 16 << 10
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DiskReserve:
+    """The reserve of one folder, and when to try again after the folder has taken no more.
+
+    Attributes:
+        stopped: whether it takes no more.
+
+    Args:
+        folder: the run folder.
+        ranks: how many ranks will have something to say.
+        monotonic: a clock in seconds.
+    """
+
+    def __init__(self, folder: Path, ranks: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._path = folder / paths.RESERVE
+        self._whole = max(RESERVE, PER_RANK * ranks + LAST)
+        self._monotonic = monotonic
+        self._left = 0
+        self._wait, self._due, self._resumed = RETRY_S, 0.0, float("-inf")
+        self.stopped = False
+        self._refill(0)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to look again whether the folder takes anything: seldom, for it costs."""
+        return self._monotonic() >= self._due
+
+    def put_off(self) -> None:
+        """Look again a moment later."""
+        self._due = self._monotonic() + self._wait
+
+    def stop(self) -> None:
+        """The folder has taken no more. The sooner after the last time, the later it is tried again."""
+        now = self._monotonic()
+        again = now < self._resumed + LONGEST_RETRY_S
+        self._wait = min(2 * self._wait, LONGEST_RETRY_S) if again else RETRY_S
+        self.stopped = True
+        self.put_off()
+
+    def has_come_back(self) -> bool:
+        """Whether the folder takes something again: the whole reserve, and somewhat more."""
+        self.put_off()
+        if not self._refill(HEADROOM):
+            return False
+        self.stopped, self._resumed = False, self._monotonic()
+        return True
+
+    def spend(self, error: OSError, *, last: bool = False) -> bool:
+        """Give a piece of the reserve back to the disk; whether what failed may be tried again.
+
+        Args:
+            error: what it failed with: only a full disk is helped so.
+            last: whether it is the verdict, for which the last part is kept.
+        """
+        floor = 0 if last else LAST
+        if error.errno not in _FULL or self._left <= floor:
+            return False
+        self._left = max(floor, self._left - _PIECE)
+        with contextlib.suppress(OSError):
+            os.truncate(self._path, self._left)
+            return True
+        return False
+
+    def release(self) -> None:
+        """Give all of it back: the run is over."""
+        self._left = 0
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def _refill(self, headroom: int) -> bool:
+        """Make the reserve whole, if that and some room beside it are to be had."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.FILE_MODE)
+        except OSError:
+            return False
+        try:
+            os.posix_fallocate(descriptor, 0, self._whole + headroom)
+            self._left = self._whole
+        except OSError:
+            return False
+        finally:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, self._left)
+            os.close(descriptor)
+        return True

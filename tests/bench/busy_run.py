@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher import events as ev
-from launcher.runs import chunks, paths
+from launcher.runs import paths
 from launcher.runs.catalog import create_folder
+from launcher.runs.logs import writer as chunks
 from launcher.runs.writer import RunWriter
-from launcher.spec import Assignment, Device, JobSpec, Target, TargetKind
+from launcher.spec.job import Assignment, Device, JobSpec, Target, TargetKind
+from launcher.state import events as ev
 
 PER_HOST, TOGETHER, TICK_S = 8, 100, 0.05
 GIB = 1 << 30

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from console.app import RankdeckApp
-from console.widgets.log_pane import LogPane
-from console.widgets.log_view import LogView
+from console.ui.logs.pane import LogPane
+from console.ui.logs.view import LogView
 
 EVERYWHERE, NOWHERE = "gnorm 0\\.\\d", "never \\d said"
 JUMPS, LIMIT_S = 60, 90.0

@@ -17,8 +17,8 @@ from textual.drivers.headless_driver import HeadlessDriver
 
 from console.app import RankdeckApp
 from console.demo import record_demo
-from console.screens.run import RunScreen
-from console.widgets.rank_grid import RankGrid
+from console.ui.run.rank_grid import RankGrid
+from console.ui.run.screen import RunScreen
 from launcher.runs.paths import runs_root
 from tests.bench.ledger import Comparison, interleave, record
 from tests.bench.typist import Answer, Typist

@@ -12,7 +12,7 @@ from launcher.runs.catalog import new_id
 from launcher.runs.index import index_file
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status, write_status
-from launcher.state import Phase
+from launcher.state.run_state import Phase
 from tests.bench.ledger import interleave, record, wall
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]

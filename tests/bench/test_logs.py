@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from console.demo import record_demo
-from launcher.runs import chunks, paths
-from launcher.runs.writer import LogWriter
+from launcher.runs import paths
+from launcher.runs.logs import writer as chunks
+from launcher.runs.logs.writer import LogWriter
 from tests.bench.ledger import Comparison, record
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]

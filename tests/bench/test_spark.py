@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from launcher import Distributor, RankFailed
+from launcher.distributor import Distributor
+from launcher.errors import RankFailed
 from tests.bench.ledger import interleave, record
 from tests.spark_cluster import Cluster
 from tests.spark_runs import classic_session

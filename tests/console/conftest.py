@@ -12,7 +12,7 @@ import pytest
 from console.app import RankdeckApp
 from console.demo import record_demo
 from launcher.errors import LauncherError
-from launcher.request import Request
+from launcher.spec.request import Request
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.screens.run import RunScreen
-from console.widgets.headline import Headline
-from console.widgets.identity import RunHeader, ViewSheet
+from console.ui.run.header import Headline, RunHeader, ViewSheet
+from console.ui.run.screen import RunScreen
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from console.widgets.sheet import Sheet
+    from console.ui.widgets.rows import Sheet
 
 
 def text(sheet: Sheet) -> str:

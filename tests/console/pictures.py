@@ -19,7 +19,7 @@ import pyte
 from textual.color import Color, ColorParseError
 from textual.drivers.headless_driver import HeadlessDriver
 
-from console.theming import FALLBACKS
+from console.themes import FALLBACKS
 
 if TYPE_CHECKING:
     from pyte.screens import Char

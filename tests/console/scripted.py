@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from launcher import events as ev
-from launcher.runs import chunks, paths
+from launcher.runs import paths
 from launcher.runs.catalog import new_id
+from launcher.runs.logs import writer
 from launcher.runs.writer import RunWriter
-from launcher.spec import Assignment, JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import Assignment, JobSpec, Mode, Target, TargetKind
+from launcher.state import events as ev
 
 START = 1_767_261_600.0
 HOSTS = ("ip-10-0-12-31.ec2.internal", "ip-10-0-12-32.ec2.internal", "ip-10-0-47-5.ec2.internal")
@@ -56,7 +57,7 @@ class Scripted:
             else:
                 time, rank, text = moment
                 data = text.encode()
-                chunk = chunks.Chunk(int((START + time) * 1e9), rank, len(data), paths.STDOUT)
+                chunk = writer.Chunk(int((START + time) * 1e9), rank, len(data), paths.STDOUT)
                 self.writer.output([(chunk, memoryview(data))])
         self.writer.settle()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.amounts import bytes_of, seconds_of
+from console.formatting import bytes_of, seconds_of
 from launcher.errors import SpecError
 
 

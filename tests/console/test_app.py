@@ -12,19 +12,19 @@ from textual.command import CommandPalette
 from textual.drivers.headless_driver import HeadlessDriver
 
 from console.app import RankdeckApp, Themes
+from console.data.replay import replay
 from console.demo import record_demo
-from console.pace import is_remote
-from console.screens.help import _GROUPS, HelpScreen, Keys
-from console.screens.launch import LaunchScreen
-from console.screens.run import RunScreen
-from console.sources.replay import replay
-from console.terminal import clipboard_sequence
-from console.theming import theme_names
-from console.widgets.command_line import CommandLine
-from console.widgets.field import Field
-from console.widgets.key_line import KeyLine
-from console.widgets.log_view import LogView
-from console.widgets.rank_grid import RankGrid
+from console.themes import theme_names
+from console.ui.dialogs import _GROUPS, HelpScreen, Keys
+from console.ui.launch.panes import CommandLine
+from console.ui.launch.screen import LaunchScreen
+from console.ui.logs.view import LogView
+from console.ui.rendering.pace import is_remote
+from console.ui.rendering.terminal import clipboard_sequence
+from console.ui.run.rank_grid import RankGrid
+from console.ui.run.screen import RunScreen
+from console.ui.widgets.fields import Field
+from console.ui.widgets.key_line import KeyLine
 from tests.console.looking import shown, text
 
 if TYPE_CHECKING:

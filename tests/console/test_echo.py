@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from console import echo
-from console.sources.cleaning import escaped, json_escaped, printable, shown
+from console.sanitize import escaped, json_escaped, printable, shown
 from launcher.runs.catalog import create_folder
 from launcher.runs.paths import runs_root
 from launcher.runs.writer import RunWriter
-from launcher.spec import JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
 from tests.commands import COMMAND, rankdeck
 
 CONSOLE = Path(echo.__file__).parent

@@ -16,17 +16,16 @@ from textual import events
 from textual.widgets import Input
 
 from console.app import RankdeckApp
+from console.data.launch.draft import Draft
 from console.demo import record_demo
-from console.screens.launch import LaunchScreen
-from console.screens.outline import Outline
-from console.screens.run import RunScreen
 from console.settings import ConsoleSettings
-from console.sources.drafts import Draft
-from console.widgets.choice import Choice
-from console.widgets.field import Field
-from console.widgets.log_pane import LogPane
-from console.widgets.more_form import MoreForm
-from launcher.spec import Mode
+from console.ui.launch.form import MoreForm
+from console.ui.launch.outline import Outline
+from console.ui.launch.screen import LaunchScreen
+from console.ui.logs.pane import LogPane
+from console.ui.run.screen import RunScreen
+from console.ui.widgets.fields import Choice, Field
+from launcher.spec.job import Mode
 from tests.commands import until as until_so
 from tests.console.terminals import Pty
 
@@ -223,14 +222,14 @@ FIRST = """
 import os, sys
 os.isatty = lambda _: True
 from pathlib import Path
-from console import cli
+from console.cli import main
 from console.app import RankdeckApp
 def tell(self):
     sys.__stdout__.write("\\n" + " ".join(sys.modules))
     sys.__stdout__.flush()
     os._exit(0)
 RankdeckApp.{when} = tell
-RankdeckApp(root=Path({root!r}), workdir=Path({root!r}), paint_first=True).run(headless=True)
+RankdeckApp(root=Path({root!r}), workdir=Path({root!r}), paint_first=True).run(headless=True, size=(80, 24))
 """
 
 
@@ -243,21 +242,23 @@ def modules_when(when: str, root: Path) -> set[str]:
 
 def test_the_first_frame_needs_little(root: Path) -> None:
     loaded = modules_when("_import", root)
-    ours = {name for name in loaded if name.startswith(("console.screens.", "console.sources.", "launcher."))}
+    ours = {name for name in loaded if name.startswith(("console.ui.", "console.data.", "launcher."))}
 
-    assert "console.screens.outline" in ours
+    assert "console.ui.launch.outline" in ours
     assert ours <= {
-        "console.screens.outline",
-        "console.sources.cleaning",
-        "console.sources.homes",
+        "console.ui.launch",
+        "console.ui.launch.outline",
+        "console.ui.rendering",
+        "console.ui.rendering.containment",
+        "console.ui.rendering.driver",
+        "console.ui.rendering.pace",
+        "console.ui.rendering.terminal",
+        "console.ui.rendering.type_ahead",
         "launcher.errors",
         "launcher.settings",
         "launcher.runs",
-        "launcher.runs.line_rows",
-        "launcher.runs.opening",
+        "launcher.runs.files",
         "launcher.runs.paths",
-        "launcher.worker",
-        "launcher.worker.outputs",
     }
     assert set() == loaded & {"torch", "pyspark", "sqlite3", "psutil", "pynvml", "numpy", "email"}
 
@@ -265,14 +266,14 @@ def test_the_first_frame_needs_little(root: Path) -> None:
 def test_the_form_needs_no_part_that_runs_anything(root: Path) -> None:
     loaded = modules_when("_import_next", root)
 
-    assert "console.screens.launch" in loaded
+    assert "console.ui.launch.screen" in loaded
     assert set() == loaded & {
         "launcher.distributor",
-        "launcher.supervisor",
-        "launcher.worker.agent",
-        "console.sources.preflight",
-        "console.screens.run",
-        "console.screens.picker",
+        "launcher.supervisor.supervisor",
+        "launcher.agent.agent",
+        "console.data.launch.preflight",
+        "console.ui.run.screen",
+        "console.ui.launch.picker",
         "torch",
         "pyspark",
     }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.widgets import figures as fig
+from console import formatting as fig
 
 
 @pytest.mark.parametrize("write", [fig.count, fig.percent, fig.watts, fig.celsius, fig.memory, fig.duration])

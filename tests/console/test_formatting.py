@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console import formatting as fig
 from console.formatting import UNKNOWN, compact, count, duration, is_finite, metric, share
-from console.widgets import figures as fig
-from console.widgets.plots import plot_rows
+from console.ui.widgets.plots import plot_rows
 
 NUMBERS = st.one_of(
     st.floats(),

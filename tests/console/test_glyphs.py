@@ -15,10 +15,10 @@ from rich.segment import Segment
 from textual.color import Color
 
 from console import glyphs
+from console.data.run.model import PHASE_GLYPHS
 from console.glyphs import TWINS, ascii_text, twin, wants_ascii
-from console.plain import AsciiFilter
-from console.widgets.identity import PHASE_GLYPHS
-from console.widgets.rank_rows import GLYPHS as CONDITIONS
+from console.ui.rendering.driver import AsciiFilter
+from console.ui.run.rank_cells import GLYPHS as CONDITIONS
 
 CONSOLE = Path(__file__).parents[2] / "console"
 SHADES = "▁▂▃▄▅▆▇█"

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from console import settings
-from console.cli import cli
-from console.config_file import read
-from console.settings import ConsoleSettings, Entry, form_draft, load
-from console.sources.drafts import command_words
+from console.cli.main import cli
+from console.data.launch.draft import command_words
+from console.settings import ConsoleSettings, Entry, form_draft, load, read
 from launcher.settings import config_file
-from launcher.spec import Mode
+from launcher.spec.job import Mode
 from tests.commands import rankdeck
 
 WRONG = """\

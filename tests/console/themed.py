@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import App
 
-from console.theming import FALLBACKS, load_themes
+from console.themes import FALLBACKS, load_themes
 
 
 class ThemedApp(App[int]):

@@ -16,23 +16,15 @@ from typing import Any
 
 import pytest
 
-from launcher import (
-    Distributor,
-    InternalError,
-    Job,
-    LauncherError,
-    RankFailed,
-    RecordError,
-    RunStopped,
-    SpecError,
-)
-from launcher import events as ev
-from launcher.fold import fold_all
-from launcher.mailbox import Mailbox
-from launcher.outcome import load_result
+from launcher.distributor import Distributor
+from launcher.errors import InternalError, LauncherError, RankFailed, RecordError, RunStopped, SpecError
+from launcher.job import Job, load_result
 from launcher.runs import paths
 from launcher.runs.reader import read_spec, read_summary
-from launcher.state import Phase, RunState
+from launcher.state import events as ev
+from launcher.state.fold import fold_all
+from launcher.state.run_state import Phase, RunState
+from launcher.supervisor.mailbox import Mailbox
 from tests import commands, survivors
 from tests.commands import Gate, until
 
@@ -169,7 +161,7 @@ def test_a_value_that_cannot_be_pickled_is_named(functions: str) -> None:
     message = "the return value: a value of type _thread.lock cannot be pickled: cannot pickle '_thread.lock'"
     assert message in caught.value.message
     assert 1 == caught.value.exit_code
-    assert "launcher/worker" not in (caught.value.traceback or "")
+    assert "launcher/agent" not in (caught.value.traceback or "")
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from console.sources.again import request_again
+from console.data.launch.rerun import request_again
+from launcher.distributor import record_refusal
 from launcher.errors import CannotPlace
-from launcher.refusal import record_refusal
-from launcher.request import Request
 from launcher.runs.catalog import list_runs
 from launcher.runs.reader import read_spec, read_state
-from launcher.spec import JobSpec, Target, TargetKind
-from launcher.state import Phase
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.request import Request
+from launcher.state.run_state import Phase
 
 pytestmark = pytest.mark.process
 
@@ -58,6 +58,6 @@ def test_a_refusal_that_cannot_be_written_down_changes_nothing(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("launcher.refusal.RunWriter", full)
+    monkeypatch.setattr("launcher.distributor.RunWriter", full)
     assert record_refusal(request(targets), CannotPlace("no"), tmp_path / "runs") is None
     assert [] == list((tmp_path / "runs").iterdir())

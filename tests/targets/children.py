@@ -6,7 +6,7 @@ import multiprocessing
 import sys
 
 import launcher
-from launcher import publish, report
+from launcher.agent.report import publish, report
 from launcher.examples import __name__ as examples
 
 

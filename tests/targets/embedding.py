@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from launcher import Distributor
+from launcher.distributor import Distributor
 
 FACTOR = 21
 

@@ -11,11 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from launcher import events as ev
 from launcher.runs.catalog import create_folder
-from launcher.runs.chunks import Chunk
+from launcher.runs.logs.writer import Chunk
 from launcher.runs.writer import RunWriter
-from launcher.spec import JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.state import events as ev
 
 SPEC = JobSpec(Target(TargetKind.SCRIPT, "/w/t.py"), num_processes=3)
 

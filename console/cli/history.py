@@ -1,0 +1,216 @@
+"""Commands about runs that have been, and `ps`: runs as a table for people and as a list for programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import click
+
+from launcher.runs.paths import runs_root
+from launcher.runs.status import Status
+
+from ..data.history.query import Query, chosen_runs, took
+from ..echo import say, tell, tell_json
+from ..formatting import count, duration, metric, one_line, table
+from ..sanitize import printable
+from .run_lookup import find
+
+# written out: a command line that is only asked for help imports nothing of the launcher
+_STATES = (
+    "submitted",
+    "waiting",
+    "starting",
+    "running",
+    "stopping",
+    "succeeded",
+    "failed",
+    "stopped",
+    "lost",
+)
+_MODES = ("local", "cluster", "connect")
+_SCREENFUL = 50
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="A list of objects, newest first.")
+@click.option("--all", "every", is_flag=True, help="Every run, however many there are.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"The newest N; {_SCREENFUL} by default, with --json all.",
+)
+@click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="In this state.")
+@click.option("--name", default="", metavar="GLOB", help="Whose name matches.")
+@click.option("--target", default="", metavar="TEXT", help="With this in the target or its arguments.")
+@click.option("--user", default="", help="Submitted by this user.")
+@click.option("--mode", default="", type=click.Choice(["", *_MODES]), metavar="|".join(_MODES))
+@click.option("--since", "after", metavar="2d", help="Submitted in this time, or since a date.")
+def ps(
+    *,
+    as_json: bool,
+    every: bool,
+    limit: int | None,
+    states: tuple[str, ...],
+    name: str,
+    target: str,
+    user: str,
+    mode: str,
+    after: str | None,
+) -> int:
+    """List runs, newest first."""
+    from ..data.history.query import Query, since
+
+    if every and limit is not None:
+        raise click.UsageError("--all and --limit exclude each other")
+    asked = Query(
+        states=states,
+        name=name,
+        target=target,
+        user=user,
+        mode=mode,
+        since=None if after is None else since(after, time.time()),
+    )
+    most = limit if limit is not None or as_json or every else _SCREENFUL
+    return print_runs(asked, limit=most, as_json=as_json)
+
+
+@click.command()
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True)
+def show(id: str, *, as_json: bool) -> int:  # noqa: A002  the contract's own word
+    """Show a run: what was asked, how it stands, every rank."""
+    from . import show as listing
+
+    return listing.show(find(id), as_json=as_json)
+
+
+@click.command()
+@click.argument("id")
+@click.option("-r", "--rank", type=int, default=0, show_default=True)
+@click.option("--wait", is_flag=True, help="Until the run ends; a failed one gives its exit code.")
+@click.option("--json", "as_json", is_flag=True, help="{rank, type, value}")
+def result(id: str, rank: int, *, wait: bool, as_json: bool) -> int:  # noqa: A002
+    """Print a rank's return value, from the run's summary; nothing is unpickled."""
+    from . import show as listing
+    from .output import until_ended
+
+    folder = find(id)
+    if wait and (code := until_ended(folder).exit_code):
+        return code
+    return listing.result(folder, rank, as_json=as_json)
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@click.option("--json", "as_json", is_flag=True, help="The differences by section, as {name, a, b, delta}.")
+def compare(a: str, b: str, *, as_json: bool) -> int:
+    """Compare two runs: what was asked, the code, the packages, the outcome, the last figures."""
+    from .compare import print_comparison
+
+    return print_comparison(find(a), find(b), as_json=as_json)
+
+
+_KEYS = (
+    "id", "name", "state", "exit_code", "mode", "num_processes", "started", "ended", "why",
+    "target", "args", "user", "host", "attempt", "step", "metrics", "revision", "dirty",
+)  # fmt: skip
+_values = attrgetter(*_KEYS)
+_HEAD = ("ID", "NAME", "RANKS", "MODE", "STATE", "EXIT", "STARTED", "TOOK", "BY", "TARGET", "LAST", "WHY")
+_OPTIONAL = frozenset({"TARGET", "LAST"})
+_WHY, _LEAST, _TARGET, _LAST, _FIGURES = 60, 20, 32, 40, 3
+
+
+def print_runs(query: Query, *, limit: int | None, as_json: bool) -> int:
+    """Print the runs that are wanted, newest first."""
+    runs = list(chosen_runs(runs_root(), query, limit))
+    if as_json:
+        tell_json([_document(run) for run in runs])
+        return 0
+    if not runs:
+        none = "no runs yet; start one with: rankdeck run TARGET" if query == Query() else "no such runs"
+        say(none)
+        return 0
+    _print(runs)
+    if limit is not None and len(runs) == limit:
+        say(f"the newest {limit}; --all lists every run")
+    return 0
+
+
+def _document(run: Status) -> dict[str, Any]:
+    """A run as JSON has it."""
+    document = dict(zip(_KEYS, _values(run), strict=True))
+    if run.unreadable is not None:
+        document["unreadable"] = run.unreadable
+    return document
+
+
+def _print(runs: Sequence[Status]) -> None:
+    now = time.time()
+    rows = [_row(run, now) for run in runs]
+    kept = [i for i, head in enumerate(_HEAD) if head not in _OPTIONAL or any(row[i] for row in rows)]
+    lines = [[row[i] for i in kept] for row in rows]
+    room = _room(lines, [_HEAD[i] for i in kept])
+    for line in lines:
+        line[-1] = one_line(line[-1], room)
+    tell(table([_HEAD[i] for i in kept], lines))
+
+
+def _room(lines: Sequence[Sequence[str]], head: Sequence[str]) -> int:
+    """How wide the last column may be: what a terminal leaves, and enough to say something."""
+    if not sys.stdout.isatty():
+        return _WHY
+    others = sum(max(len(printable(row[i])) for row in (head, *lines)) + 2 for i in range(len(head) - 1))
+    return max(_LEAST, shutil.get_terminal_size().columns - others)
+
+
+def _row(run: Status, now: float) -> tuple[str, ...]:
+    code = "" if run.exit_code is None else str(run.exit_code)
+    started = time.strftime("%d %b %H:%M", time.localtime(run.started)) if run.started else ""
+    seconds = took(run, now)
+    return (
+        run.id,
+        one_line(run.name, _TARGET),
+        str(run.num_processes),
+        run.mode,
+        run.state.value,
+        code,
+        started,
+        "" if seconds is None else duration(seconds),
+        run.user,
+        _target(run),
+        last(run),
+        _why(run),
+    )
+
+
+def _why(run: Status) -> str:
+    """Why it did not succeed; and first of all, whether this can be read at all."""
+    wrong = [] if run.unreadable is None else [f"unreadable: {run.unreadable}"]
+    return " · ".join([*wrong, *([] if run.state == "succeeded" or not run.why else [run.why])])
+
+
+def _target(run: Status) -> str:
+    """What was run with what, where the name does not say it already."""
+    source = os.path.basename(run.target)
+    words = f"{source} {run.args}".strip()
+    return "" if words == run.name or f":{run.name}" == words[words.find(":") :] else one_line(words, _TARGET)
+
+
+def last(run: Status) -> str:
+    """How far it came, and the figures that it reported last."""
+    step = [] if run.step is None else [f"step {count(run.step)}"]
+    return one_line(" ".join([*step, *figures(run.metrics)]), _LAST)
+
+
+def figures(metrics: Mapping[str, Any]) -> list[str]:
+    """The first few of a run's last figures; a loss comes before others."""
+    ordered = sorted(metrics.items(), key=lambda item: "loss" not in item[0].lower())
+    return [f"{name}={metric(value)}" for name, value in ordered[:_FIGURES]]

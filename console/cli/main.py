@@ -1,0 +1,228 @@
+"""The command line: options to requests, errors to exit codes. stdout is data, stderr is narration.
+
+Textual, torch and pyspark are imported by no command that can do without them; `launcher` is imported inside
+commands, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import launcher
+
+from .. import echo, glyphs
+from .run_lookup import ALL, LOGS, find
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class LazyGroup(click.Group):
+    """Commands of its own, and those of `elsewhere`: a command's name, and its ``module:attribute``."""
+
+    def __init__(self, *args: Any, elsewhere: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._elsewhere = elsewhere
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every name, sorted; nothing is imported for it."""
+        return sorted({*super().list_commands(ctx), *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported if it must be; None if there is none."""
+        if cmd_name not in self._elsewhere:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self._elsewhere[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_ELSEWHERE = {
+    "run": "console.cli.run:run",
+    "ps": "console.cli.history:ps",
+    "show": "console.cli.history:show",
+    "result": "console.cli.history:result",
+    "compare": "console.cli.history:compare",
+    "rerun": "console.cli.rerun:rerun",
+    "rm": "console.cli.manage:rm",
+    "prune": "console.cli.manage:prune",
+    "export": "console.cli.manage:export",
+    "stacks": "console.cli.manage:stacks",
+    "engine": "console.cli.manage:engine",
+    "config": "console.cli.config:config",
+    "serve": "console.web.command:serve",
+    "serve-page": "console.web.command:serve_page",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its code: the only place that maps errors to codes."""
+    echo.open_missing()
+    _tolerate_encodings()
+    try:
+        code = _run(argv)
+        echo.flush()
+    except echo.OutputLost as lost:
+        if not lost.nobody_reads:
+            echo.say(f"rankdeck: {lost}")
+        code = lost.exit_code
+    sys.exit(code)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run the command; its exit code."""
+    try:
+        code = cli.main(args=argv, prog_name="rankdeck", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        return _explain(error)
+    except click.Abort:
+        return 130
+    except launcher.LauncherError as error:
+        _complain(str(error))
+        return error.exit_code
+    except OSError as error:
+        _complain(str(error))
+        return launcher.LauncherError.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: click.ClickException) -> int:
+    """Say what click has to say, which quotes what was typed."""
+    said = io.StringIO()
+    error.show(said)
+    echo.say(_without_secrets(said.getvalue().removesuffix("\n")))
+    if isinstance(error, click.NoSuchOption):
+        echo.say("A script's own arguments go after --")
+        return 2
+    return error.exit_code
+
+
+def _complain(text: str) -> None:
+    echo.say(f"rankdeck: {_without_secrets(text)}")
+
+
+def _without_secrets(text: str) -> str:
+    """A complaint without what was secret on the command line: it may end in the log of a job."""
+    from launcher.spec.redaction import Redactor, named_words
+
+    redactor = Redactor()
+    for option, word in named_words(sys.argv):
+        redactor.mask(word, option)
+    return redactor.mask_known(text)
+
+
+def _tolerate_encodings() -> None:
+    """A terminal that knows no UTF-8 gets ASCII, not a traceback."""
+    glyphs.register()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=glyphs.ERRORS)
+
+
+@click.group(cls=LazyGroup, elsewhere=_ELSEWHERE, invoke_without_command=True, context_settings=_CONTEXT)
+@click.version_option(launcher.__version__, prog_name="rankdeck", message="%(prog)s %(version)s")
+@click.option("--theme", help="Colour theme of the console; `rankdeck themes` lists them.")
+@click.option("--mouse/--no-mouse", default=None, help="Let the console use the mouse.")
+@click.option("--ascii/--no-ascii", default=None, help="Draw the console in ASCII.")
+@click.pass_context
+def cli(context: click.Context, /, **look: object) -> int | None:
+    """Launch distributed trainings and watch every rank. Without a command: the console."""
+    context.obj = look
+    if context.invoked_subcommand is not None:
+        return None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        echo.tell(context.get_help())
+        return 0
+    return _console(context.obj)
+
+
+def _console(options: dict[str, Any], run: Path | None = None) -> int:
+    from launcher.runs.paths import runs_root
+
+    try:
+        from ..app import run_console
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"the console needs {error.name}: pip install textual") from error
+    code: int = run_console(root=runs_root(), workdir=Path.cwd(), open_run=run, look=options)
+    return code
+
+
+@cli.command()
+@click.argument("id")
+@click.option("-r", "--rank", type=int, help="Of this rank only.")
+@click.option("--attempt", type=int, metavar="K", help="Of this attempt only; the first one is 0.")
+@click.option("-f", "--follow", is_flag=True, help="Until the run ends; exits with its code.")
+@click.option("--grep", metavar="RE", help="Only lines that match.")
+@click.option("--raw", is_flag=True, help="A rank's exact bytes, without prefixes.")
+@click.option("--stderr", is_flag=True, help="With --raw: standard error instead of standard output.")
+def logs(id: str, **options: Any) -> int:  # noqa: A002
+    """Print a run's output, merged in the order of arrival."""
+    from . import output
+
+    return output.logs(find(id, LOGS), **options)
+
+
+@cli.command()
+@click.argument("id")
+@click.pass_obj
+def attach(options: dict[str, Any], id: str) -> int:  # noqa: A002
+    """Open a run in the console; without a terminal, follow its output."""
+    folder = find(id, ALL)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return _console(options, folder)
+    from . import output
+
+    return output.logs(folder, follow=True)
+
+
+@cli.command()
+@click.argument("id")
+@click.option("--force", is_flag=True, help="SIGKILL at once, without the grace period.")
+def stop(id: str, *, force: bool) -> int:  # noqa: A002
+    """Stop a run: SIGTERM, grace period, SIGKILL. Waits until nothing of it is alive."""
+    from . import output
+
+    return output.stop(find(id), force=force)
+
+
+@cli.command()
+@click.option("--speed", default=1.0, show_default=True, help="How much faster than life.")
+@click.pass_obj
+def demo(options: dict[str, Any], speed: float) -> int:
+    """Replay a recorded run of eight ranks in the console."""
+    if not sys.stdout.isatty():
+        raise click.UsageError("the demo needs a terminal")
+    from ..demo import run_demo
+
+    return run_demo(speed=speed, look=options)
+
+
+@cli.command()
+def themes() -> int:
+    """List the colour themes."""
+    from ..themes import theme_names
+
+    echo.tell("\n".join(theme_names()))
+    return 0
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> int:
+    """Print a shell's completion script, to be evaluated by its start-up file."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    echo.tell(kind(cli, {}, "rankdeck", "_RANKDECK_COMPLETE").source())
+    return 0

@@ -1,0 +1,223 @@
+"""Commands about runs' folders and the processes that own runs: rm, prune, export, engine, stacks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..echo import say, tell, tell_json
+from ..sanitize import escaped
+from .run_lookup import ALL, find, find_stored
+
+if TYPE_CHECKING:
+    from launcher.state.run_state import RunState
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+def rm(ids: tuple[str, ...], *, dry_run: bool) -> int:
+    """Delete runs that have ended."""
+    from launcher.runs.catalog import remove_run, require_ended
+
+    folders = dict.fromkeys(find_stored(i) for i in ids)
+    for folder in folders:
+        require_ended(folder)
+    for folder in folders:
+        if not dry_run:
+            remove_run(folder)
+        tell(folder.name)
+    return 0
+
+
+@click.command()
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="How many runs stay, the newest.")
+@click.option("--older-than", metavar="AGE", help="Those that ended longer ago go: 12h, 30d, 8w.")
+@click.option("--max-bytes", metavar="SIZE", help="How much room all may take: 500M, 10G.")
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dry_run: bool) -> int:
+    """Delete old runs that have ended: beyond the limits given here, else those of config.toml.
+
+    Without either, the newest 10,000 stay. A run that goes on is never deleted.
+    """
+    from dataclasses import replace
+
+    from launcher import settings
+    from launcher.runs import catalog
+    from launcher.runs.paths import runs_root
+
+    from ..formatting import bytes_of, seconds_of
+
+    policy = settings.load().retention
+    if keep is not None:
+        policy = replace(policy, count=keep)
+    if older_than is not None:
+        policy = replace(policy, age_s=seconds_of(older_than))
+    if max_bytes is not None:
+        policy = replace(policy, bytes=bytes_of(max_bytes))
+    for gone in catalog.prune(runs_root(), policy, dry_run=dry_run):
+        tell(gone)
+    return 0
+
+
+@click.command()
+@click.argument("id")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=Path(), help="The file, or a folder for it."
+)
+@click.option("--results", is_flag=True, help="With the pickles of values and callables.")
+@click.option("--no-logs", is_flag=True, help="Without what ranks wrote.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def export(id: str, *, output: Path, results: bool, no_logs: bool, force: bool) -> int:  # noqa: A002
+    """Make one .zip of a run: its folder, and a report.html for any browser.
+
+    Wherever an ID is asked for, such a file is taken too.
+    """
+    from ..export import archive
+
+    folder = find(id, ALL)
+    out = archive.export(folder, output, results=results, logs=not no_logs, force=force)
+    tell(escaped(str(out)))
+    if withheld := archive.left_out(folder, results=results):
+        say(withheld)
+    return 0
+
+
+@click.group()
+def engine() -> None:
+    """The processes that own runs, and the Spark sessions that those share."""
+
+
+@engine.command()
+@click.option("--json", "as_json", is_flag=True, help="A list of objects: pid, target, version, runs, …")
+def status(*, as_json: bool) -> int:
+    """List engines and what they hold."""
+    from launcher.engine.client import engines
+
+    from ..formatting import table
+
+    found = list(engines())
+    if as_json:
+        tell_json(found)
+        return 0
+    if not found:
+        say("no engine; one starts with the first run")
+        return 0
+    head = ("PID", "TARGET", "VERSION", "UP", "RUNS", "CLIENTS", "MEMORY", "SLOTS", "SESSION")
+    tell(table(head, [_row(each) for each in found]))
+    return 0
+
+
+@engine.command()
+@click.option("--force", is_flag=True, help="Stop its runs too.")
+@click.option("--pid", type=int, help="This one only.")
+def stop(*, force: bool, pid: int | None) -> int:
+    """End engines. One with runs is left alone without --force; nothing of a stopped run stays alive."""
+    from launcher.engine.client import engines, stop_engine
+    from launcher.errors import SpecError
+
+    found = [each for each in engines() if pid in (None, each["pid"])]
+    if pid is not None and not found:
+        raise SpecError(f"no engine has the pid {pid}", hint="rankdeck engine status lists them")
+    busy = [each for each in found if each["runs"] and not force]
+    for each in found:
+        if each not in busy:
+            stop_engine(each, force=force)
+            say(f"engine {each['pid']} for {each['target']} has ended")
+    if busy:
+        runs = ", ".join(run["id"] for each in busy for run in each["runs"][:3])
+        raise SpecError(f"runs are going on: {runs}", hint="--force stops them too")
+    if not found:
+        say("there is no engine")
+    return 0
+
+
+def _row(known: dict[str, Any]) -> tuple[str, ...]:
+    from ..formatting import took_text
+
+    if "silent" in known:
+        return (str(known["pid"]), known["target"], known["version"], *[""] * 5, known["silent"])
+    slots, session = known["slots"], known["session"]
+    return (
+        str(known["pid"]),
+        known["target"],
+        known["version"],
+        took_text(known["started"], time.time()),
+        str(len(known["runs"])),
+        str(known["clients"]),
+        f"{known['memory'] / 2**20:.0f} MiB",
+        f"{slots['local_runs']}/{slots['of']}" if known["target"] == "local" else "",
+        f"{session['application']} on {session['master']}" if session else "",
+    )
+
+
+ANSWER_S = 6.0
+_POLL_S = 0.05
+
+
+@click.command()
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True, help="A list of {rank, host, time, text, reason}.")
+def stacks(id: str, *, as_json: bool) -> int:  # noqa: A002  the contract's own word
+    """Print the stacks of every rank: now if the run goes on, else those that were taken at its end."""
+    return print_stacks(find(id), as_json=as_json)
+
+
+def print_stacks(folder: Path, *, as_json: bool = False) -> int:
+    """Ask the owner of a run that goes on, and print what its ranks answer.
+
+    Raises:
+        SpecError: no stacks were taken of a run that has ended.
+        LauncherError: no rank can be asked, or the owner cannot be reached from here.
+    """
+    from launcher.errors import SpecError
+    from launcher.runs.reader import read_state, status_of
+
+    from ..data.run.stacks import spans, stacks_block
+
+    missing: list[int] = []
+    state = read_state(folder)
+    if not status_of(folder).state.final:
+        state, missing = taken_now(folder)
+    elif not state.stacks:
+        raise SpecError(f"run {folder.name} has ended, and no stacks were taken of it", run=folder.name)
+    if as_json:
+        tell_json(_documents(state))
+    else:
+        tell(stacks_block(state, most=None))
+    if missing:
+        say(f"no answer of rank{'s' * (len(missing) > 1)} {spans(missing)}")
+    return 0
+
+
+def _documents(state: RunState) -> list[dict[str, Any]]:
+    hosts = {rank.rank: rank.host for rank in state.ranks}
+    return [
+        {"rank": t.rank, "host": hosts.get(t.rank, ""), "time": t.time, "text": t.text, "reason": t.reason}
+        for t in state.stacks
+    ]
+
+
+def taken_now(folder: Path) -> tuple[RunState, list[int]]:
+    """Have the stacks taken, and wait for the facts: the state with them alone, and who has not answered."""
+    from launcher.engine.client import tell_owner
+    from launcher.runs.reader import FactTail
+    from launcher.state.fold import fold, fold_all
+
+    tail = FactTail(folder)
+    state = replace(fold_all(tail.poll(), run=folder.name), stacks=())
+    tell_owner(folder, {"stacks": True})
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        over = time.monotonic() >= deadline
+        for fact in tail.poll():
+            state = fold(state, fact)
+        answered = {taken.rank for taken in state.stacks}
+        missing = [rank.rank for rank in state.ranks if rank.alive and rank.rank not in answered]
+        if over or state.phase.final or not missing:
+            return state, missing
+        time.sleep(_POLL_S)

@@ -1,0 +1,338 @@
+"""Runs without the console: their output as prefixed lines, their end in one block, and stopping them."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from launcher.engine.client import request_stop, start_detached
+from launcher.errors import AgentLost, NoProgress, RecordError, SpecError, TimeLimit
+from launcher.job import rank_failed
+from launcher.runs import files, paths
+from launcher.runs.logs.line_index import Line, LineIndex
+from launcher.runs.reader import read_restarts, read_spec, read_state, read_summary, status_of
+from launcher.runs.status import Status
+from launcher.spec.job import Mode
+from launcher.spec.request import Request
+from launcher.state.events import PartUnreadable
+from launcher.state.fold import fold
+from launcher.state.run_state import Phase, RunState
+
+from ..data.logs.book import attempt_mark
+from ..data.run.feed import Presence, deleted_line
+from ..data.run.narration import unreadable_lines, value_text
+from ..data.run.stacks import stacks_block, standstill_line
+from ..echo import lasting, say, tell, tell_bytes, tell_cleaned
+from ..formatting import host_labels, took_text
+from ..sanitize import plain, shown
+
+_BLOCK = 1 << 20
+_LIMITS = (TimeLimit.exit_code, NoProgress.exit_code)
+
+
+def parse_ranks(text: str, world_size: int) -> frozenset[int]:
+    """The ranks that ``all``, ``none`` or ``0,3-5`` mean.
+
+    Raises:
+        SpecError: it means none of these, or a rank that the run does not have.
+    """
+    if text == "all":
+        return frozenset(range(world_size))
+    if text == "none":
+        return frozenset()
+    chosen: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if match is None:
+            raise SpecError(f"--ranks takes all, none, or ranks such as 0,3-5, not {text!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        chosen.update(range(first, last + 1))
+    if chosen and max(chosen) >= world_size:
+        raise SpecError(f"there is no rank {max(chosen)}: the run has ranks 0 to {world_size - 1}")
+    return frozenset(chosen)
+
+
+def detach(request: Request, *, output: str, ranks: str) -> int:
+    """Start a run that lives on without this command, and print its id."""
+    for option, value, default in (("--output", output, "text"), ("--ranks", ranks, "all")):
+        if value != default:
+            raise SpecError(f"--detach prints no output: {option} has no meaning with it")
+    run = start_detached(request)
+    lasting(tell, run)
+    return 0
+
+
+def print_end(folder: Path, state: RunState) -> None:
+    """The failure in one block, or the result; the result is the last thing on standard output."""
+    took = took_text(state.started, state.ended)
+    if state.blamed is not None and state.blamed < len(state.ranks):
+        say(failure_block(folder, state))
+    elif state.exit_code in _LIMITS and (block := stacks_block(state)):
+        say(block)
+        say(f"\n{standstill_line(state.stacks)}")
+    why = f": {state.why}" if state.phase is not Phase.SUCCEEDED or any(r.left for r in state.ranks) else ""
+    say(f"{state.phase.value} after {took}{why}")
+    for entry in read_summary(folder)[:1]:
+        if state.phase is Phase.SUCCEEDED:
+            lasting(tell, value_text(entry))
+
+
+def failure_block(folder: Path, state: RunState) -> str:
+    """First failing rank, traceback or tail, and what became of the others."""
+    first = state.ranks[state.blamed or 0]
+    failure = rank_failed(first, folder, state)
+    others = [r for r in state.ranks if r.rank != first.rank and r.exit_code]
+    lines = ["", f"✗ {failure.message}", ""]
+    detail = failure.traceback or failure.tail
+    if detail:
+        lines += [detail.rstrip(), ""]
+    if others:
+        ends = ", ".join(f"rank {r.rank} {r.signal or f'exit {r.exit_code}'}" for r in others[:8])
+        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+        lines += [f"ended in consequence: {ends}{more}"]
+    attempt = f" --attempt {state.attempt}" if state.attempt else ""
+    return "\n".join([*lines, f"logs: rankdeck logs {state.id} -r {first.rank}{attempt}"])
+
+
+def logs(
+    folder: Path,
+    *,
+    rank: int | None = None,
+    attempt: int | None = None,
+    follow: bool = False,
+    grep: str | None = None,
+    raw: bool = False,
+    stderr: bool = False,
+) -> int:
+    """Print a run's output, of all attempts or one; with `follow` until it ends, and then its exit code."""
+    if raw and grep is not None:
+        raise SpecError("--raw prints every byte: --grep has no meaning with it")
+    if stderr and not raw:
+        raise SpecError("--stderr chooses a stream for --raw", hint="merged output shows both")
+    world_size = _world_size(folder)
+    if attempt is not None and attempt not in (known := paths.attempts(folder)):
+        raise SpecError(f"there is no attempt {attempt}: the run has had {len(known)}, counted from 0")
+    if raw:
+        stream = paths.STDERR if stderr else paths.STDOUT
+        return _raw(folder, _one_rank(rank, world_size), stream, attempt=attempt, follow=follow)
+    chosen = frozenset(range(world_size)) if rank is None else frozenset((_one_rank(rank, world_size),))
+    printer = Printer(
+        folder,
+        world_size,
+        chosen,
+        grep=_pattern(grep),
+        attempt=attempt,
+        hosts=lambda: hosts_of(read_state(folder)),
+    )
+    status = until_ended(folder, printer.advance) if follow else status_of(folder)
+    printer.finish()
+    for line in unreadable_lines(_with(read_state(folder), printer.unreadable)):
+        say(line)
+    return (status.exit_code or 0) if follow else 0
+
+
+def _with(state: RunState, parts: Iterable[PartUnreadable]) -> RunState:
+    for part in parts:
+        state = fold(state, part)
+    return state
+
+
+def _world_size(folder: Path) -> int:
+    """As asked for, or, where that cannot be read, as the facts say.
+
+    Raises:
+        RecordError: neither can be read.
+    """
+    try:
+        return read_spec(folder).num_processes
+    except RecordError:
+        state = read_state(folder)
+        if size := max(state.asked, len(state.ranks)):
+            return size
+        raise
+
+
+def hosts_of(state: RunState) -> dict[int, str]:
+    """Where each rank is; nothing of ranks that can only be here."""
+    return {} if state.mode == Mode.LOCAL else {rank.rank: rank.host for rank in state.ranks}
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise SpecError(f"--grep {text!r} is not a regular expression: {error}") from error
+
+
+def _one_rank(rank: int | None, world_size: int) -> int:
+    if rank is None:
+        raise SpecError("--raw prints one rank's bytes: say which with -r")
+    if not 0 <= rank < world_size:
+        raise SpecError(f"there is no rank {rank}: the run has ranks 0 to {world_size - 1}")
+    return rank
+
+
+def _raw(folder: Path, rank: int, stream: int, *, attempt: int | None, follow: bool) -> int:
+    """Copy bytes to standard output: of one attempt, or of all of them one after the other."""
+    done, position = -1, 0
+
+    def copy() -> None:
+        nonlocal done, position
+        attempts = paths.attempts(folder) if attempt is None else [attempt]
+        for number in (n for n in attempts if n > done):
+            position = _copy_from(folder, paths.log_file(folder, number, rank, stream), position)
+            if number != attempts[-1]:
+                done, position = number, 0
+
+    status = until_ended(folder, copy) if follow else status_of(folder)
+    copy()
+    return (status.exit_code or 0) if follow else 0
+
+
+def _copy_from(folder: Path, path: Path, position: int) -> int:
+    """Copy a file's bytes from `position` on to standard output; where they end now."""
+    try:
+        file = files.open_file(folder, path)
+    except FileNotFoundError:
+        return position
+    except (files.NotPlain, PermissionError) as error:
+        name = path.relative_to(folder).as_posix()
+        raise RecordError(f"unreadable: {name} ({error.strerror})", run=folder.name) from error
+    with file:
+        file.seek(position)
+        while block := file.read(_BLOCK):
+            tell_bytes(block)
+            position += len(block)
+    return position
+
+
+def stop(folder: Path, *, force: bool) -> int:
+    """Stop a run and wait for its end."""
+    status = status_of(folder)
+    if status.state.final:
+        say(f"run {folder.name} had already {_ended_words(status)}")
+        return 0
+    try:
+        request_stop(folder, force=force)
+    except AgentLost:
+        if not status_of(folder).state.final:  # else it ended by itself while we asked
+            raise
+    status = until_ended(folder, lambda: None)
+    say(f"run {folder.name} {_ended_words(status)}")
+    return 0
+
+
+def _ended_words(status: Status) -> str:
+    return f"ended: {status.state.value}, exit {status.exit_code}"
+
+
+_HOST = 24
+
+Write = Callable[..., None]
+
+
+class Printer:
+    """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours.
+
+    Where another attempt begins, a line without a prefix says so on standard error. `hosts` tells where
+    each rank is; it is asked at the first line of an attempt. Ranks that it does not tell of are here.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        world_size: int,
+        ranks: frozenset[int],
+        *,
+        grep: re.Pattern[str] | None = None,
+        write: Write = tell_cleaned,
+        attempt: int | None = None,
+        hosts: Callable[[], Mapping[int, str]] = dict,
+    ) -> None:
+        self._hosts = hosts
+        self._prefixes: dict[int, str] = {}
+        self._folder = folder
+        self._index = LineIndex(folder, attempt)
+        self._begun = 0
+        self._width = len(str(world_size - 1))
+        self._ranks = ranks
+        self._grep = grep
+        self._write = write
+        self._printed = 0
+        streams = {paths.STDOUT: sys.stdout, paths.STDERR: sys.stderr}
+        self._colours = {key: bool(stream) and stream.isatty() for key, stream in streams.items()}
+
+    def advance(self) -> None:
+        """Print what is new. With no rank to print there is nothing to find either."""
+        while self._ranks and self._index.poll():
+            for attempt, first in self._index.begins[self._begun :]:
+                self._print_up_to(first)
+                self._write(attempt_mark(attempt, read_restarts(self._folder).get(attempt)), err=True)
+                self._begun += 1
+                self._prefixes.clear()
+            self._print_up_to(len(self._index))
+
+    def _print_up_to(self, end: int) -> None:
+        fresh = range(self._printed, end)
+        self._print(self._index.line(i) for i in fresh if self._index.owner(i)[0] in self._ranks)
+        self._printed = end
+
+    @property
+    def unreadable(self) -> tuple[PartUnreadable, ...]:
+        """What of the output cannot be read."""
+        return self._index.unreadable
+
+    def finish(self) -> None:
+        """Print all that is left, unfinished lines too."""
+        self.advance()
+        self._print(line for line in self._index.open_lines() if line.rank in self._ranks)
+        self._index.close()
+
+    def _print(self, lines: Iterable[Line]) -> None:
+        batches: dict[int, list[str]] = {paths.STDOUT: [], paths.STDERR: []}
+        for line in lines:
+            if self._grep is None or self._grep.search(plain(line.data)):
+                batches[line.stream].append(self._text(line))
+        for stream, texts in batches.items():
+            if texts:
+                self._write("\n".join(texts), err=stream == paths.STDERR)
+
+    def _text(self, line: Line) -> str:
+        prefix = self._prefixes.get(line.rank) or self._prefix(line.rank)
+        if not self._colours[line.stream]:
+            return prefix + plain(line.data)
+        text = shown(line.data)
+        return f"{prefix}{text}\x1b[0m" if "\x1b" in text else prefix + text
+
+    def _prefix(self, rank: int) -> str:
+        hosts = self._hosts()
+        names = host_labels(hosts.values(), _HOST)
+        for each in {rank, *hosts}:
+            host = names.get(hosts.get(each, ""), "")
+            self._prefixes[each] = f"r{each:0{self._width}d}{f' {host}' if host else ''} | "
+        return self._prefixes[rank]
+
+
+POLL_S = 0.1
+
+
+def until_ended(folder: Path, advance: Callable[[], None] = lambda: None) -> Status:
+    """Look again and again until the run has ended; its last status. `advance` is called in between.
+
+    Raises:
+        RecordError: the folder cannot be read, or was deleted meanwhile.
+    """
+    presence = Presence(folder)
+    status = status_of(folder)
+    while not status.state.final:
+        advance()
+        if status.unreadable is not None and not status.owner.pid:
+            raise RecordError(f"nothing tells when run {folder.name} ends: unreadable: {status.unreadable}")
+        time.sleep(POLL_S)
+        if presence.gone():
+            raise RecordError(deleted_line(presence.seen), run=folder.name)
+        status = status_of(folder)
+    return status

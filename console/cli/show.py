@@ -1,0 +1,193 @@
+"""What is known of a run, printed: `show`, `result`; and how anything is printed in columns."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..data.run.narration import value_text
+from ..data.run.stacks import standstill_line
+from ..echo import tell, tell_json
+from ..formatting import table, took_text
+from ..sanitize import escaped
+
+if TYPE_CHECKING:
+    from launcher.runs.status import Status
+    from launcher.spec.job import JobSpec
+    from launcher.state.events import Checkout, OriginFound
+    from launcher.state.run_state import Rank, RunState
+
+
+def show(folder: Path, *, as_json: bool) -> int:
+    """Print one run."""
+    from launcher.runs.reader import examined, read_state, status_of
+
+    from ..data.run.narration import record_line
+
+    state, status = examined(folder, read_state(folder)), status_of(folder)
+    spec = _spec_of(folder)
+    if as_json:
+        tell_json(_show_document(folder, spec, state, status))
+        return 0
+    target = state.target if spec is None else shlex.join([spec.target.label, *spec.target.args])
+    took = took_text(state.started, state.ended)
+    code = "" if status.exit_code is None else f", exit {status.exit_code}"
+    tell(f"{folder.name}  {status.name}")
+    tell(f"target   {escaped(target)}")
+    tell(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
+    if status.why:
+        tell(f"why      {status.why}")
+    for line in _circumstances(state):
+        tell(line)
+    tell(f"folder   {escaped(str(folder))}")
+    tell()
+    rows = [_rank_row(r) for r in state.ranks]
+    tell(table(("RANK", "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
+    for note in state.notes:
+        tell(f"note: {note.text}")
+    for line in (record_line(state), *_unreadable(status)):
+        if line:
+            tell(line)
+    return 0
+
+
+def _spec_of(folder: Path) -> JobSpec | None:
+    """The request; None where it cannot be read, which is said elsewhere."""
+    from launcher.errors import RecordError
+    from launcher.runs.reader import read_spec
+
+    try:
+        return read_spec(folder)
+    except RecordError:
+        return None
+
+
+def _unreadable(status: Status) -> Iterator[str]:
+    if status.unreadable is not None:
+        yield f"unreadable: {status.unreadable}"
+
+
+def _circumstances(state: RunState) -> Iterator[str]:
+    """Whose it is, which code, the Spark that it ran in, how output came, and why it was started again."""
+    if (by := state.submitted) is not None and by.user:
+        yield f"by       {by.user}" + (f" on {by.host}" if by.host else "")
+    if (origin := state.origin) is not None:
+        yield from _origin(origin)
+    if (spark := state.spark) is not None:
+        page = f"  {spark.ui}" if spark.ui else ""
+        yield f"spark    {spark.application} on {spark.master}, Spark {spark.version}{page}"
+    if (delivery := state.delivery) is not None:
+        yield f"output   {delivery.way}" + (f": {delivery.reason}" if delivery.reason else "")
+    for restart in state.restarts:
+        how = "in place" if restart.in_place else "with new agents"
+        yield f"attempt  {restart.attempt} {how}, because {restart.reason}"
+    if stood := standstill_line(state.stacks):
+        yield f"stood    {stood}"
+    if count := len(state.stacks):
+        yield f"stacks   of {count} rank{'s' * (count > 1)}: rankdeck stacks {state.id}"
+
+
+def _origin(origin: OriginFound) -> Iterator[str]:
+    """The code and the packages."""
+    if origin.root:
+        yield f"code     {_checkout(origin)}"
+    if origin.beside is not None:
+        yield f"beside   {_checkout(origin.beside)}"
+    python = [f"Python {origin.python}"] if origin.python else []
+    yield f"with     {', '.join([*python, *map('=='.join, origin.packages.items())])}"
+
+
+def _checkout(found: OriginFound | Checkout) -> str:
+    branch = f" ({found.branch})" if found.branch else ""
+    state = {True: ", with changes that are not committed", False: "", None: ", changes unknown"}[found.dirty]
+    return f"{found.revision[:12] or 'no revision'}{branch}{state}, in {found.root}"
+
+
+def _rank_row(rank: Rank) -> tuple[str, ...]:
+    code = "" if rank.exit_code is None else str(rank.exit_code)
+    devices = " ".join(f"{d.index}:{d.name}" for d in rank.devices) or "cpu"
+    step = "" if rank.step is None else str(rank.step)
+    pid = str(rank.pid or "")
+    return (str(rank.rank), rank.host, pid, rank.phase.value, rank.signal or code, devices, step)
+
+
+def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: Status) -> dict[str, Any]:
+    from ..data.run.narration import unreadable_lines
+
+    first = state.first_failure
+    return {
+        "id": folder.name,
+        "spec": spec,
+        "state": status.state.value,
+        "exit_code": status.exit_code,
+        "why": status.why,
+        "started": state.started,
+        "ended": state.ended,
+        "submitted": state.submitted,
+        "origin": state.origin,
+        "attempt": state.attempt,
+        "restarts": state.restarts,
+        "spark": state.spark,
+        "delivery": state.delivery,
+        "recording": state.recording,
+        "lost": state.lost,
+        "ranks": [_rank_document(r) for r in state.ranks],
+        "first_failure": None if first is None else _failure_document(state, first),
+        "cleanup": [h.cleanup for h in state.hosts.values() if h.cleanup],
+        "unreadable": [*unreadable_lines(state), *_unreadable(status)],
+    }
+
+
+def _rank_document(rank: Rank) -> dict[str, Any]:
+    return {
+        "rank": rank.rank,
+        "host": rank.host,
+        "pid": rank.pid,
+        "state": rank.phase.value,
+        "devices": rank.devices,
+        "exit_code": rank.exit_code,
+        "signal": rank.signal,
+        "step": rank.step,
+        "metrics": rank.metrics,
+    }
+
+
+def _failure_document(state: RunState, rank: Rank) -> dict[str, Any]:
+    from launcher.state.outcome_rules import early_leavers
+
+    raised = rank.raised
+    return {
+        "rank": rank.rank,
+        "host": rank.host,
+        "exit_code": rank.exit_code,
+        "signal": rank.signal,
+        "exception": raised.kind if raised else None,
+        "message": raised.message if raised else None,
+        "traceback": raised.traceback if raised else None,
+        "unreturned": rank.unreturned,
+        "left_before": list(early_leavers(state, rank)),
+    }
+
+
+def result(folder: Path, rank: int, *, as_json: bool) -> int:
+    """Print one rank's value.
+
+    Raises:
+        SpecError: there is none.
+    """
+    from launcher.errors import SpecError
+    from launcher.runs.reader import read_state, read_summary
+
+    entry = next((e for e in read_summary(folder) if e["rank"] == rank), None)
+    if entry is None:
+        ranks = read_state(folder).ranks
+        left = rank < len(ranks) and ranks[rank].left
+        why = ": it ended by sys.exit before the function returned" if left else ""
+        raise SpecError(f"rank {rank} of run {folder.name} left no value{why}", run=folder.name)
+    if as_json:
+        tell_json({k: entry[k] for k in ("rank", "type", "value")})
+        return 0
+    tell(value_text(entry))
+    return 0

@@ -1,0 +1,1 @@
+"""What screens and commands show, from run folders, machines and Spark. No Textual here."""

@@ -1,0 +1,1 @@
+"""Machines, GPUs, Spark, and whose they are."""

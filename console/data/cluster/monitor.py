@@ -1,0 +1,165 @@
+"""What the cluster screen shows, looked at once a second in a thread, and only while it is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from launcher.errors import LauncherError
+from launcher.placement.inventory import Inspector, Machine
+from launcher.runs.reader import FactTail
+from launcher.runs.samples import newest
+from launcher.runs.status import process_start
+from launcher.state import events as ev
+from launcher.state.fold import fold
+from launcher.state.run_state import RunState
+
+from ..history.run_list import RunCache
+from ..launch.detect import named_master
+from ..polling import Poller
+from . import spark_api
+from .model import ClusterView
+from .occupancy import cluster_view, known_sparks
+from .spark_api import Ask, SparkPoller
+
+LOOK_S = 1.0
+_ENGINES_S = 5.0
+_SAMPLED = ev.Sampled.tag.encode()
+
+Engines = Callable[[], Iterable[Mapping[str, Any]]]
+
+
+class Inspects(Protocol):
+    """Something that tells of this machine."""
+
+    def look(self) -> Machine:
+        """The machine now."""
+
+    def close(self) -> None:
+        """Nothing more is asked."""
+
+
+class MachinePoller:
+    """Publishes a `ClusterView` whenever it differs, from its own thread, until closed."""
+
+    def __init__(
+        self,
+        root: Path,
+        publish: Callable[[ClusterView], None],
+        *,
+        inspector: Inspects | None = None,
+        engines: Engines | None = None,
+        ask: Ask = spark_api.ask,
+        named: Callable[[], str] = named_master,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._root, self._publish, self._clock = root, publish, clock
+        self._inspector: Inspects = Inspector() if inspector is None else inspector
+        self._ledger = RunCache(root)
+        self._followed: dict[str, Followed] = {}
+        self._roll = EnginePoller(_engines if engines is None else engines, clock)
+        self._last: ClusterView | None = None
+        self._find_name: Callable[[], str] | None = named
+        self._name = ""
+        self.watch = Poller(self.look, LOOK_S, name="rankdeck-cluster", finish=self._inspector.close)
+        self.sparks = SparkPoller(self.watch.nudge, ask=ask, clock=clock)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self.watch.start()
+        self.sparks.watch.start()
+
+    def rest(self) -> None:
+        """Look no more until told to."""
+        self.watch.rest()
+        self.sparks.watch.rest()
+
+    def resume(self) -> None:
+        """Look now, and go on."""
+        self.watch.resume()
+        self.sparks.watch.resume()
+
+    def close(self) -> None:
+        """End; what is asked of others just now is not waited for."""
+        self.watch.close()
+        self.sparks.watch.close()
+
+    def look(self) -> None:
+        """Look at everything, and publish what differs."""
+        try:
+            view = self._view()
+        except (OSError, ValueError, TypeError, LauncherError) as error:
+            view = ClusterView(problem=str(error))
+        if view != self._last and not self.watch.closed:
+            self._last = view
+            self._publish(view)
+
+    def _view(self) -> ClusterView:
+        if self._find_name is not None:
+            self._name, self._find_name = self._find_name(), None
+        machine = self._inspector.look()
+        live = self._ledger.live()
+        self._followed = {run.id: self._followed.get(run.id) or Followed(self._root / run.id) for run in live}
+        states = [state for followed in self._followed.values() if not (state := followed.look()).phase.final]
+        engines = self._roll.look(tuple(run.id for run in live))
+        self.sparks.want(known_sparks(states, engines, self._name))
+        return cluster_view(machine, states, engines, self._clock(), self.sparks.seen)
+
+
+class Followed:
+    """A live run's state: its facts as they come, and the newest sample of each of its agents."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._tail = FactTail(run)
+        self._state = RunState(id=run.name)
+
+    def look(self) -> RunState:
+        """The state now."""
+        for fact in self._tail.poll():
+            self._state = fold(self._state, fact)
+        shown = self._state
+        for sample in self._samples():
+            shown = fold(shown, sample)
+        return shown
+
+    def _samples(self) -> Iterable[ev.Sampled]:
+        wanted, found = set(self._state.hosts), dict[int, ev.Sampled]()
+        lines: list[bytes] = []
+        with contextlib.suppress(OSError):  # thinned meanwhile
+            lines = newest(self._run)
+        for line in reversed(lines):
+            if len(found) >= len(wanted):
+                break
+            if _SAMPLED in line:
+                with contextlib.suppress(ValueError):
+                    fact = ev.decode(line)
+                    if isinstance(fact, ev.Sampled):
+                        found.setdefault(fact.agent, fact)
+        return found.values()
+
+
+class EnginePoller:
+    """The engines, asked seldom: a question counts as work, and would keep an idle one from leaving."""
+
+    def __init__(self, ask: Engines, clock: Callable[[], float]) -> None:
+        self._ask, self._clock = ask, clock
+        self._known: list[Mapping[str, Any]] = []
+        self._asked: tuple[float, tuple[str, ...]] | None = None
+
+    def look(self, live: tuple[str, ...]) -> list[Mapping[str, Any]]:
+        """What they said last; asked again when runs come or go, and now and then while there are any."""
+        now = self._clock()
+        if self._asked is None or live != self._asked[1] or (live and now - self._asked[0] >= _ENGINES_S):
+            self._known, self._asked = list(self._ask()), (now, live)
+        self._known = [each for each in self._known if process_start(each["pid"]) is not None]
+        return self._known
+
+
+def _engines() -> Iterable[Mapping[str, Any]]:
+    from launcher.engine.client import engines
+
+    return engines()

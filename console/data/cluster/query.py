@@ -1,0 +1,217 @@
+"""Which machines and GPUs are listed, and in which order: what a person types, sorts by and folds. Pure.
+
+``gpu-0 !free temp>75`` wants all of these at once: a bare word may stand in a machine's or a GPU's texts,
+what follows ``!`` must not be so, and a figure is compared with a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from launcher.errors import SpecError
+
+from ..run.metrics import Metric
+from .model import ClusterView, GpuView, Held, HostView, Use
+
+METRICS = (Metric.USE, Metric.MEMORY, Metric.POWER, Metric.HEAT)
+ORDERS = ("name", "free first", "metric", "trouble first")
+"""By what machines are sorted; `metric` is the figure that is shown, the greatest first."""
+
+_FIGURES: Mapping[str, Callable[[GpuView], float | None]] = {
+    "util": lambda gpu: gpu.sample.util,
+    "mem": lambda gpu: gpu.figure(Metric.MEMORY),
+    "power": lambda gpu: gpu.sample.power_w,
+    "temp": lambda gpu: gpu.sample.temperature_c,
+}
+_COMPARED = re.compile(rf"({'|'.join(_FIGURES)})([<>])(.*)")
+_FOLD_ROWS = 60
+_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A row: a machine, or one of its GPUs. `folded`: its GPUs stand in its own row, which has no others."""
+
+    host: HostView
+    gpu: GpuView | None = None
+    folded: bool = False
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """The ranks of mine there."""
+        return self.host.held if self.gpu is None else self.gpu.held
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells it from the others."""
+        gpu = self.gpu
+        return (self.host.host, gpu.device.uuid, gpu.device.index) if gpu else (self.host.host, "", -1)
+
+
+Test = Callable[[str, GpuView | None], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFilter:
+    """What is listed: what passes every test, given its texts and its GPU if it is one."""
+
+    text: str = ""
+    tests: tuple[Test, ...] = ()
+
+    def accepts(self, texts: str, gpu: GpuView | None) -> bool:
+        """Whether it is listed."""
+        return all(test(texts, gpu) for test in self.tests)
+
+
+def parse_machine_filter(text: str) -> MachineFilter:
+    """What a text asks for; a comparison without a number, as one types it, asks for nothing yet.
+
+    Raises:
+        SpecError: a figure is compared with something that is no number.
+    """
+    words = (word for word in text.lower().split() if word not in ("!", "<", ">"))
+    return MachineFilter(text.strip(), tuple(test for word in words if (test := _test(word)) is not None))
+
+
+def _test(word: str) -> Test | None:
+    if word.startswith("!"):
+        test = _test(word[1:])
+        return None if test is None else lambda texts, gpu: not test(texts, gpu)
+    if match := _COMPARED.fullmatch(word):
+        return _comparison(_FIGURES[match[1]], match[2], match[3])
+    return lambda texts, _: word in texts
+
+
+def _comparison(figure: Callable[[GpuView], float | None], sign: str, number: str) -> Test | None:
+    """Per cent of the time and of the memory, watts and degrees."""
+    if not number:
+        return None
+    try:
+        limit = float(number.rstrip("%cw"))
+    except ValueError:
+        raise SpecError(f"a figure is compared with a number, such as temp>75, not with {number!r}") from None
+
+    def test(_: str, gpu: GpuView | None) -> bool:
+        value = None if gpu is None else figure(gpu)
+        return value is not None and (value > limit if sign == ">" else value < limit)
+
+    return test
+
+
+@dataclass(frozen=True, slots=True)
+class MapQuery:
+    """How machines are listed. `unfolded` is None while their number decides; `turned` are the exceptions."""
+
+    sought: MachineFilter = MachineFilter()
+    order: str = ORDERS[0]
+    reverse: bool = False
+    metric: Metric = Metric.USE
+    unfolded: bool | None = None
+    turned: frozenset[str] = frozenset()
+
+    def is_unfolded(self, view: ClusterView) -> bool:
+        """Whether GPUs have rows of their own, where nobody said otherwise."""
+        if self.unfolded is not None:
+            return self.unfolded
+        return sum(1 + len(host.gpus) for host in view.hosts) <= _FOLD_ROWS
+
+
+def arranged(view: ClusterView, query: MapQuery) -> tuple[Item, ...]:
+    """The rows, in order."""
+    unfolded = query.is_unfolded(view)
+    items: list[Item] = []
+    for host, gpus in _ordered(_sifted(view.hosts, query.sought), query):
+        folds = bool(host.gpus) and unfolded == (host.host in query.turned)
+        items.append(Item(host, folded=folds))
+        items += () if folds else (Item(host, gpu) for gpu in gpus)
+    return tuple(items)
+
+
+_Part = tuple[HostView, tuple[GpuView, ...]]
+
+
+def _sifted(hosts: Iterable[HostView], sought: MachineFilter) -> Iterator[_Part]:
+    """Machines with the GPUs of them that are sought; those without any by what they are themselves."""
+    for host in hosts:
+        if not sought.tests:
+            yield host, host.gpus
+            continue
+        name = _lowered(host.host, host.lost and Use.LOST)
+        gpus = tuple(gpu for gpu in host.gpus if sought.accepts(f"{name}\n{gpu_texts(gpu)}", gpu))
+        if gpus or (not host.gpus and sought.accepts(f"{name}\n{_host_texts(host)}", None)):
+            yield host, gpus
+
+
+def _host_texts(host: HostView) -> str:
+    return _lowered(
+        *("here" if host.here else "", host.reason, host.lost),
+        *(text for held in host.held for text in (held.name, held.run)),
+        *(text for executor in host.executors for text in (executor.name, executor.app)),
+    )
+
+
+def gpu_texts(gpu: GpuView) -> str:
+    """Everything of a GPU that a word can be found in."""
+    executor = gpu.executor
+    return _lowered(
+        *(gpu.use, gpu.device.name, gpu.device.uuid, gpu.error, gpu.whole.uuid if gpu.whole else ""),
+        *(text for held in gpu.held for text in (held.name, held.run)),
+        *(text for h in (*gpu.foreign, *gpu.mine) for text in (h.user, h.name, h.command, str(h.pid))),
+        *((executor.name, executor.app) if executor is not None else ()),
+        *(gpu.sample.throttle or ()),
+    )
+
+
+def _lowered(*texts: str) -> str:
+    return "\n".join(filter(None, texts)).lower()
+
+
+def _ordered(parts: Iterable[_Part], query: MapQuery) -> list[_Part]:
+    """The first order is that in which they were found: this machine, then by name."""
+    listed = list(parts)
+    if query.order == "name":
+        listed.sort(key=lambda part: (not part[0].here, _natural(part[0].host)), reverse=query.reverse)
+        return listed
+    listed.sort(key=lambda part: _natural(part[0].host))
+    rank = {
+        "free first": lambda part: -sum(gpu.use is Use.FREE for gpu in part[0].gpus),
+        "metric": lambda part: -_most(part[0], query.metric),
+        "trouble first": lambda part: -_trouble(part[0]),
+    }[query.order]
+    return sorted(listed, key=rank, reverse=query.reverse)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A key by which gpu-9 comes before gpu-10."""
+    return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,12})", name)]
+
+
+def _most(host: HostView, metric: Metric) -> int:
+    """The greatest figure of its GPUs, in coarse steps, so that rows do not change places all the time."""
+    known = [value for gpu in host.gpus if (value := gpu.figure(metric)) is not None]
+    return int(max(known) / metric.top * _STEPS) if known else -1
+
+
+def _trouble(host: HostView) -> int:
+    """How much a machine needs somebody to look at it."""
+    lost = 100 * bool(host.lost) + 50 * (host.silent_s is not None)
+    return lost + sum(
+        8 * bool(gpu.error) + 4 * (gpu.use is Use.TAKEN) + 2 * bool(gpu.sample.throttle) + bool(troubles(gpu))
+        for gpu in host.gpus
+    )
+
+
+def troubles(gpu: GpuView) -> tuple[str, ...]:
+    """What is wrong with a GPU's memory, in words."""
+    health = gpu.health
+    return tuple(
+        text
+        for text, so in (
+            (f"{health.uncorrected} uncorrected ECC errors", health.uncorrected),
+            ("rows wait for a reset to be replaced", health.pending),
+            ("rows could not be replaced", health.broken),
+        )
+        if so
+    )

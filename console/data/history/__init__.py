@@ -1,0 +1,1 @@
+"""The runs there have been."""

@@ -1,0 +1,1 @@
+"""What could be launched here, and a launch as it is filled in."""

@@ -1,0 +1,240 @@
+"""What this machine and its environment have for a launch, and the checks before it starts.
+
+`look` asks, and must be called in a thread; the rest is pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+from launcher.errors import LauncherError
+from launcher.spec.job import Mode, SparkSpec, world_size
+
+from .draft import Draft, fitting
+
+_ANSWER_S = 5.0
+_IDLE_BYTES = 1 << 30
+_IDLE_SHARE = 0.05
+_CONNECT_NEEDS = {"pandas": "pandas", "pyarrow": "pyarrow", "grpcio": "grpc", "grpcio-status": "grpc_status"}
+_SIZES = ("gpus_per_rank", "gpus_per_task")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that a run here could use, and how much of its memory is taken; None where that is unknown."""
+
+    name: str
+    used: int | None = None
+    total: int | None = None
+
+    @property
+    def free(self) -> bool | None:
+        """Whether nobody trains on it, by its memory."""
+        if self.used is None:
+            return None
+        return self.used < max(_IDLE_BYTES, _IDLE_SHARE * (self.total or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """What there is.
+
+    Attributes:
+        cores: those that this process may use.
+        gpus, gpu_reason: the GPUs that a local run may use, and why there are none.
+        spark: the version of the installed pyspark; empty if there is none.
+        home: where the Spark to run is.
+        java: whether there is one to run Spark with, and what is wrong otherwise.
+        connect: the packages that Connect needs and that are missing.
+        environ: the variables that name a Spark.
+        defaults: what ``spark-defaults.conf`` says.
+    """
+
+    cores: int
+    gpus: tuple[Gpu, ...] = ()
+    gpu_reason: str = ""
+    spark: str = ""
+    home: Path = Path()
+    java: str = ""
+    connect: tuple[str, ...] = ()
+    environ: Mapping[str, str] | None = None
+    defaults: Mapping[str, str] | None = None
+
+
+def look(environ: Mapping[str, str]) -> Detected:
+    """Look. Imports neither pyspark nor anything that it needs."""
+    from launcher.backends.spark.config import spark_environment
+
+    gpus, reason = _gpus(environ)
+    found = util.find_spec("pyspark")
+    home = _spark_home(environ) or Path()
+    return Detected(
+        cores=len(os.sched_getaffinity(0)),
+        gpus=gpus,
+        gpu_reason=reason,
+        spark=_version("pyspark") if found else "",
+        home=home,
+        java=_java_trouble(environ),
+        connect=tuple(name for name, module in _CONNECT_NEEDS.items() if util.find_spec(module) is None),
+        environ=dict(environ),
+        defaults=spark_environment(environ, home).defaults if found else None,
+    )
+
+
+def named_master(environ: Mapping[str, str] = os.environ) -> str:
+    """The standalone master that the environment or ``spark-defaults.conf`` names; empty if there is none."""
+    from launcher.backends.spark.config import choose_spark, spark_environment
+
+    if not (home := _spark_home(environ)):
+        return ""
+    try:
+        choice = choose_spark(SparkSpec(), spark_environment(environ, home), Mode.CLUSTER, 1)
+    except LauncherError:
+        return ""
+    return choice.url if choice.url.startswith("spark://") else ""
+
+
+def _spark_home(environ: Mapping[str, str]) -> Path | None:
+    """Where the Spark to run is; None if there is none."""
+    found = util.find_spec("pyspark")
+    home = environ.get("SPARK_HOME") or (os.path.dirname(found.origin) if found and found.origin else "")
+    return Path(home) if home else None
+
+
+def _gpus(environ: Mapping[str, str]) -> tuple[tuple[Gpu, ...], str]:
+    from launcher.agent import gpus, nvml
+
+    inventory = gpus.discover(environ, limit_s=_ANSWER_S)
+    if not inventory.devices:
+        return (), inventory.reason
+    try:
+        session = nvml.open_session()
+    except nvml.NoAnswer:
+        return tuple(Gpu(d.name, total=d.memory) for d in inventory.devices), inventory.reason
+    used = [session.read(device.uuid).memory_used for device in inventory.devices]
+    session.close()
+    pairs = zip(inventory.devices, used, strict=True)
+    return tuple(Gpu(d.name, taken, d.memory) for d, taken in pairs), inventory.reason
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _java_trouble(environ: Mapping[str, str]) -> str:
+    home = environ.get("JAVA_HOME", "")
+    if home:
+        return "" if os.access(Path(home, "bin", "java"), os.X_OK) else f"JAVA_HOME={home} holds no bin/java"
+    found = shutil.which("java", path=environ.get("PATH", os.defpath))
+    return "" if found else "there is no java on PATH"
+
+
+def mode_line(found: Detected, draft: Draft) -> tuple[bool, str]:
+    """Whether a mode can work here as far as is known, and by what; one short line."""
+    if draft.mode is Mode.LOCAL:
+        return True, f"this machine: {cores(found)}, {_gpu_words(found)}"
+    lacks = _lacks(found, draft.mode)
+    if lacks:
+        return False, lacks
+    try:
+        named = _spark_named(found, draft)
+    except LauncherError as error:
+        return False, error.message
+    return True, f"Spark {found.spark}, {named}"
+
+
+def _lacks(found: Detected, mode: Mode) -> str:
+    if not found.spark:
+        return "pyspark is not installed (pip install pyspark)"
+    if mode is Mode.CLUSTER and found.java:
+        return f"Java 17 or newer is needed: {found.java}"
+    if mode is Mode.CONNECT and found.connect:
+        return f"not installed: {', '.join(found.connect)} (pip install 'pyspark[connect]')"
+    return ""
+
+
+def _spark_named(found: Detected, draft: Draft) -> str:
+    """Which Spark a launch would go to, and who says so."""
+    from launcher.backends.spark.config import SparkEnvironment, choose_spark
+
+    url = draft.spark.strip()
+    spec = SparkSpec(master=url) if draft.mode is Mode.CLUSTER else SparkSpec(remote=url)
+    around = SparkEnvironment(found.environ or {}, found.home, found.defaults or {})
+    choice = choose_spark(spec, around, draft.mode, _most(draft))
+    if choice.embedded:
+        return f"no master is named: {choice.url} in this machine"
+    return "as filled in" if choice.origin in ("--master", "--remote") else f"{choice.url} by {choice.origin}"
+
+
+def room_line(found: Detected | None, draft: Draft) -> str:
+    """How the processes divide, and what is free for them now."""
+    try:
+        least, most = world_size(draft.processes)
+        tasks, each = _tasks(draft, most)
+    except LauncherError:
+        return ""
+    upto = "" if least is None else f"{least} to "
+    if draft.mode is Mode.LOCAL:
+        free = f" · {_free_words(found)}" if found else ""
+        return f"1 node × {upto}{most}{free}"
+    slots = _slots(draft.spark.strip())
+    held = f" · {slots} slots" if slots else " · free slots: Spark will say"
+    return f"{tasks} task{'s' * (tasks != 1)} × {each} rank{'s' * (each != 1)}{held}"
+
+
+def _tasks(draft: Draft, most: int) -> tuple[int, int]:
+    """How many tasks of how many ranks."""
+    sizes = ((e, text) for e, text in fitting(draft.extras, draft.mode) if e.name in _SIZES)
+    counts = {e.name: e.read(e, text, draft.workdir) for e, text in sizes}
+    task, rank = counts.get("gpus_per_task"), counts.get("gpus_per_rank", 1)
+    each = max(1, (task or rank) // max(rank, 1))
+    return -(-most // each), each
+
+
+def _most(draft: Draft) -> int:
+    try:
+        return max(1, world_size(draft.processes)[1])
+    except LauncherError:
+        return 1
+
+
+def _slots(master: str) -> str:
+    """What the master's own name says of its slots; empty where only Spark knows."""
+    if match := _LOCAL_CLUSTER.fullmatch(master):
+        return f"{match[1]} hosts × {match[2]}"
+    match = re.fullmatch(r"local\[(\d+)\]", master)
+    return match[1] if match else ""
+
+
+def cores(found: Detected) -> str:
+    """How many cores."""
+    return f"{found.cores} core{'s' * (found.cores != 1)}"
+
+
+def _gpu_words(found: Detected) -> str:
+    if not found.gpus:
+        return found.gpu_reason or "no GPU"
+    return _free_gpus(found.gpus)
+
+
+def _free_words(found: Detected) -> str:
+    return _free_gpus(found.gpus) if found.gpus else cores(found)
+
+
+def _free_gpus(gpus: Sequence[Gpu]) -> str:
+    count = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}"
+    states = [gpu.free for gpu in gpus]
+    return f"{sum(map(bool, states))} of {count} free" if None not in states else count
+
+
+Line = tuple[str, str]

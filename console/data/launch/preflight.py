@@ -1,0 +1,76 @@
+"""The checks of ``--dry-run`` and those before it, for a launch that is filled in. Blocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from launcher.distributor import plan_for
+from launcher.errors import CannotPlace
+from launcher.placement.plan import Plan
+from launcher.spec.bundle import make_bundle
+from launcher.spec.job import JobSpec, Mode
+from launcher.spec.redaction import redacted
+from launcher.spec.request import Request
+
+from ...formatting import tilde
+from .detect import Detected, Line, look, mode_line, room_line
+from .draft import Draft, concerning
+
+_SHOWN = 64
+
+
+def preflight(draft: Draft) -> tuple[Line, ...]:
+    """What would be started: what it is about, and what is said of it, a line each.
+
+    Raises:
+        Misfit: it cannot be started; in a sentence, with the field that this concerns.
+    """
+    spec = draft.resolved()
+    found = look(os.environ)
+    with concerning("mode"):
+        works, how = mode_line(found, draft)
+        if not works:
+            raise CannotPlace(how)
+    return tuple(_lines(draft, spec, found, how))
+
+
+def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[Line]:
+    shown = spec.redacted()
+    yield "target", tilde(f"{shown.target.label} {shown.target.arguments}".strip())
+    yield "workdir", tilde(spec.workdir)
+    yield "mode", f"{spec.mode}: {how}"
+    yield "room", room_line(found, draft)
+    request = Request(spec)
+    field = "spark" if spec.mode is not Mode.LOCAL else "gpu" if draft.gpu == "yes" else "processes"
+    with concerning(field):
+        plan = plan_for(request)
+    yield from _stage(request) if plan is None else _places(request, plan)
+    for name, value in shown.env.items():
+        yield "env", f"{name}={value}"
+
+
+def _places(request: Request, plan: Plan) -> Iterator[Line]:
+    yield "python", request.python
+    for place in plan.ranks[:_SHOWN]:
+        devices = ", ".join(f"GPU {d.index} {d.name}" for d in place.devices) or "CPU"
+        yield f"rank {place.rank}", f"{place.host}  {devices}  {place.threads} threads"
+    if len(plan.ranks) > _SHOWN:
+        yield "", f"and {len(plan.ranks) - _SHOWN} more ranks"
+    for note in plan.notes:
+        yield "note", note
+
+
+def _stage(request: Request) -> Iterator[Line]:
+    """A barrier stage: what is sent along is read here, as it is when it starts."""
+    spec = request.spec
+    with concerning("py_files" if spec.py_files else "target"):
+        size = len(make_bundle(spec))
+    each = spec.gpus_per_task or spec.gpus_per_rank
+    gpus = "no GPU" if spec.gpu is False else f"{each} GPU{'s' * (each != 1)}"
+    where = " where there are any" if spec.gpu is None else ""
+    yield "stage", f"{spec.num_processes // spec.ranks_per_task} barrier tasks, each with {gpus}{where}"
+    yield "sent", f"{size / 1024:.1f} KiB of sources from {Path(spec.workdir).name}"
+    for name, value in redacted(spec.spark.conf).items():
+        yield "conf", f"{name}={value}"

@@ -1,0 +1,327 @@
+"""A recorded run as a request to run it again, and what that would do, in words."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import SpecError
+from launcher.runs import files, paths
+from launcher.runs.catalog import read_private
+from launcher.runs.reader import read_spec
+from launcher.spec.job import JobSpec, Mode, SparkSpec, TargetKind, world_size
+from launcher.spec.redaction import REDACTED, hides, redacted_text
+from launcher.spec.request import Request
+
+from ...formatting import tilde
+from ...sanitize import escaped
+from .draft import Draft, draft_of, words_of
+
+_FIELDS = {
+    "gpu": "gpu",
+    "gpus_per_rank": "gpus_per_rank",
+    "gpus_per_task": "gpus_per_task",
+    "name": "name",
+    "max_restarts": "max_restarts",
+    "start_timeout": "start_timeout_s",
+    "timeout": "timeout_s",
+    "no_progress_timeout": "no_progress_timeout_s",
+    "grace": "grace_s",
+    "sample_interval": "sample_s",
+}
+_SPARK_FIELDS = {
+    "master": "master",
+    "remote": "remote",
+    "listen": "listen",
+    "spool": "spool",
+    "lost_after": "lost_after_s",
+}
+_MOST_PICKLE = 4 << 30
+_SPECIAL = frozenset({"num_processes", "mode", "conf", "env", "param", "py_files", "workdir"})
+Ask = Callable[[str], str | None]
+KNOWN = _SPECIAL | _FIELDS.keys() | _SPARK_FIELDS.keys()
+"""The options of a launch that may be given anew."""
+
+
+def request_again(
+    folder: Path,
+    given: Mapping[str, Any] | None = None,
+    args: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    ask: Ask | None = None,
+    agree: Callable[[JobSpec], None] | None = None,
+    root: Path | None = None,
+) -> Request:
+    """The request that would run a recorded run again.
+
+    Secrets are in no record that leaves this machine. Those of an own run come from what its launch kept
+    beside it, else from the environment; a run from elsewhere gets none that nobody gave for it.
+
+    Args:
+        folder: the run's folder.
+        given: the options of a launch that are to be otherwise, by their names.
+        args: other arguments, if any.
+        environ: where values that were not written down are taken from; ours by default.
+        ask: asks a person for a secret that is missing, by the option that it belongs to.
+        agree: is told what a run from elsewhere would run, before anything else is done with it, and raises
+            what it likes.
+        root: the folder of the runs that are our own, if not the usual one.
+
+    Raises:
+        SpecError: it cannot be run again so: a secret or the target is missing, or an option does not fit.
+        RecordError: the folder holds no readable run.
+    """
+    own = is_own(folder, root)
+    known = read_private(folder) if own else {}
+    asked = changed(_as_typed(filled(read_spec(folder), known)), given or {}, args)
+    if agree is not None and not own:
+        agree(asked)
+    around = (os.environ if environ is None else environ) if own else {}
+    spec = _checked(restored(asked, around, folder.name, ask))
+    pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
+    path = (*_import_root(spec), spec.workdir) if pickled else ()
+    return Request(spec, payload=_payload(folder) if pickled else None, path=path)
+
+
+def is_own(folder: Path, root: Path | None = None) -> bool:
+    """Whether a run was launched from here, by its place: a folder of its own among those of our runs."""
+    if not paths.is_run_id(folder.name) or folder.is_symlink():
+        return False
+    return folder.parent.resolve() == (root or paths.runs_root()).resolve()
+
+
+def filled(spec: JobSpec, known: Mapping[str, str]) -> JobSpec:
+    """A spec with what is known of the values that were not written down."""
+    values = {place: known[place] for place in spec.withheld if place in known}
+    left = tuple(place for place in spec.withheld if place not in known)
+    return replace(spec.with_texts(values), withheld=left)
+
+
+def changed(spec: JobSpec, given: Mapping[str, Any], args: Sequence[str]) -> JobSpec:
+    """A spec with some of its values given anew; environment, settings and parameters are added to.
+
+    Raises:
+        SpecError: a value does not fit the others.
+    """
+    mode = _mode(spec, given)
+    plain = {field: given[name] for name, field in _FIELDS.items() if name in given}
+    if "num_processes" in given:
+        plain["min_processes"], plain["num_processes"] = world_size(given["num_processes"])
+    if "workdir" in given:
+        plain["workdir"] = str(given["workdir"].absolute())
+    if "py_files" in given:
+        plain["py_files"] = tuple(str(Path(p).absolute()) for p in given["py_files"])
+    env = {**spec.env, **given.get("env", {})}
+    fitting = _without_spark(spec) if mode is Mode.LOCAL else replace(spec, spark=_spark(spec, mode, given))
+    return _with_arguments(replace(fitting, mode=mode, env=env, **plain), given.get("param", {}), args)
+
+
+def _mode(spec: JobSpec, given: Mapping[str, Any]) -> Mode:
+    if "mode" in given:
+        return Mode(given["mode"])
+    return Mode.CONNECT if given.get("remote") else Mode.CLUSTER if given.get("master") else spec.mode
+
+
+def _without_spark(spec: JobSpec) -> JobSpec:
+    return replace(spec, spark=SparkSpec(), py_files=(), gpus_per_task=None)
+
+
+def _spark(spec: JobSpec, mode: Mode, given: Mapping[str, Any]) -> SparkSpec:
+    """Which Spark; an address of the other kind is not meant any more."""
+    other = {"remote": ""} if mode is Mode.CLUSTER else {"master": ""}
+    fields = {field: given[name] for name, field in _SPARK_FIELDS.items() if name in given}
+    return replace(spec.spark, conf={**spec.spark.conf, **given.get("conf", {})}, **{**other, **fields})
+
+
+def _with_arguments(spec: JobSpec, params: Mapping[str, str], args: Sequence[str]) -> JobSpec:
+    target = spec.target
+    if not (params or args):
+        return spec
+    if target.kind is TargetKind.CALLABLE or target.pickled:
+        raise SpecError(f"the arguments of {target.label} are a pickle: they cannot be given anew")
+    kwargs = {**dict(target.kwargs), **params}
+    return replace(
+        spec, target=replace(target, kwargs=tuple(kwargs.items()), args=tuple(args) or target.args)
+    )
+
+
+def restored(spec: JobSpec, environ: Mapping[str, str], run: str, ask: Ask | None = None) -> JobSpec:
+    """A spec with the secrets that it still lacks, from the environment, else by `ask`.
+
+    Raises:
+        SpecError: it lacks some; all of them are named.
+    """
+    found: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for place in missing_places(spec):
+        masked = spec.texts[place]
+        value = _around(place, masked, environ)
+        if value is None and ask is not None:
+            answer = ask(option_of(place))
+            value = None if answer is None else masked.replace(REDACTED, answer)
+        if value is None:
+            missing[place] = option_of(place)
+        else:
+            found[place] = value
+    if missing:
+        raise SpecError(
+            f"run {run} was given secrets that were not written down: give "
+            f"{', '.join(dict.fromkeys(missing.values()))}",
+            hint="those of the environment may also be set here",
+        )
+    return replace(spec.with_texts(found), withheld=())
+
+
+def missing_places(spec: JobSpec) -> list[str]:
+    """Where a spec lacks what was not written down, as `JobSpec.texts` calls it.
+
+    Records of before say only what was masked, and not where.
+    """
+    pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
+    told = [
+        place
+        for place, text in spec.texts.items()
+        if REDACTED in text and (place in spec.withheld or _looks_masked(place, text))
+    ]
+    # what a pickle holds is there, masked or not
+    return [p for p in told if not (pickled and p.startswith(("args ", "param ", "source", "function")))]
+
+
+def _looks_masked(place: str, text: str) -> bool:
+    kind, _, name = place.partition(" ")
+    if kind in ("env", "conf"):
+        return text == REDACTED and hides(name, text)
+    return kind == "remote" and f"={REDACTED}" in text
+
+
+def _around(place: str, masked: str, environ: Mapping[str, str]) -> str | None:
+    """What the environment has for a place: the variable, or a server that differs by its secrets only."""
+    kind, _, name = place.partition(" ")
+    if kind == "env":
+        return environ.get(name)
+    remote = environ.get("SPARK_REMOTE", "")
+    return remote if kind == "remote" and redacted_text(remote) == masked else None
+
+
+def option_of(place: str) -> str:
+    """How a person gives what belongs to a place."""
+    kind, _, name = place.partition(" ")
+    if kind in ("env", "conf", "param"):
+        return f"--{kind} {name}=…"
+    if kind == "args":
+        return "its arguments anew, after --"
+    if kind in ("source", "function"):
+        return "its target anew, to rankdeck run"
+    return {"remote": "--remote sc://…", "master": "--master URL"}.get(kind, f"--{kind} …")
+
+
+def _as_typed(spec: JobSpec) -> JobSpec:
+    """The spec with its arguments as a person types them, which is how those given anew come."""
+    from launcher.spec.target import typed_arguments
+
+    if spec.target.pickled:
+        return spec
+    args, kwargs = typed_arguments(spec.target, Path(spec.workdir))
+    return replace(spec, target=replace(spec.target, args=args, kwargs=tuple(kwargs.items())))
+
+
+def _checked(spec: JobSpec) -> JobSpec:
+    """The spec with its target found again.
+
+    Raises:
+        SpecError: it is not there any more, or takes other arguments now.
+    """
+    from launcher.spec.target import resolve
+
+    target = spec.target
+    if target.kind is TargetKind.CALLABLE or target.pickled:
+        return spec
+    found = resolve(target.label, params=dict(target.kwargs), args=target.args, workdir=Path(spec.workdir))
+    return replace(spec, target=found)
+
+
+def _payload(folder: Path) -> bytes:
+    try:
+        return files.read_whole(folder, folder / paths.TARGET, _MOST_PICKLE)
+    except OSError as error:
+        raise SpecError(
+            f"run {folder.name} has no pickle of what it ran: {error.strerror}", hint="start it from Python"
+        ) from error
+
+
+def _import_root(spec: JobSpec) -> tuple[str, ...]:
+    """The folder from which the target's own module is imported."""
+    if not spec.target.is_file:
+        return ()
+    folder = Path(spec.target.source).parent
+    while (folder / "__init__.py").exists() and folder != folder.parent:
+        folder = folder.parent
+    return (str(folder),)
+
+
+FOREIGN = "This run was not launched here. Run its code?"
+_MOST = 400
+
+
+def what_would_run(spec: JobSpec) -> list[str]:
+    """A line for each thing that decides what happens; nothing in it is left out unseen."""
+    spec = spec.redacted()
+    spark = spec.spark
+    pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
+    python = sys.executable if spec.mode is Mode.LOCAL else "the executors' own"
+    rows = [
+        ("target", shlex.join([spec.target.label, *spec.target.args])),
+        ("with", " ".join(f"{name}={value}" for name, value in spec.target.kwargs)),
+        ("pickle", "code and data of whoever made it, which every rank runs as you" if pickled else ""),
+        ("ranks", f"{spec.num_processes}, {spec.mode}"),
+        ("master", spark.master),
+        ("remote", spark.remote),
+        ("conf", " ".join(f"{name}={value}" for name, value in spark.conf.items())),
+        ("sent", " ".join(spec.py_files)),
+        ("listen", spark.listen),
+        ("spool", spark.spool),
+        ("env", " ".join(spec.env)),
+        ("workdir", spec.workdir),
+        ("python", python),
+    ]
+    return [f"{name:<8} {_short(escaped(text))}" for name, text in rows if text]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text) - _MOST} more characters)"
+
+
+_LONGEST = 300
+
+
+def spec_lines(spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    """What each line is about, and what is said of it."""
+    return tuple((about, _shortened(text)) for about, text in _lines(spec, draft_of(spec)) if text)
+
+
+def _lines(spec: JobSpec, draft: Draft) -> Iterator[tuple[str, str]]:
+    yield "target", f"{draft.target or spec.target.label} {draft.args}".strip()
+    yield "parameters", shlex.join(f"{name}={value}" for name, value in draft.params.items())
+    least = "" if spec.min_processes is None else f"{spec.min_processes} to "
+    yield "ranks", f"{least}{spec.num_processes}"
+    yield "GPUs", _gpus(spec)
+    where = draft.spark or "as the environment says"
+    yield "mode", str(spec.mode) if spec.mode is Mode.LOCAL else f"{spec.mode}: {where}"
+    yield "folder", tilde(spec.workdir)
+    yield "options", shlex.join(words_of(draft.extras, draft.mode))
+
+
+def _gpus(spec: JobSpec) -> str:
+    if spec.gpu is False:
+        return "none"
+    each = f"{spec.gpus_per_rank} for each rank"
+    return each if spec.gpu else f"{each}, if there are enough"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,195 @@
+"""What could be launched below a folder, found by reading source; nothing is imported to find out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from launcher.errors import SpecError
+from launcher.runs.status import Status
+from launcher.spec.script_options import Option, options_in
+from launcher.spec.signature import Parameter, ParameterKind, Signature
+from launcher.spec.source import described, find_sources
+
+from .draft import split_target
+
+_BATCH = 50
+_ASIDE = frozenset({"test", "tests", "example", "examples"})
+_OWN_FILES = frozenset({"__init__.py", "__main__.py", "conftest.py", "setup.py"})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something to run: how it is typed, what it takes, and what it says of itself."""
+
+    target: str
+    takes: str = ""
+    doc: str = ""
+    recent: bool = False
+
+
+def candidates(workdir: Path) -> Iterator[list[Candidate]]:
+    """Every script and every public function below `workdir`, a few files at a time."""
+    batch: list[Candidate] = []
+    for path in find_sources(workdir):
+        batch += _of_file(path, workdir)
+        if len(batch) >= _BATCH:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _of_file(path: Path, workdir: Path) -> list[Candidate]:
+    name = os.path.relpath(path, workdir)
+    if not name.isprintable():
+        return []  # nobody can type it
+    try:
+        told, functions = _read(path)
+    except SpecError as error:
+        return [Candidate(name, "script", error.message)]
+    found = [Candidate(f"{name}:{f.name}", takes(f), f.doc) for f in functions]
+    return [Candidate(name, "script", told), *found]
+
+
+def _read(path: Path) -> tuple[str, tuple[Signature, ...]]:
+    """What a file says of itself, and its functions; it is read again only when it has changed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return described(path)
+    return _read_then(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=4096)
+def _read_then(path: Path, _changed: int, _size: int) -> tuple[str, tuple[Signature, ...]]:
+    return described(path)
+
+
+def recent_candidates(runs: Iterable[Status], workdir: Path, limit: int = 8) -> list[Candidate]:
+    """What was run lately, as it would be typed from here; what lies elsewhere and is gone is left out."""
+    found = dict.fromkeys(_near(run.target, workdir) for run in runs if run.target)
+    kept = (target for target in found if _is_there(target, workdir))
+    return [Candidate(target, "recent", recent=True) for target, _ in zip(kept, range(limit), strict=False)]
+
+
+def _near(target: str, workdir: Path) -> str:
+    source, name = split_target(target)
+    if os.path.isabs(source) and Path(source).is_relative_to(workdir):
+        source = os.path.relpath(source, workdir)
+    return f"{source}:{name}" if name else source
+
+
+def _is_there(target: str, workdir: Path) -> bool:
+    source, name = split_target(target)
+    is_module = name and not source.endswith(".py") and "/" not in source
+    return bool(is_module) or (workdir / source).is_file()
+
+
+def with_recent(found: Sequence[Candidate], recent: Sequence[Candidate]) -> list[Candidate]:
+    """What was run lately before the others, and each only once; with what is known of it now."""
+    known = {c.target: c for c in found}
+    first = [replace(known.get(c.target, c), recent=True) for c in recent]
+    names = {c.target for c in first}
+    return [*first, *sorted((c for c in found if c.target not in names), key=lambda c: is_aside(c.target))]
+
+
+def is_aside(target: str) -> bool:
+    """Whether it is seldom what is to be trained: a test, an example, a package's own file."""
+    *folders, file = split_target(target)[0].split("/")
+    return bool(_ASIDE & {*folders}) or file in _OWN_FILES or file.startswith("test_")
+
+
+def takes(signature: Signature) -> str:
+    """A signature as a person reads it."""
+    return f"({', '.join(map(_parameter, signature.parameters))})"
+
+
+def _parameter(parameter: Parameter) -> str:
+    stars = {ParameterKind.VAR_POSITIONAL: "*", ParameterKind.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    typed = f": {parameter.annotation}" if parameter.annotation else ""
+    given = f" = {parameter.default}" if parameter.default is not None else ""
+    return f"{stars}{parameter.name}{typed}{given}"
+
+
+def narrow(found: Sequence[Candidate], query: str) -> list[Candidate]:
+    """Those whose name holds the letters of `query` in their order, the tightest match first.
+
+    What is aside comes after all others.
+    """
+    pattern = _pattern(query)
+    if pattern is None:
+        return list(found)
+    ranked = [(score, c) for c in found if (score := _score(pattern, c.target.lower())) is not None]
+    ranked.sort(key=lambda pair: (is_aside(pair[1].target), pair[0][0], not pair[1].recent, *pair[0][1:]))
+    return [c for _, c in ranked]
+
+
+def _pattern(query: str) -> re.Pattern[str] | None:
+    letters = [re.escape(c) for c in query.lower() if not c.isspace()]
+    return re.compile("(?=(" + ".*?".join(letters) + "))") if letters else None
+
+
+def matched(target: str, query: str) -> frozenset[int]:
+    """Where in `target` the letters of `query` are, as tightly as they can be."""
+    pattern, name = _pattern(query), target.lower()
+    spans = [] if pattern is None else [m.span(1) for m in pattern.finditer(name)]
+    if not spans:
+        return frozenset()
+    at, _ = min(spans, key=lambda span: span[1] - span[0])
+    places = []
+    for letter in (c for c in query.lower() if not c.isspace()):
+        at = name.index(letter, at)
+        places.append(at)
+        at += 1
+    return frozenset(places)
+
+
+def _score(pattern: re.Pattern[str], name: str) -> tuple[int, int, str] | None:
+    spans = [len(m.group(1)) for m in pattern.finditer(name)]
+    return (min(spans), len(name), name) if spans else None
+
+
+def options_of(target: str, workdir: Path) -> tuple[Option, ...]:
+    """The options that a script's source spells out; none for a function."""
+    source, name = split_target(target)
+    path = _source_file(source, workdir)
+    if path is None or name:
+        return ()
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return _options_then(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=64)
+def _options_then(path: Path, _changed: int, _size: int) -> tuple[Option, ...]:
+    return options_in(path)
+
+
+def functions_of(target: str, workdir: Path) -> tuple[Signature, ...]:
+    """The public functions of the file or module that a target names; none if it cannot be read."""
+    path = _source_file(split_target(target)[0], workdir)
+    if path is None:
+        return ()
+    try:
+        return _read(path)[1]
+    except SpecError:
+        return ()
+
+
+def _source_file(source: str, workdir: Path) -> Path | None:
+    """The file that a target's first part names, where it lies below a folder."""
+    if not source or "\0" in source:
+        return None
+    path = workdir / os.path.expanduser(source)
+    if not source.endswith(".py") and "/" not in source:
+        path = (workdir / source.replace(".", "/")).with_suffix(".py")
+    try:
+        return path if path.is_file() else None
+    except OSError:  # a name that is too long
+        return None

@@ -1,0 +1,1 @@
+"""A run's output as a log pane shows it."""

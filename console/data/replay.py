@@ -1,0 +1,380 @@
+"""A recorded run, made up but lifelike, and written again in its own time as if it were live.
+
+Curves are functions of the second, with a little noise from a seeded generator; nothing here reads a
+clock or a sensor.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from launcher.runs import files, paths
+from launcher.runs.catalog import create_folder
+from launcher.runs.logs import writer
+from launcher.runs.reader import FactTail, read_spec
+from launcher.runs.writer import RunWriter
+from launcher.spec.job import Assignment, Device
+from launcher.state import events as ev
+from launcher.state.run_state import RankPhase
+
+GIB = 1 << 30
+PLACED, ENTERED, TRAINS = 2.6, 5.2, 6.0
+STEP_S = 0.25
+BROKEN = 5
+
+Output = tuple[writer.Chunk, bytes]
+Happening = ev.Event | Output
+
+ERROR = """Traceback (most recent call last):
+  File "/home/ada/llm/train.py", line 88, in main
+    loss = step(model, next(batches), scaler)
+  File "/home/ada/llm/train.py", line 61, in step
+    logits = model(batch.tokens)
+  File "/home/ada/llm/model.py", line 212, in forward
+    scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 5 has a total capacity \
+of 79.11 GiB of which 1.04 GiB is free.
+"""
+
+
+@dataclass(slots=True)
+class Script:
+    """The whole run as it would be told: what happens, in order of time."""
+
+    start: float
+    ranks: int = 8
+    gpus: bool = True
+    seconds: int = 90
+    fail: bool = False
+    chance: random.Random = field(default_factory=lambda: random.Random(7))
+
+    @property
+    def end(self) -> float:
+        """When training stops, in seconds after the start."""
+        return self.seconds * (0.6 if self.fail else 1.0) - 2.5
+
+    @property
+    def steps(self) -> int:
+        """How many steps the training plans."""
+        return int((self.seconds - 2.5 - TRAINS) / STEP_S)
+
+    def happenings(self, until: float = math.inf) -> list[Happening]:
+        """Everything, by time; with `until`, only what happens in that many seconds."""
+        everything = [*self._launch(), *self._training(), *self._ending()]
+        return sorted((each for each in everything if _time(each) <= self._at(until)), key=_time)
+
+    def host(self, rank: int) -> int:
+        """The host that a rank is on: two hosts, the first half on the first."""
+        return rank * 2 // self.ranks if self.ranks > 1 else 0
+
+    def _at(self, seconds: float) -> float:
+        return self.start + seconds
+
+    def _launch(self) -> Iterator[Happening]:
+        yield ev.RunSubmitted(
+            time=self._at(0), name="llama-ft", target="train.py:main", mode="cluster",
+            num_processes=self.ranks, user="ada", host="driver", pid=4242,
+        )  # fmt: skip
+        yield ev.SparkReady(
+            time=self._at(0.25), application="app-20260101100000-0042", master="spark://head:7077",
+            version="4.0.1", name="rankdeck", ui="http://head:4040",
+        )  # fmt: skip
+        for i, have in enumerate((0, self.ranks // 2, self.ranks * 3 // 4)):
+            yield ev.SlotsAwaited(time=self._at(0.3 + 0.7 * i), have=have, need=self.ranks, limit_s=600.0)
+        yield ev.StageSubmitted(time=self._at(2.2), tasks=self.ranks)
+        for agent in sorted({self.host(r) for r in range(self.ranks)}):
+            yield ev.AgentJoined(
+                time=self._at(2.3 + 0.1 * agent), agent=agent, host=_host(agent), pid=900 + agent,
+                python="3.12.4", clock_offset=0.002, devices=tuple(self._device(r) for r in self._on(agent)),
+            )  # fmt: skip
+        yield ev.DeliveryChosen(time=self._at(2.5), way="live")
+        yield ev.GangPlaced(time=self._at(PLACED), ranks=tuple(self._place(r) for r in range(self.ranks)))
+        for rank in range(self.ranks):
+            yield ev.RankStarted(time=self._at(PLACED + 0.2 + rank * 0.02), rank=rank, pid=21000 + 13 * rank)
+            yield ev.RankEntered(time=self._at(ENTERED + (rank * 37 % 11) * 0.05), rank=rank)
+            yield self._says(
+                ENTERED + 0.6 + rank * 0.01, rank, f"rank {rank}: process group ready, nccl 2.27\n"
+            )
+
+    def _training(self) -> Iterator[Happening]:
+        step = 0
+        while (now := TRAINS + step * STEP_S) < self.end:
+            step += 1
+            yield from self._step(now, step)
+        second = int(PLACED) + 1
+        while second < self.end:
+            yield from (
+                self._sample(second + 0.1, agent) for agent in {self.host(r) for r in range(self.ranks)}
+            )
+            second += 1
+
+    def _step(self, now: float, step: int) -> Iterator[Happening]:
+        loss = self._loss(step)
+        if step % 4 == 0:
+            for rank in range(self.ranks):
+                figures = {"loss": round(loss, 4), "tokens_per_s": 61_000.0 + self.chance.randint(-900, 900)}
+                figures["total_steps"] = float(self.steps)
+                late = 0.05 * (rank % 3)
+                yield ev.RankReported(time=self._at(now + late), rank=rank, step=step, metrics=figures)
+        if step % 2 == 0:
+            yield self._bar(now, step, loss)
+        if step % 8 == 0:
+            line = (
+                f"step {step:>4}  loss {loss:.4f}  lr {3e-4 * (1 - step / (self.steps + 1)):.2e}  61k tok/s\n"
+            )
+            yield self._says(now + 0.01, 0, line)
+        if step % 40 == 7:
+            rank = self.chance.randrange(self.ranks)
+            yield self._says(now + 0.02, rank, "WARNING loader waited 61 ms for a batch\n", paths.STDERR)
+        if step % 60 == 0:
+            yield self._says(now + 0.03, 0, f"\x1b[32msaved\x1b[0m checkpoint step-{step}.pt\n")
+
+    def _ending(self) -> Iterator[Happening]:
+        yield from self._failure() if self.fail else self._success()
+        for agent in {self.host(r) for r in range(self.ranks)}:
+            yield ev.CleanupProven(time=self._at(self.end + 2.1), agent=agent, host=_host(agent))
+            yield ev.AgentDeparted(
+                time=self._at(self.end + 2.2), agent=agent, host=_host(agent), expected=True
+            )
+        if self.fail:
+            why = f"rank {BROKEN} on {_host(self.host(BROKEN))} raised OutOfMemoryError"
+            yield ev.RunEnded(
+                time=self._at(self.end + 2.4), state="failed", exit_code=1, why=why, rank=BROKEN
+            )
+        else:
+            why = f"all {self.ranks} ranks succeeded"
+            yield ev.RunEnded(time=self._at(self.end + 2.4), state="succeeded", exit_code=0, why=why)
+
+    def _success(self) -> Iterator[Happening]:
+        yield self._says(self.end, 0, "\n", paths.STDERR)
+        for rank in range(self.ranks):
+            value = {"loss": round(self._loss(self.steps), 4), "steps": self.steps, "rank": rank}
+            end = self.end + 0.5 + 0.03 * rank
+            yield ev.RankReturned(time=self._at(end), rank=rank, type="dict", size=96, value=value, json=True)
+            yield ev.RankExited(time=self._at(end + 0.6), rank=rank, exit_code=0, duration_s=end - ENTERED)
+
+    def _failure(self) -> Iterator[Happening]:
+        yield self._says(self.end, BROKEN, ERROR, paths.STDERR)
+        frames = (
+            ("/home/ada/llm/train.py", 88, "main"),
+            ("/home/ada/llm/train.py", 61, "step"),
+            ("/home/ada/llm/model.py", 212, "forward"),
+        )
+        yield ev.RankRaised(
+            time=self._at(self.end + 0.1), rank=BROKEN, kind="torch.OutOfMemoryError",
+            message=ERROR.splitlines()[-1].partition(": ")[2], traceback=ERROR, frames=frames,
+        )  # fmt: skip
+        yield ev.RankExited(time=self._at(self.end + 0.9), rank=BROKEN, exit_code=1, duration_s=self.end)
+        yield ev.StopRequested(
+            time=self._at(self.end + 1.0), by=f"rank {BROKEN}", reason=f"rank {BROKEN} failed", grace_s=10.0
+        )
+        for rank in set(range(self.ranks)) - {BROKEN}:
+            yield ev.RankExited(time=self._at(self.end + 1.4), rank=rank, exit_code=143, signal="SIGTERM")
+
+    def _sample(self, second: float, agent: int) -> ev.Sampled:
+        mine = self._on(agent)
+        warm = min(max((second - TRAINS) / 3, 0.0), 1.0)
+        devices = tuple(self._device_sample(r, second, warm) for r in mine) if self.gpus else ()
+        ranks = tuple(
+            ev.RankSample(
+                rank=r, cpu=round(104 + 40 * warm + self.chance.uniform(-9, 9), 1), processes=5,
+                rss=int((3.1 + 0.9 * warm) * GIB), device_memory=int(70 * warm * GIB) if self.gpus else None,
+            )
+            for r in mine
+        )  # fmt: skip
+        system = ev.HostSample(
+            cpu=12.0 + 9 * warm, memory_used=61 * GIB, memory_total=512 * GIB, load1=4.0 + 3 * warm
+        )
+        return ev.Sampled(
+            time=self._at(second), agent=agent, host=_host(agent), system=system, devices=devices, ranks=ranks
+        )
+
+    def _device_sample(self, rank: int, second: float, warm: float) -> ev.DeviceSample:
+        dip = 24 * max(0.0, math.sin(second / 7 + rank)) ** 8
+        util = round(max(warm * (96 - dip + self.chance.uniform(-3, 3)), 0.0), 0)
+        grown = 8.5 * max(0.0, (second - self.end + 12) / 12) if self.fail and rank == BROKEN else 0.0
+        return ev.DeviceSample(
+            uuid=_uuid(rank), index=self._local(rank), util=util, memory_total=80 * GIB,
+            memory_used=int((1.2 + 69.3 * warm + grown) * GIB), power_w=round(90 + 5.9 * util, 1),
+            power_limit_w=700.0, temperature_c=round(34 + 31 * warm + rank % 3, 0),
+            sm_clock_mhz=1980, memory_clock_mhz=2619, throttle=(),
+        )  # fmt: skip
+
+    def _loss(self, step: int) -> float:
+        return 1.9 + 2.6 * math.exp(-step / (self.steps / 3 + 1)) + 0.02 * math.sin(step * 1.7)
+
+    def _bar(self, now: float, step: int, loss: float) -> Output:
+        done = step / self.steps
+        bar = "█" * int(done * 20) + " " * (20 - int(done * 20))
+        text = f"\rtrain: {done:>4.0%}|{bar}| {step}/{self.steps} [{now:.0f}s, 4.00it/s, loss={loss:.3f}]"
+        return self._says(now, 0, text, paths.STDERR)
+
+    def _says(self, now: float, rank: int, text: str, stream: int = paths.STDOUT) -> Output:
+        data = text.encode()
+        return writer.Chunk(int(self._at(now) * 1e9), rank, len(data), stream), data
+
+    def _on(self, agent: int) -> list[int]:
+        return [r for r in range(self.ranks) if self.host(r) == agent]
+
+    def _local(self, rank: int) -> int:
+        return self._on(self.host(rank)).index(rank)
+
+    def _device(self, rank: int) -> Device:
+        return Device(index=self._local(rank), uuid=_uuid(rank), name="H100", memory=80 * GIB)
+
+    def _place(self, rank: int) -> Assignment:
+        mates = self._on(self.host(rank))
+        return Assignment(
+            rank=rank, world_size=self.ranks, local_rank=self._local(rank), local_world_size=len(mates),
+            node_rank=self.host(rank), node_count=min(self.ranks, 2), agent=self.host(rank),
+            host=_host(self.host(rank)), devices=(self._device(rank),) if self.gpus else (), threads=12,
+        )  # fmt: skip
+
+
+def _time(happening: Happening) -> float:
+    return happening.time if isinstance(happening, ev.Event) else happening[0].time_ns / 1e9
+
+
+def _host(agent: int) -> str:
+    return f"gpu-{agent + 1:02d}"
+
+
+def _uuid(rank: int) -> str:
+    return f"GPU-{rank:08x}-0000-4000-8000-000000000000"
+
+
+Piece = tuple[writer.Chunk, bytes]
+Moment = ev.Event | Piece
+
+_NEVER = 1 << 63
+_MOST_RECORDS = 256 << 20
+_APART_NS = 1000  # a time in seconds, as facts have it, tells no finer
+
+
+class Replay:
+    """One replay, in a thread of its own; `run` is the folder that grows."""
+
+    def __init__(self, recorded: Path, root: Path, *, speed: float = 1.0, ahead_s: float = 0.0) -> None:
+        self._start = time.time() - ahead_s / speed
+        self._speed = speed
+        self._moments = list(moments(recorded))
+        self._first = time_of(self._moments[0])
+        self.run = create_folder(root, time.time())
+        self._writer = RunWriter(self.run, read_spec(recorded))
+        self._ending: tuple[str, bool] | None = None
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._play, name="rankdeck-replay", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self, by: str = "person", *, force: bool = False) -> None:
+        """End the replayed run as a stop would have."""
+        self._ending = (by, force)
+        self._wake.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; whether it has come."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _play(self) -> None:
+        for moment in self._moments:
+            due = self._shift(time_of(moment))
+            self._wake.wait(max(due - time.time(), 0.0))
+            if self._ending is not None:
+                self._end(*self._ending)
+                break
+            self._write(moment, due)
+        self._writer.close()
+
+    def _shift(self, then: float) -> float:
+        return self._start + (then - self._first) / self._speed
+
+    def _write(self, moment: Moment, now: float) -> None:
+        if isinstance(moment, ev.Event):
+            self._writer.append(replace(moment, time=now))
+            if isinstance(moment, ev.RankReturned):
+                self._writer.open_result(moment.rank).commit()
+        else:
+            chunk, data = moment
+            self._writer.output([(replace(chunk, time_ns=int(now * 1e9)), memoryview(data))])
+
+    def _end(self, by: str, force: bool) -> None:
+        """Write what a stop leaves behind, unless the run has ended meanwhile."""
+        if self._writer.state.phase.final:
+            return
+        now, name = time.time(), "SIGKILL" if force else "SIGTERM"
+        attempt = self._writer.state.attempt
+        self._writer.append(
+            ev.StopRequested(time=now, attempt=attempt, by=by, reason="stopped on request", exit_code=143)
+        )
+        for rank in self._writer.state.ranks:
+            if rank.phase not in (RankPhase.SUCCEEDED, RankPhase.FAILED):
+                code = 137 if force else 143
+                self._writer.append(
+                    ev.RankExited(
+                        time=now + 0.2, attempt=attempt, rank=rank.rank, exit_code=code, signal=name
+                    )
+                )
+        self._writer.append(
+            ev.RunEnded(time=now + 0.3, state="stopped", exit_code=143, why="stopped on request")
+        )
+
+
+def replay(recorded: Path, root: Path, *, speed: float = 1.0, ahead_s: float = 0.0) -> Replay:
+    """Start to write `recorded` again under `root`, `ahead_s` seconds of it at once."""
+    again = Replay(recorded, root, speed=speed, ahead_s=ahead_s)
+    again.start()
+    return again
+
+
+def moments(recorded: Path) -> Iterator[Moment]:
+    """Every fact and every piece of output of a run, by time; output stays within its attempt."""
+    facts = FactTail(recorded, samples=True).poll()
+    begins = {f.attempt: int(f.time * 1e9) for f in facts if isinstance(f, ev.GangRestarted)}
+    mixed: list[Moment] = [*facts, *_pieces(recorded, begins)]
+    return iter(sorted(mixed, key=time_of))
+
+
+def time_of(moment: Moment) -> float:
+    """When it happened."""
+    return moment.time if isinstance(moment, ev.Event) else moment[0].time_ns / 1e9
+
+
+def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Piece]:
+    """The output of every attempt; two hosts' clocks may put a piece beyond its attempt's bounds."""
+    for attempt in paths.attempts(recorded):
+        first, end = begins.get(attempt, 0), begins.get(attempt + 1, _NEVER) - _APART_NS
+        for chunk, data in _pieces_of(recorded, attempt):
+            yield replace(chunk, time_ns=min(max(chunk.time_ns, first), end)), data
+
+
+def _pieces_of(recorded: Path, attempt: int) -> Iterator[Piece]:
+    try:
+        order = paths.log_folder(recorded, attempt) / paths.CHUNKS
+        records = files.read_whole(recorded, order, _MOST_RECORDS)[len(writer.MAGIC) :]
+    except FileNotFoundError:
+        return
+    at: dict[Path, int] = {}
+    for chunk in writer.unpack_chunk(records):
+        path = paths.log_file(recorded, attempt, chunk.rank, chunk.stream)
+        offset = at.get(path, 0)
+        yield chunk, _slice(recorded, path, offset, chunk.length)
+        at[path] = offset + chunk.length
+
+
+def _slice(recorded: Path, path: Path, offset: int, length: int) -> bytes:
+    descriptor = files.open_descriptor(recorded, path)
+    try:
+        return os.pread(descriptor, length, offset)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,269 @@
+"""A thread that watches one run folder and says what changed: one frozen view a tick, none without news."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from launcher.errors import LauncherError, RecordError
+from launcher.runs import paths
+from launcher.runs.reader import StateTail, read_spec, read_summary, reason_of
+from launcher.runs.status import Status, read_status
+from launcher.state.events import PartUnreadable
+from launcher.state.run_state import Phase, RankPhase, RunState
+
+from ..logs.book import LogBook
+from ..polling import told
+from .health import Alarms, Alert, Looked
+from .model import RankView, RankViews, RunView
+from .progress import PastReader
+
+_LOST_CHECK_S = 2.0
+_IDLE_S = 1.0
+_REST = 12.0
+_BEHIND_REST = 0.5
+_SHORTEST_S = 0.01
+_RECENT_BYTES = 1 << 20
+_RECALL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _FeedRequest:
+    max_restarts: int = 0
+    no_progress_s: float | None = None
+
+
+def usual_interval() -> float:
+    """Seconds between looks: often on a local terminal, seldom over a line that every frame loads."""
+    return 0.5 if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY") else 0.2
+
+
+class RunFeed:
+    """Watches one run until closed. `publish` and `failed` are called in the feed's own thread."""
+
+    def __init__(
+        self,
+        run: Path,
+        *,
+        publish: Callable[[RunView], None],
+        failed: Callable[[str], None],
+        interval: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.book = LogBook(run)
+        self._run, self._publish, self._failed, self._clock = run, publish, failed, clock
+        self._interval = usual_interval() if interval is None else interval
+        self._tail = StateTail(run, recent=_RECENT_BYTES)
+        self._past, self._views, self._alarms = PastReader(), RankViews(), Alarms()
+        self._alerts: tuple[Alert, ...] = ()
+        self._alerts_at = 0
+        self._last: RunView | None = None
+        self._lost_check = 0.0
+        self._presence, self._gone = Presence(run), False
+        self._state = self._tail.state
+        self._results: tuple[dict[str, object], ...] = ()
+        self._asked: _FeedRequest | None = None
+        self._wake, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rankdeck-feed", daemon=True)
+
+    def start(self) -> None:
+        """Begin watching."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching; returns when the thread has ended or a second has passed."""
+        self._closed.set()
+        self._wake.set()
+        self.book.abandon()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+        self.book.close()
+
+    def nudge(self) -> None:
+        """Look now instead of at the next interval: somebody waits for the answer."""
+        self._wake.set()
+
+    def look(self) -> bool:
+        """Read what is new and publish it if anything on the screen would change; whether more waits."""
+        facts = self._tail.poll()
+        self._past.take(facts, self._tail.state, self._tail.skipped)
+        more = self._recall() if self._last is not None else bool(self._tail.skipped)
+        if self._tail.state.phase.final:
+            self.book.end()
+        more = self.book.tick() or more
+        self._note_unreadable()
+        if facts:
+            self._results = self._read_results()
+        if facts or self._tail.state.unreadable != self._state.unreadable:
+            self._state = self._tail.state
+        self._judge()
+        view = self._view()
+        if self._differs(view):
+            self._last = view
+            self._publish(view)
+        return more
+
+    def _note_unreadable(self) -> None:
+        for part in self.book.unreadable:
+            self._tail.note(part)
+
+    def _read_results(self) -> tuple[dict[str, object], ...]:
+        try:
+            return tuple(read_summary(self._run))
+        except RecordError as error:
+            self._tail.note(PartUnreadable(time=0.0, file=paths.SUMMARY, reason=reason_of(error.__cause__)))
+            return ()
+
+    def _look_for_the_folder(self) -> None:
+        """Say once that the record of a run that goes on was deleted: nothing more will come."""
+        if not self._gone and not self._state.phase.final and self._presence.gone():
+            self._gone = True
+            self._failed(deleted_line(self._presence.seen))
+
+    def _recall(self) -> bool:
+        """Read some of a long past; whether there is more. Nobody waits for it, so what is new goes first."""
+        until = time.monotonic() + _RECALL_S
+        return self._past.recall(self._tail.state, lambda: time.monotonic() >= until)
+
+    def _watch(self) -> None:
+        while not self._closed.is_set():
+            began = time.thread_time()
+            more = False
+            with told():
+                try:
+                    more = self.look()
+                    self._look_for_the_folder()
+                except (OSError, ValueError, TypeError, LauncherError) as error:
+                    self._failed(f"{self._run.name} cannot be read: {error}")
+            self._wake.wait(self._pause(time.thread_time() - began, more=more))
+            self._wake.clear()
+
+    def _pause(self, spent: float, *, more: bool) -> float:
+        """Seconds to the next look, after one that took `spent` of the processor.
+
+        A large gang is looked at less often, so that who types need not wait for what is counted here.
+        """
+        if more:
+            return min(max(spent * _BEHIND_REST, _SHORTEST_S), self._interval)
+        ended = self._last is not None and not self._last.live
+        return _IDLE_S if ended else max(self._interval, spent * _REST)
+
+    def _view(self) -> RunView:
+        state = self._state
+        now = state.ended if state.phase.final and state.ended else self._clock()
+        past = self._past.known
+        ranks = self._views.of(
+            state,
+            now=now,
+            written=self.book.written,
+            past=past.readings,
+            step_s=past.step_s,
+            limit_s=self._asked_for().no_progress_s,
+            used=past.usage,
+            skew=past.skew,
+        )
+        return RunView(
+            state=state,
+            now=float(int(now)) if not state.phase.final else now,
+            ranks=ranks,
+            progress=past.progress(state, now),
+            results=self._results,
+            logs=self.book.view(),
+            max_restarts=self._asked_for().max_restarts,
+            alerts=self._alerts_of(ranks, now),
+            recalled=int(self._past.recalled * 100) / 100,
+        )
+
+    def _alerts_of(self, ranks: tuple[RankView, ...], now: float) -> tuple[Alert, ...]:
+        """What is alarming, found out once a second."""
+        if int(now) != self._alerts_at:
+            self._alerts_at = int(now)
+            told = self._past.known.not_finite
+            looked = [_looked(v, told(v.rank.rank)) for v in ranks if v.rank.alive]
+            self._alerts = self._alarms.look(now, looked)
+        return self._alerts
+
+    def _asked_for(self) -> _FeedRequest:
+        """What was asked for; a folder without a readable request says nothing of it."""
+        if self._asked is None:
+            try:
+                spec = read_spec(self._run)
+                self._asked = _FeedRequest(spec.max_restarts, spec.no_progress_timeout_s)
+            except RecordError:
+                self._asked = _FeedRequest()
+        return self._asked
+
+    def _differs(self, view: RunView) -> bool:
+        return view != self._last
+
+    def _judge(self) -> None:
+        """See whether the run ended where its facts do not say so: its owner died, or they cannot be read."""
+        now = self._clock()
+        if self._state.phase.final or now - self._lost_check < _LOST_CHECK_S:
+            return
+        self._lost_check = now
+        status = read_status(self._run)
+        if status is not None and status.state is Phase.LOST:
+            self._state = _lost(self._state, status)
+        elif status is not None and status.state.final and _facts_are_spoiled(self._state):
+            self._state = _ended(self._state, status)
+            self.book.end()
+
+
+def _looked(view: RankView, not_finite: Mapping[str, int | None]) -> Looked:
+    silent = min((age for age in (view.step_age, view.log_age) if age is not None), default=None)
+    return Looked(view.rank.rank, view.reading, silent, not_finite)
+
+
+def _lost(state: RunState, status: Status) -> RunState:
+    known = [v for r in state.ranks for v in (r.reported_at, r.sampled_at, r.started) if v is not None]
+    ended = max(known, default=state.started)
+    ranks = tuple(r if r.phase.ended else replace(r, phase=RankPhase.LOST, ended=ended) for r in state.ranks)
+    code, why = status.exit_code, status.why
+    return replace(state, phase=Phase.LOST, ranks=ranks, ended=ended, exit_code=code, why=why)
+
+
+def _facts_are_spoiled(state: RunState) -> bool:
+    return any(part.file == paths.EVENTS for part in state.unreadable)
+
+
+def _ended(state: RunState, status: Status) -> RunState:
+    """What the status tells of a run whose own facts cannot be read."""
+    return replace(
+        state,
+        phase=status.state,
+        name=state.name or status.name,
+        started=status.started if state.started is None else state.started,
+        ended=status.ended,
+        exit_code=status.exit_code,
+        why=status.why,
+    )
+
+
+class Presence:
+    """Looks for one run's record.
+
+    Attributes:
+        seen: when it was last there.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.seen = time.time()
+        self._facts = run / paths.EVENTS
+
+    def gone(self) -> bool:
+        """Whether somebody has deleted it."""
+        if not self._facts.exists():
+            return True
+        self.seen = time.time()
+        return False
+
+
+def deleted_line(seen: float) -> str:
+    """That a run's record was deleted, which was last there at `seen`."""
+    at = time.strftime("%H:%M:%S", time.localtime(seen))
+    return f"the run's record was deleted while it ran: output and verdict after {at} are lost"

@@ -1,0 +1,318 @@
+"""What happened lately and over a whole life, kept as facts pass: device strips, losses, pace.
+
+A day of a thousand ranks is gigabytes. What is shown of it is a few hundred points of the leading rank's
+figures, and the last minutes of every rank: so of the long past only the leader's reports are read, in
+windows that lie evenly apart if even that would be too much.
+
+A screen asks several times a second, and a gang of a thousand has a hundred thousand readings. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from launcher.runs.reader import decoded
+from launcher.runs.samples import Stretch, line_start, lines_of
+from launcher.state import events as ev
+from launcher.state.run_state import Rank, RunState
+
+from ...formatting import is_finite
+from .health import SILENT_PACES, SILENT_S, Soundness, front_of
+from .metrics import HISTORY, Curve, Metric, Reading, Usage, UsageSums
+from .model import Progress, sampled_reading
+from .step_times import Paces
+
+_PACES = 32
+_POINTS = 512
+_CURVES = 12
+STEP_TIME = "s/step"
+_NO_FIGURES = ("total_steps", "checkpoint")
+
+
+class Past:
+    """Short histories of one run. Fed by the thread that reads it; what it returns is frozen."""
+
+    def __init__(self) -> None:
+        self._readings: dict[int, deque[Reading]] = {}
+        self._frozen: dict[int, tuple[Reading, ...]] = {}
+        self._used: dict[int, UsageSums] = {}
+        self._steps, self._gang, self._sound = Paces(), GangAverages(), Soundness()
+        self._paces: deque[float] = deque(maxlen=_PACES)
+        self._curves: dict[str, list[float]] = {}
+        self._drawn: dict[str, Curve] = {}
+        self._checkpoint: tuple[float, float] | None = None
+
+    def take(self, facts: Iterable[ev.Event], state: RunState) -> None:
+        """Remember what `facts`, already folded into `state`, say."""
+        leader = leader_of(state)
+        for fact in facts:
+            if isinstance(fact, ev.GangRestarted):
+                self.forget()
+            elif fact.attempt < state.attempt:
+                continue
+            elif isinstance(fact, ev.RankReported):
+                self._reported(fact, leader)
+            elif isinstance(fact, ev.Sampled):
+                self._sampled(fact, state)
+
+    def forget(self) -> None:
+        """Another attempt begins: its ranks may be elsewhere, and its steps go on from a checkpoint."""
+        for history in (self._readings, self._frozen, self._used, self._paces, self._curves, self._drawn):
+            history.clear()
+        self._steps, self._gang, self._sound = Paces(), GangAverages(), Soundness()
+
+    def readings(self, rank: int) -> tuple[Reading, ...]:
+        """A rank's last figures, oldest first."""
+        frozen = self._frozen.get(rank)
+        if frozen is None:
+            frozen = self._frozen[rank] = tuple(self._readings.get(rank, ()))
+        return frozen
+
+    @property
+    def skew(self) -> float:
+        """How many steps lie between ranks that go together."""
+        return self._steps.skew
+
+    def usage(self, rank: int) -> Usage | None:
+        """What a rank used in all; None without any sample of it."""
+        sums = self._used.get(rank)
+        return None if sums is None else sums.usage
+
+    def not_finite(self, rank: int) -> Mapping[str, int | None]:
+        """Which of a rank's last figures are not finite, and since which step."""
+        return self._sound.of(rank)
+
+    @property
+    def step_s(self) -> float | None:
+        """The middle of the last seconds a step."""
+        return median(self._paces) if self._paces else None
+
+    def progress(self, state: RunState, now: float) -> Progress:
+        """The run's progress."""
+        leader = leader_of(state)
+        if leader is None:
+            return Progress(gang=self._gang.means)
+        rank = state.ranks[leader]
+        total = rank.metrics.get("total_steps")
+        saved = self._checkpoint
+        last = last_of(state)
+        pace = self.step_s if last is None else self._steps.pace(last.rank) or self.step_s
+        return Progress(
+            step=rank.step if last is None else last.step,
+            front=front_of(state.ranks),
+            left_pace_s=pace,
+            skew=self._steps.skew,
+            stalled=_is_stalled(last, pace, now),
+            total=_whole(total) or None,
+            step_s=self.step_s,
+            metrics={k: v for k, v in rank.metrics.items() if k not in _NO_FIGURES},
+            curves=self._all_curves(),
+            checkpoint=_whole(saved[0]) if saved else None,
+            checkpoint_age=max(int(now - saved[1]), 0) if saved else None,
+            step_times=self._steps.times,
+            lags=self._steps.lags,
+            gang=self._gang.means,
+            not_finite=self._sound.all,
+        )
+
+    def _all_curves(self) -> dict[str, Curve]:
+        for name, points in self._curves.items():
+            if name not in self._drawn:
+                self._drawn[name] = tuple(points)
+        return dict(self._drawn)
+
+    def _reported(self, fact: ev.RankReported, leader: int | None) -> None:
+        self._sound.reported(fact)
+        if fact.rank == leader:
+            self._figures(fact)
+        if fact.step is None:
+            return
+        pace = self._steps.reported(fact.rank, fact.step, fact.time)
+        if pace is not None and fact.rank == leader:
+            self._paces.append(pace)
+            self._plot(STEP_TIME, pace)
+
+    def _figures(self, fact: ev.RankReported) -> None:
+        for name, value in fact.metrics.items():
+            if name not in _NO_FIGURES:
+                self._plot(name, value)
+        saved = fact.metrics.get("checkpoint")
+        if saved is not None and (self._checkpoint is None or self._checkpoint[0] != saved):
+            self._checkpoint = saved, fact.time
+
+    def _plot(self, name: str, value: float) -> None:
+        """Another point; every second one goes when there are many, so that the whole course stays."""
+        if name not in self._curves and len(self._curves) >= _CURVES:
+            return
+        points = self._curves.setdefault(name, [])
+        points.append(value)
+        self._drawn.pop(name, None)
+        if len(points) > _POINTS:
+            self._curves[name] = points[::2]
+
+    def _sampled(self, fact: ev.Sampled, state: RunState) -> None:
+        told = [
+            (s.rank, sampled_reading(fact, s.cpu, state.ranks[s.rank], self._steps.lag(s.rank)))
+            for s in fact.ranks
+            if s.rank < len(state.ranks)
+        ]
+        self._gang.sampled(fact.time, [reading for _, reading in told])
+        by_uuid = {device.uuid: device for device in fact.devices}
+        for sample in fact.ranks:
+            if sample.rank < len(state.ranks):
+                own = [by_uuid[d.uuid] for d in state.ranks[sample.rank].devices if d.uuid in by_uuid]
+                self._used.setdefault(sample.rank, UsageSums()).take(sample, own)
+        for rank, reading in told:
+            self._readings.setdefault(rank, deque(maxlen=HISTORY)).append(reading)
+            self._frozen.pop(rank, None)
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if is_finite(value) else None
+
+
+def _is_stalled(rank: Rank | None, pace: float | None, now: float) -> bool:
+    if rank is None or rank.reported_at is None or pace is None:
+        return False
+    return now - rank.reported_at > max(SILENT_S, SILENT_PACES * pace)
+
+
+def last_of(state: RunState) -> Rank | None:
+    """The rank that has most before it, of those that tell steps and live; of all, where none lives."""
+    told = [rank for rank in state.ranks if rank.step is not None]
+    living = [rank for rank in told if rank.alive] or told
+    return min(living, key=lambda rank: rank.step or 0, default=None)
+
+
+def leader_of(state: RunState) -> int | None:
+    """The first rank that reports; its figures stand for the run's."""
+    return next((r.rank for r in state.ranks if r.reported_at is not None), None)
+
+
+NEAR_BYTES, PIECE_BYTES, MOST_PIECES = 32 << 20, 1 << 20, 96
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the past to be read at once: the facts of all ranks if it is `near`, else the leader's."""
+
+    stretch: Stretch
+    near: bool
+
+
+def pieces(skipped: Sequence[Stretch]) -> list[Piece]:
+    """What is to be read of the stretches, oldest first. Pure; a piece may begin and end within a line."""
+    cut = [part for stretch in skipped for part in _cut(stretch)]
+    near = sum(1 for _ in _last(cut, NEAR_BYTES))
+    far = cut[: len(cut) - near]
+    few = [far[at * len(far) // MOST_PIECES] for at in range(MOST_PIECES)] if len(far) > MOST_PIECES else far
+    return [*(Piece(part, near=False) for part in few), *(Piece(part, near=True) for part in cut[len(far) :])]
+
+
+def _cut(stretch: Stretch) -> Iterator[Stretch]:
+    for start in range(stretch.start, stretch.end, PIECE_BYTES):
+        yield Stretch(stretch.path, start, min(start + PIECE_BYTES, stretch.end))
+
+
+def _last(cut: Sequence[Stretch], limit: int) -> Iterator[Stretch]:
+    for part in reversed(cut):
+        limit -= part.end - part.start
+        if limit < 0:
+            return
+        yield part
+
+
+class PastReader:
+    """What happened in a run. Fed by the thread that reads it, which also reads the rest of it in between."""
+
+    def __init__(self) -> None:
+        self.known = Past()
+        self._whole: Past | None = None
+        self._meanwhile: list[ev.Event] = []
+        self._left: list[Piece] = []
+        self._all = 0
+
+    def take(self, facts: Iterable[ev.Event], state: RunState, skipped: Sequence[Stretch] = ()) -> None:
+        """Remember new facts; with the first of them comes what was `skipped` before them."""
+        facts = list(facts)
+        self.known.take(facts, state)
+        if self._whole is not None:
+            self._meanwhile += facts
+        elif skipped and not self._all:
+            self._left = pieces(skipped)[::-1]
+            self._all = len(self._left)
+            self._whole = Past()
+            # a restart that was long ago must not come after what followed it
+            self._meanwhile = [f for f in facts if isinstance(f, (ev.Sampled, ev.RankReported))]
+
+    @property
+    def recalled(self) -> float:
+        """The share of it that is known."""
+        return 1.0 - len(self._left) / self._all if self._all else 1.0
+
+    def recall(self, state: RunState, enough: Callable[[], bool]) -> bool:
+        """Read more of what was skipped, at least one piece; whether any is left."""
+        whole = self._whole
+        if whole is None:
+            return False
+        while self._left:
+            whole.take(facts_of(self._left.pop(), leader_of(state)), state)
+            if enough():
+                break
+        if not self._left:
+            whole.take(self._meanwhile, state)
+            self.known, self._whole, self._meanwhile = whole, None, []
+        return bool(self._left)
+
+
+def facts_of(piece: Piece, leader: int | None) -> list[ev.Event]:
+    """The facts whose lines begin in a piece; none if the file was thinned meanwhile."""
+    part = piece.stretch
+    try:
+        ends = [line_start(part.path, offset) for offset in (part.start, part.end)]
+    except FileNotFoundError:
+        return []
+    lines: Iterable[bytes] = lines_of(Stretch(part.path, *ends))
+    if not piece.near:
+        mark = b'"rank":%d,' % (-1 if leader is None else leader)
+        lines = (line for line in lines if mark in line and b'"rank_reported"' in line)
+    return decoded(lines)
+
+
+_METRICS = tuple(Metric)
+
+
+class GangAverages:
+    """The mean of each figure over all ranks in each of the last seconds that have samples."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, tuple[list[float], list[int]]] = {}
+        self._means: Mapping[Metric, Curve] | None = None
+
+    def sampled(self, time: float, readings: Iterable[Reading]) -> None:
+        """Take in what the ranks of one host did at a time. Hosts may tell of it in any order."""
+        second = int(time)
+        sums, counts = self._seconds.setdefault(second, ([0.0] * len(_METRICS), [0] * len(_METRICS)))
+        for reading in readings:
+            for at, value in enumerate(reading):
+                if is_finite(value):
+                    sums[at] += value
+                    counts[at] += 1
+        self._means = None
+        if len(self._seconds) > HISTORY:
+            del self._seconds[min(self._seconds)]
+
+    @property
+    def means(self) -> Mapping[Metric, Curve]:
+        """Each known figure's course, rounded, oldest first."""
+        if self._means is None:
+            drawn = {metric: self._course(metric.value) for metric in _METRICS}
+            self._means = {metric: course for metric, course in drawn.items() if course}
+        return self._means
+
+    def _course(self, at: int) -> Curve:
+        told = (self._seconds[second] for second in sorted(self._seconds))
+        return tuple(float(round(sums[at] / counts[at])) for sums, counts in told if counts[at])

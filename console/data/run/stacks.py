@@ -1,0 +1,136 @@
+"""What ranks were doing, told once for all that did the same; and the odd one out. Pure.
+
+Of a gang that hangs most ranks wait for one another, and one does something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from launcher.state.events import StacksTaken
+from launcher.state.run_state import RunState
+
+MOST = 8
+# what tells two threads apart and nothing else: their identifiers
+_IDENTITY = re.compile(r" 0x[0-9a-f]{4,}(?= [(\[])|(?<=thread) \d+(?=:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that were in the same place; `text` is their stacks, or `reason` why there are none."""
+
+    ranks: tuple[int, ...]
+    text: str = ""
+    reason: str = ""
+
+
+def grouped(stacks: Iterable[StacksTaken]) -> list[Group]:
+    """The ranks by what they were doing: what most of them did first, and then the odd ones out."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for taken in stacks:
+        found.setdefault((_IDENTITY.sub("", taken.text), _IDENTITY.sub("", taken.reason)), []).append(
+            taken.rank
+        )
+    groups = [Group(tuple(sorted(ranks)), *told) for told, ranks in found.items()]
+    return sorted(groups, key=lambda group: (-len(group.ranks), group.ranks))
+
+
+def spans(ranks: Sequence[int]) -> str:
+    """Sorted ranks as ``0-6, 9``."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
+    """All stacks that were taken last, for people; empty if there are none.
+
+    Args:
+        state: the run.
+        most: how many different ones are shown; None for all.
+    """
+    groups = grouped(state.stacks)
+    hosts = {rank.rank: rank.host for rank in state.ranks}
+    blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in groups[:most]]
+    if len(groups) > len(blocks):
+        blocks.append(f"and {len(groups) - len(blocks)} other places: rankdeck stacks {state.id}")
+    return "\n\n".join(blocks)
+
+
+def _block(group: Group, host: str) -> str:
+    alone = len(group.ranks) == 1
+    who = f"rank {group.ranks[0]}{f' on {host}' if host else ''}" if alone else f"ranks {spans(group.ranks)}"
+    first, *rest = (group.text or group.reason).strip().splitlines() or [""]
+    head = f"{who}:\n  {first}" if group.text else f"{who}: no stacks: {first}"
+    return "\n".join([head, *(f"  {line}".rstrip() for line in rest)])
+
+
+_MOST = 3
+_FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python\d[\d.]*)/|^<frozen |\.zip/")
+# what ranks do together: who is in one of these waits for whoever is not
+_TOGETHER = re.compile(
+    r"_*(?:monitored_)?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|scatter|gather"
+    r"|reduce|send|recv|irecv|isend|wait|synchronize)(?:_\w+)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """Ranks that were in one place; `waits`, whether it is one where they wait for others."""
+
+    ranks: tuple[int, ...]
+    function: str = ""
+    place: str = ""
+    waits: bool = False
+    reason: str = ""
+
+    def __str__(self) -> str:
+        alone = len(self.ranks) == 1
+        who = f"rank {self.ranks[0]}" if alone else f"ranks {spans(self.ranks)}"
+        if not self.function:
+            return f"{who} gave no stacks" + (f": {self.reason}" if self.reason else "")
+        doing = f"wait{'s' * alone} in" if self.waits else "is in" if alone else "are in"
+        return f"{who} {doing} {self.function} ({self.place})"
+
+
+def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
+    """The ranks by where they were: the fewest first, of as many those first that do not wait for others."""
+    found: dict[tuple[str, str, bool, str], list[int]] = {}
+    for taken in stacks:
+        found.setdefault(_where(taken), []).append(taken.rank)
+    groups = [Standstill(tuple(sorted(ranks)), *where) for where, ranks in found.items()]
+    return sorted(groups, key=lambda group: (len(group.ranks), group.waits, group.ranks))
+
+
+def standstill_line(stacks: Iterable[StacksTaken]) -> str:
+    """The same in a line; empty if no rank was asked."""
+    groups = standstills(stacks)
+    more = len(groups) - _MOST
+    rest = [f"and {more} other place{'s' * (more > 1)}"] if more > 0 else []
+    return "; ".join([*map(str, groups[:_MOST]), *rest])
+
+
+def _where(taken: StacksTaken) -> tuple[str, str, bool, str]:
+    """Function, place, whether one waits there, and why nothing is known."""
+    frames = [match.groupdict() for match in _FRAME.finditer(_main_thread(taken.text))]
+    if not frames:
+        return "", "", False, next(iter(taken.reason.strip().splitlines()), "")
+    own = next((n for n, frame in enumerate(frames) if not _LIBRARY.search(frame["file"])), 0)
+    together = next((f["function"] for f in frames[: own + 1] if _TOGETHER.fullmatch(f["function"])), "")
+    file = frames[own]["file"].rpartition("/")[2]
+    function = (together or frames[own]["function"]).rpartition(".")[2]
+    return function, f"{file}:{frames[own]['line']}", bool(together), ""
+
+
+def _main_thread(text: str) -> str:
+    """Its stack: of the thread that answered, else of the last, which is the oldest."""
+    threads = [block for block in text.strip().split("\n\n") if _FRAME.search(block)]
+    current = [block for block in threads if block.startswith("Current thread")]
+    return next(iter((*current, *threads[-1:])), "")

@@ -1,1 +1,0 @@
-"""Screens: they lay panes out, bind keys, and carry messages between panes, sources and commands."""

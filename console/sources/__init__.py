@@ -1,1 +1,0 @@
-"""Where the console's figures come from: run folders, read in threads. Nothing here imports Textual."""

@@ -1,0 +1,1 @@
+"""Screens and panes: values come down as attributes, wishes go up as messages."""

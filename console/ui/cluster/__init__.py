@@ -1,0 +1,1 @@
+"""The cluster screen and its panes."""

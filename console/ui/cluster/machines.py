@@ -1,0 +1,327 @@
+"""Machines and their GPUs as rows. Glyph and word say whose each GPU is, so that no colour need."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from launcher.placement.inventory import Holder
+
+from ... import formatting as fig
+from ...data.cluster.model import ClusterView, ExecutorView, GpuView, Held, HostView, Use
+from ...data.cluster.query import METRICS, ORDERS, Item, MapQuery, arranged, troubles
+from ...data.run.metrics import Metric
+from ...formatting import host_labels
+from ..widgets.lists import ItemList
+from ..widgets.rows import Row, Span
+from .work import number
+
+_SHORT_LABEL, _LONG_LABEL, _WIDE_MAP = 16, 32, 104
+
+
+class MachineMap(ItemList[Item]):
+    """A row a machine, and below it a row for each of its GPUs; of many machines only their own rows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "fold", "Fold", show=False, id="machines.fold"),
+        Binding("t", "fold_all", "Fold all", show=False, id="machines.fold_all"),
+        Binding("m", "metric", "Metric", id="machines.metric"),
+        Binding("s", "sort", "Sort", id="machines.sort"),
+        Binding("S", "reverse", "Reverse the order", show=False, id="machines.reverse"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.view: ClusterView | None = None
+        self.query_now = MapQuery()
+        self.empty = "looking …"
+        self._labels: tuple[dict[str, str], dict[str, str]] = {}, {}
+        self._unfolded = True
+        self._cells = 0
+        self._problem = ""
+
+    def show(self, view: ClusterView) -> None:
+        """Show another moment, with the cursor on the same machine or GPU."""
+        self.view = view
+        hosts = [host.host for host in view.hosts]
+        self._labels = host_labels(hosts, _SHORT_LABEL), host_labels(hosts, _LONG_LABEL)
+        self._cells = max((len(host.gpus) for host in view.hosts), default=0)
+        self._arrange()
+
+    def ask(self, query: MapQuery) -> None:
+        """Show other machines, or in another way."""
+        self.query_now, self._problem = query, ""
+        self._arrange()
+
+    def complain(self, problem: str) -> None:
+        """Say what is wrong with what is asked for; the list stays as it is."""
+        self._problem = problem
+        self._arrange()
+
+    def _arrange(self) -> None:
+        view, query = self.view, self.query_now
+        if view is None:
+            return
+        self._unfolded = query.is_unfolded(view)
+        self.empty = view.problem or (
+            "nothing is like that: / changes the filter, esc takes it away"
+            if view.hosts and query.sought.tests
+            else "no machine is known"
+        )
+        self.replace_items(arranged(view, query))
+        shown = len({item.host.host for item in self.items})
+        self.entitle(f"1 Machines · {_tally(view)}", self._problem or _how(query, shown))
+
+    def key(self, item: Item) -> Hashable:
+        """A machine, or a GPU of it."""
+        return item.key
+
+    def head_row(self, width: int) -> Row:
+        """What each column of a GPU is."""
+        return head_row(width, self.query_now.metric)
+
+    def row(self, item: Item, width: int) -> Row:
+        """A machine or a GPU."""
+        if item.gpu is not None:
+            return gpu_row(item.gpu, width, self.query_now.metric)
+        labels = self._labels[width >= _WIDE_MAP]
+        label = labels.get(item.host.host, item.host.host)
+        room = max(map(len, labels.values()), default=0)
+        return host_row(item, label.ljust(room), width, self.query_now.metric, self._cells)
+
+    def action_metric(self) -> None:
+        """Chart another figure."""
+        at = METRICS.index(self.query_now.metric)
+        self.ask(replace(self.query_now, metric=METRICS[(at + 1) % len(METRICS)]))
+
+    def action_sort(self) -> None:
+        """Sort by something else."""
+        at = ORDERS.index(self.query_now.order)
+        self.ask(replace(self.query_now, order=ORDERS[(at + 1) % len(ORDERS)], reverse=False))
+
+    def action_reverse(self) -> None:
+        """The other way round."""
+        self.ask(replace(self.query_now, reverse=not self.query_now.reverse))
+
+    def action_fold(self) -> None:
+        """Show the GPUs of this machine in its own row, or each in one of its own."""
+        item = self.chosen
+        if item is None or not item.host.gpus:
+            return
+        self.ask(replace(self.query_now, turned=self.query_now.turned ^ {item.host.host}))
+        index = next((i for i, other in enumerate(self.items) if other.host.host == item.host.host), 0)
+        self.action_move((index if item.gpu is not None else self.cursor) - self.cursor)
+
+    def action_fold_all(self) -> None:
+        """The same for all machines."""
+        self.ask(replace(self.query_now, unfolded=not self._unfolded, turned=frozenset()))
+        self.action_move(0)
+
+
+def _how(query: MapQuery, shown: int) -> str:
+    """What is sought, and the order, where they are not the usual ones."""
+    order = query.metric.label if query.order == "metric" else query.order
+    sought = f"filter: {query.sought.text} · {number(shown, 'host')}" if query.sought.text else ""
+    sort = f"{order}{', reversed' * query.reverse}" if query.order != ORDERS[0] or query.reverse else ""
+    return " · ".join(filter(None, (sought, sort and f"sorted by {sort}")))
+
+
+def _tally(view: ClusterView) -> str:
+    gpus = sum(len(host.gpus) for host in view.hosts)
+    used = [f"{count} {use}" for use in Use if (count := view.count(use))]
+    return " · ".join([number(len(view.hosts), "host"), number(gpus, "GPU"), *used, *_lost(view)])
+
+
+def _lost(view: ClusterView) -> Iterator[str]:
+    if lost := sum(bool(host.lost) for host in view.hosts):
+        yield f"{number(lost, 'host')} lost"
+
+
+GLYPHS = {
+    Use.MINE: ("●", "rank-ok"),
+    Use.OTHER: ("✗", "rank-failed"),
+    Use.TAKEN: ("▼", "rank-behind"),
+    Use.FREE: ("○", "rank-done"),
+    Use.LOST: ("-", "rank-lost"),
+    Use.UNKNOWN: ("?", "rank-stale"),
+}
+_BAR, _MODEL, _WIDE, _ROOMY = 10, 18, 104, 140
+_NAMES, _HOLDERS, _CELLS = 3, 2, 16
+_SHORT = {Metric.USE: "util", Metric.MEMORY: "memory", Metric.POWER: "power", Metric.HEAT: "temp"}
+
+
+def head_row(width: int, metric: Metric) -> Row:
+    """What each column of a GPU is; the bar is of the metric."""
+    cells = f"{'':4}{'gpu':<4}{_model('model', width)}{'whose':<10}{_SHORT[metric]:<{_bar(width) + 5}}"
+    columns = "".join(f" {title}" for title, _ in _figures(None, width, metric))
+    return ((f"{cells}{columns}  used by", "muted"),)
+
+
+def host_row(item: Item, label: str, width: int, metric: Metric, cells: int) -> Row:
+    """A machine; folded with its GPUs as cells: whose each is, and how much of the metric."""
+    host = item.host
+    mark = "▸" if item.folded else "▾" if host.gpus else " "
+    return (
+        (f"{mark}{label}", "bold"),
+        (" (here)" if host.here else "", "muted"),
+        *(_cells(host, metric, min(cells, _CELLS)) if item.folded else ()),
+        *_states(host),
+        (f"  {_system(host, width)}", ""),
+        *((f"  {text}", style) for text, style in _notes(host)),
+    )
+
+
+def _cells(host: HostView, metric: Metric, room: int) -> Iterator[Span]:
+    shown = host.gpus[:_CELLS]
+    yield "  ", ""
+    for gpu in shown:
+        yield GLYPHS[gpu.use]
+    yield " " * (room - len(shown) + 2), ""
+    yield fig.strip([gpu.figure(metric) for gpu in shown], len(shown), top=metric.top), "bar"
+    more = f" +{len(host.gpus) - _CELLS}" if len(host.gpus) > _CELLS else ""
+    yield " " * (room - len(shown)) + more, "muted"
+
+
+def _states(host: HostView) -> Iterator[Span]:
+    """First what is wrong with it."""
+    if host.lost:
+        heard = max((w.heard for w in host.workers if w.heard is not None), default=None)
+        yield f"  - lost: {host.lost}{f' since {fig.moment(heard)}' if heard else ''}", "rank-lost"
+    elif host.silent_s is not None:
+        yield f"  ? no figures for {fig.age(host.silent_s)}", "rank-stale"
+
+
+def _system(host: HostView, width: int) -> str:
+    system = host.system
+    cores = f" of {host.cores}" if host.cores else ""
+    memory = _amounts(system.memory_used, system.memory_total)
+    load = "" if system.load1 is None or width < _WIDE else f"  load {system.load1:.1f}"
+    known = system.cpu is not None or system.memory_used is not None or host.here
+    return f"cpu {fig.percent(system.cpu):>4}{cores}  mem {memory}{load}" if known else ""
+
+
+def _amounts(used: int | None, total: int | None) -> str:
+    """How much of how much memory, in one unit."""
+    if used is None or total is None or total < 1 << 30:
+        return f"{fig.memory(used)}/{fig.memory(total)}"
+    return f"{used / (1 << 30):.1f}/{total / (1 << 30):.0f}G"
+
+
+def _notes(host: HostView) -> Iterator[Span]:
+    """What Spark has there, whose ranks are there, and why GPUs say nothing."""
+    alive = [worker for worker in host.workers if worker.alive]
+    if alive:
+        free, cores = sum(w.cores_free for w in alive), sum(w.cores for w in alive)
+        gpus, free_gpus = sum(w.gpus for w in alive), sum(w.gpus_free for w in alive)
+        yield (
+            f"spark: {free}/{cores} cores" + (f", {free_gpus}/{gpus} GPUs" if gpus else "") + " free",
+            "muted",
+        )
+    elif host.executors:
+        yield executors_text(host.executors), "muted"
+    if host.held:
+        yield by_text(host.held), "rank-ok"
+    if host.reason and not any(gpu.address for gpu in host.gpus):
+        yield f"no GPU figures: {host.reason}", "rank-stale"
+
+
+def gpu_row(gpu: GpuView, width: int, metric: Metric) -> Row:
+    """A GPU: whose it is, its figures, and who is on it."""
+    glyph, style = GLYPHS[gpu.use]
+    value = gpu.figure(metric)
+    filled, track = fig.bar(None if value is None else value / 100, _bar(width))
+    shown = fig.celsius(value) if metric is Metric.HEAT else fig.percent(value)
+    return (
+        (f"    {gpu.device.index:<4}", ""),
+        (_model(gpu.device.name, width), "muted"),
+        (f"{glyph} {gpu.use:<8}", style),
+        (filled, "bar"),
+        (track, "bar-track"),
+        (f" {shown:>4}", ""),
+        ("".join(f" {text}" for _, text in _figures(gpu, width, metric)), ""),
+        ("  ", ""),
+        *_owners(gpu),
+    )
+
+
+def _figures(gpu: GpuView | None, width: int, metric: Metric) -> Iterator[tuple[str, str]]:
+    """The title and the text of each column beside the bar, which shows the metric."""
+    sample = None if gpu is None else gpu.sample
+    if sample is None:
+        used = total = util = power = heat = None
+    else:
+        used, total = sample.memory_used, sample.memory_total or (gpu.device.memory if gpu else None)
+        util, power, heat = sample.util, sample.power_w, sample.temperature_c
+    if metric is not Metric.USE:
+        yield f"{'util':>4}", f"{fig.percent(util):>4}"
+    known = used is not None or total is not None
+    yield f"{'mem':>12}", (_amounts(used, total) if known else fig.UNKNOWN).rjust(12)
+    if width >= _WIDE:
+        yield f"{'power':>6}", f"{fig.watts(power):>6}"
+    if metric is not Metric.HEAT:
+        yield f"{'temp':>4}", f"{fig.celsius(heat):>4}"
+
+
+def _owners(gpu: GpuView) -> Iterator[Span]:
+    """Who is on it: ranks of mine, then processes of others; why it says nothing; what slows it down."""
+    if gpu.held:
+        yield by_text(gpu.held), "rank-ok"
+    elif gpu.executor is not None:
+        yield f"{executors_text((gpu.executor,))}  ", "rank-ok" if gpu.executor.mine else "rank-failed"
+    for holder in gpu.foreign[:_HOLDERS]:
+        yield (
+            f"{' · ' * bool(gpu.held)}{holder_text(holder)}  ",
+            "rank-failed" if gpu.use is Use.OTHER else "rank-behind",
+        )
+    if len(gpu.foreign) > _HOLDERS:
+        yield f"and {len(gpu.foreign) - _HOLDERS} more", "muted"
+    if gpu.use is Use.TAKEN:
+        unseen = "held by a Spark application" if gpu.lent else "in use, by no process that is seen here"
+        yield unseen, "rank-behind"
+    if gpu.error:
+        yield gpu.error, "rank-stale"
+    if gpu.sample.throttle:
+        yield f"  slowed: {', '.join(gpu.sample.throttle)}", "rank-behind"
+    for text in troubles(gpu):
+        yield f"  {text}", "rank-failed"
+
+
+def by_text(held: Sequence[Held]) -> str:
+    """Which ranks of which runs."""
+    return " · ".join(f"{fig.shorten(h.name, 20)} {_ranks(h.ranks)}" for h in held)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    named = ",".join(map(str, ranks[:_NAMES]))
+    if len(ranks) > _NAMES:
+        named = f"{min(ranks)}-{max(ranks)}" if max(ranks) - min(ranks) == len(ranks) - 1 else f"{named},…"
+    return f"rank{'s' * (len(ranks) != 1)} {named}"
+
+
+def holder_text(holder: Holder) -> str:
+    """A process of somebody else: whose, which, and how much it holds."""
+    known = [fig.shorten(text, 16) for text in (holder.user, holder.name) if text]
+    size = [] if holder.memory is None else [fig.memory(holder.memory)]
+    return " ".join([*known, str(holder.pid), *size])
+
+
+def executors_text(executors: Sequence[ExecutorView]) -> str:
+    """Which applications have executors there, and how busy they are where that is known."""
+    return " · ".join(f"{fig.shorten(e.name, 24)} executor {e.number}{_tasks(e)}" for e in executors)
+
+
+def _tasks(executor: ExecutorView) -> str:
+    if executor.tasks is None:
+        return ""
+    return f", {executor.tasks} task{'s' * (executor.tasks != 1)}" if executor.tasks else ", idle"
+
+
+def _model(name: str, width: int) -> str:
+    return f"{fig.shorten(name.removeprefix('NVIDIA '), _MODEL):<{_MODEL}} " if width >= _WIDE else ""
+
+
+def _bar(width: int) -> int:
+    return 2 * _BAR if width >= _ROOMY else _BAR

@@ -1,0 +1,247 @@
+"""Questions before something that cannot be taken back; and the help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from textwrap import wrap
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import ActiveBinding, Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from .widgets.fields import Field, harmless
+from .widgets.key_line import keys_of
+from .widgets.rows import Row, ScrollingSheet, clip, width_of
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+_ABOUT = 12
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """Asks; only one key says yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", id="confirm.yes"),
+        Binding("n,escape,q", "answer(False)", "No", id="confirm.no"),
+    ]
+    YES: ClassVar[tuple[str, str]] = ("confirm.yes", "y")
+    NO: ClassVar[tuple[str, str]] = ("confirm.no", "n")
+
+    def __init__(
+        self, question: str, lines: Sequence[str], *, verb: str, otherwise: str = "leave it running"
+    ) -> None:
+        super().__init__()
+        self._question, self._lines, self._verb, self._otherwise = question, lines, verb, otherwise
+
+    def compose(self) -> ComposeResult:
+        """The question, what it is about, and the two answers."""
+        with Vertical(id="dialog"):
+            yield Static(self._question, classes="title", markup=False)
+            for line in self._lines:
+                yield Static(harmless(line), markup=False)
+            yes, no = keys_of(self, *self.YES), keys_of(self, *self.NO)
+            said = f"{yes}  {self._verb}      {no}  {self._otherwise}"
+            yield Static(said, classes="answers", markup=False)
+
+    def action_answer(self, answer: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(answer)
+
+
+class StartScreen(ConfirmScreen, inherit_bindings=False):
+    """Shows what would be started; enter starts it."""
+
+    DEFAULT_CSS = """
+    StartScreen #dialog { width: 90%; max-width: 90; }
+    StartScreen #dialog Static { width: 100%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "answer(True)", "Start", id="start.yes"),
+        Binding("escape,n,q", "answer(False)", "Start nothing", id="start.no"),
+    ]
+    YES = ("start.yes", "enter")
+    NO = ("start.no", "esc")
+
+    def __init__(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Show `lines`: what each is about, and what is said of it."""
+        shown = [f"{about:<{_ABOUT}}{text}" for about, text in lines]
+        super().__init__("Start this run again?", shown, verb="start it", otherwise="start nothing")
+
+
+_KEYS_WIDTH, _WHAT_WIDTH, _IDS_WIDTH = 12, 25, 25
+_COLUMN = _KEYS_WIDTH + _WHAT_WIDTH + _IDS_WIDTH + 3
+_FRAME = 10
+_HERE = "This pane"
+_TYPING = "Typing"
+_GROUPS = {
+    "go": "Go to",
+    "launch": "Form",
+    "run": "Run",
+    "history": "History",
+    "cluster": "Cluster",
+    "machines": "Cluster",
+    "log": "Log",
+    "app": "Everywhere",
+}
+_ORDER = ("Run", "Form", "History", "Cluster", "Log", "Go to", _HERE, "Everywhere", _TYPING)
+# what Textual binds keys to in whatever scrolls, whether it can or not
+_SCROLLS = ("scroll_", "page_")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that can be done here: its keys, what it does, by which ids keys are changed, and where."""
+
+    keys: str
+    what: str
+    ids: str
+    group: str = _HERE
+
+    def rows(self) -> list[Row]:
+        """Keys to the left, meaning, and ids in the background; what is long goes on below."""
+        keys, ids = wrap(self.keys, _KEYS_WIDTH) or [""], wrap(self.ids, _IDS_WIDTH)
+        return [
+            (
+                (f"{key:>{_KEYS_WIDTH}}", "bold"),
+                (f"  {(self.what if number == 0 else ''):<{_WHAT_WIDTH}}", ""),
+                (f" {name}", "muted"),
+            )
+            for number, (key, name) in enumerate(zip_longest(keys, ids, fillvalue=""))
+        ]
+
+
+class Keys(ScrollingSheet):
+    """A line for each thing that can be done, group by group; in two columns where there is room."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        super().__init__(id="keys")
+        self.lines = lines
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """Those lines, cut where room ends."""
+        return [clip(row, width) for row in laid_out(self.lines, width)]
+
+
+def laid_out(lines: Sequence[Line], width: int) -> list[Row]:
+    """The groups below each other, or the latter half of them beside the others."""
+    blocks = []
+    for name in _ORDER:
+        rows = [row for line in lines if line.group == name for row in line.rows()]
+        if rows:
+            blocks.append([((f"{name:>{_KEYS_WIDTH}}", "muted underline"),), *rows, ()])
+    if width < 2 * _COLUMN:
+        return [row for block in blocks for row in block][:-1]
+    left: list[Row] = []
+    right: list[Row] = []
+    half = sum(map(len, blocks)) / 2
+    for block in blocks:
+        (left if len(left) + len(block) / 2 <= half else right).extend(block)
+    return [
+        (*one, (" " * (_COLUMN - width_of(one)), ""), *other)
+        for one, other in zip_longest(left[:-1], right[:-1], fillvalue=())
+    ]
+
+
+class HelpScreen(ModalScreen[None]):
+    """Every key that did something, the nearest first."""
+
+    AUTO_FOCUS = "#keys"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss", "Close", show=False, id="help.close"),
+        Binding("slash", "search", "Find a key", show=False, key_display="/", id="help.search"),
+    ]
+
+    def __init__(
+        self, bindings: Iterable[ActiveBinding], name: Callable[[Binding], str], words: Mapping[str, str]
+    ) -> None:
+        super().__init__()
+        self._lines = key_lines(bindings, name, words)
+
+    def compose(self) -> ComposeResult:
+        """What the keys do here."""
+        with Vertical(id="dialog"):
+            yield Static("Keys here", classes="title")
+            yield Field(placeholder="letters of a key, of what it does, or of its id", id="sought")
+            yield Keys(self._lines)
+            find, close = keys_of(self, "help.search", "/"), keys_of(self, "help.close", "esc")
+            said = f"{find} finds a key · {close} closes this · leaving stops no run"
+            yield Static(said, classes="answers", markup=False)
+
+    def on_mount(self) -> None:
+        """As tall as the list, if the terminal is, and as wide as its columns."""
+        self.query_one(Field).display = False
+        keys, room = self.query_one(Keys), self.app.size.width * 9 // 10 - _FRAME
+        keys.styles.width = 2 * _COLUMN + 1 if room > 2 * _COLUMN else _COLUMN + 1
+        rows = len(laid_out(self._lines, room))
+        keys.styles.height = min(rows, max(self.app.size.height * 9 // 10 - _FRAME, 3))
+
+    def action_search(self) -> None:
+        """Ask for letters, and show only the lines that have them."""
+        field = self.query_one(Field)
+        field.display = True
+        field.focus()
+
+    @on(Field.Changed)
+    def _narrow(self, message: Field.Changed) -> None:
+        keys = self.query_one(Keys)
+        keys.lines = matching(self._lines, message.value)
+        keys.refresh_rows()
+
+    @on(Field.Submitted)
+    def _found(self) -> None:
+        self.query_one(Keys).focus()
+
+
+def matching(lines: Sequence[Line], letters: str) -> list[Line]:
+    """The lines that have every word of `letters` in them, whatever the case."""
+    words = letters.casefold().split()
+    return [
+        line for line in lines if all(w in f"{line.keys} {line.what} {line.ids}".casefold() for w in words)
+    ]
+
+
+def key_lines(
+    bindings: Iterable[ActiveBinding], name: Callable[[Binding], str], words: Mapping[str, str]
+) -> list[Line]:
+    """The keys of each action as `name` shows them, and what it does; those that are always in sight first.
+
+    `words` say by its id what a binding does just now. Two of one group and meaning share a line.
+    """
+    found: dict[tuple[str, str], list[Binding]] = {}
+    for active in bindings:
+        binding = active.binding
+        if binding.description and not binding.system and _is_told(binding):
+            usual = binding.description if binding.id else binding.description.capitalize()
+            what = words.get(binding.id or "", usual)
+            found.setdefault((_group(binding), what), []).append(binding)
+    known = sorted(found.items(), key=lambda each: not any(binding.show for binding in each[1]))
+    return [
+        Line(_unique(map(name, all_)), what, _unique(b.id or "" for b in all_), group)
+        for (group, what), all_ in known
+    ]
+
+
+def _is_told(binding: Binding) -> bool:
+    if binding.id:
+        return True
+    return not binding.action.startswith(_SCROLLS) and not binding.key.startswith("super+")
+
+
+def _group(binding: Binding) -> str:
+    """Where a binding belongs, by its id; what has none is Textual's own, mostly for text fields."""
+    if not binding.id:
+        return _GROUPS["app"] if binding.action.startswith("app.") or binding.action == "quit" else _TYPING
+    if "pane(" in binding.action:
+        return _GROUPS["go"]
+    return _GROUPS.get(binding.id.partition(".")[0], _HERE)
+
+
+def _unique(words: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(words)).strip()

@@ -1,0 +1,1 @@
+"""The history screen, its panes, and two runs beside each other."""

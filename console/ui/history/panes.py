@@ -1,0 +1,316 @@
+"""The history screen's panes: the list of runs, and one of them in full."""
+
+from __future__ import annotations
+
+import math
+import os
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.reactive import Reactive
+from textual.scroll_view import ScrollView
+
+from launcher.runs.status import Status
+from launcher.state.events import LimitNear
+from launcher.state.run_state import RunState
+
+from ... import formatting as fig
+from ...data.history.query import took
+from ...data.run.model import PHASE_GLYPHS
+from ...data.run.narration import record_line
+from ...data.run.stacks import stacks_block
+from ...sanitize import printable
+from ..launch.panes import outcome
+from ..run.failure import circumstances, place
+from ..widgets.lists import Column, LongList, fitting
+from ..widgets.rows import Row, ScrollingSheet, clip, differing, safe
+
+if TYPE_CHECKING:
+    from ...data.history.run_list import RunRecord
+
+_LEAD, _LEAST = 13, 20
+_TEXT = 500
+
+
+def _target(run: Status) -> str:
+    return _line(f"{os.path.basename(run.target[-_TEXT:])} {run.args}")
+
+
+COLUMNS: tuple[Column[Status], ...] = (
+    Column("name", 16, lambda run: _line(run.name or run.id), 9, "bold", left=True),
+    Column("target", 24, _target, 3, left=True),
+    Column("ranks", 5, lambda run: str(run.num_processes), 7),
+    Column("mode", 7, lambda run: _line(run.mode), 2, "muted", left=True),
+    Column("who", 10, lambda run: _line(run.user), 4, left=True),
+    Column("started", 12, lambda run: started(run.started), 6, "muted", left=True),
+    Column("took", 7, lambda run: took_text(run), 8),
+    Column("exit", 4, lambda run: "" if run.exit_code is None else str(run.exit_code), 5),
+)
+
+
+def started(moment: float | None) -> str:
+    """The local time of a start: it does not change while one looks."""
+    if moment is None or not math.isfinite(moment):
+        return fig.UNKNOWN
+    try:
+        return time.strftime("%d %b %H:%M", time.localtime(moment))
+    except (ValueError, OverflowError, OSError):
+        return fig.UNKNOWN
+
+
+def took_text(run: Status, now: float | None = None) -> str:
+    """How long a run took; of one that goes on, the whole minutes so far, which seldom change."""
+    seconds = took(run, now)
+    if run.state.final or seconds is None:
+        return fig.duration(seconds)
+    minutes = int(seconds // 60)
+    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m" if minutes else "<1m"
+
+
+def _columns(width: int) -> list[Column[Status]]:
+    """The columns that fit beside the state and some words of why."""
+    return fitting(COLUMNS, width - _LEAD - max(_LEAST, width // 4))
+
+
+class RunsList(LongList):
+    """The runs, with a cursor and marks. A mark is for what is done to several at once."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", "Mark", id="history.mark"),
+    ]
+
+    # watched, not told by a message: what is shown of a run is then painted together with the cursor
+    here: Reactive[Status | None] = Reactive(None, repaint=False)
+    """The run under the cursor."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.runs: tuple[Status, ...] = ()
+        self.marked: dict[str, None] = {}
+        self.empty = ""
+
+    def show(self, runs: Sequence[Status], *, empty: str) -> None:
+        """Show these runs, with the cursor on the same one as before; `empty` is said where there is none."""
+        here = self.chosen
+        self.runs, self.empty = tuple(runs), empty
+        at = next((i for i, run in enumerate(self.runs) if here is not None and run.id == here.id), None)
+        self.cursor = min(self.cursor, max(len(self.runs) - 1, 0)) if at is None else at
+        self.refresh_rows()
+        self.here = self.chosen
+
+    @property
+    def chosen(self) -> Status | None:
+        """The run under the cursor."""
+        return self.runs[self.cursor] if self.cursor < len(self.runs) else None
+
+    @property
+    def length(self) -> int:
+        """How many runs."""
+        return len(self.runs)
+
+    @property
+    def shows_cursor(self) -> bool:
+        """Always: what is told below the list is about that run."""
+        return True
+
+    def action_move(self, items: int) -> None:
+        """Move the cursor, and tell."""
+        super().action_move(items)
+        self.here = self.chosen
+
+    def around(self) -> list[Status]:
+        """The runs below and above the cursor."""
+        return [self.runs[i] for i in (self.cursor + 1, self.cursor - 1) if 0 <= i < len(self.runs)]
+
+    def action_mark(self) -> None:
+        """Mark the run under the cursor, or take its mark away, and go on to the next."""
+        if (run := self.chosen) is not None:
+            self.toggle(run.id)
+            self.action_move(1)
+
+    def toggle(self, run: str) -> None:
+        """Set or take a mark."""
+        if run in self.marked:
+            del self.marked[run]
+        else:
+            self.marked[run] = None
+        self.refresh_rows()
+
+    def unmark(self) -> None:
+        """Take all marks away."""
+        self.marked.clear()
+        self.refresh_rows()
+
+    def head_row(self, width: int) -> Row:
+        """What each column is."""
+        cells = "".join(f"{column.head} " for column in _columns(width))
+        return clip(((f"   {'state':<{_LEAD - 3}}{cells}why, or the last figures", "muted"),), width)
+
+    def empty_row(self) -> Row:
+        """What one can do about it."""
+        return ((f" {self.empty}", "muted"),)
+
+    def item_row(self, index: int, width: int, ground: str) -> Row:
+        """A run, as far as it fits."""
+        run = self.runs[index]
+        glyph, style = PHASE_GLYPHS[run.state]
+        mark = "*" if run.id in self.marked else " "
+        row: Row = (
+            (mark, f"bold{ground}"),
+            (f"{glyph} {run.state:<{_LEAD - 3}}", style + ground),
+            *((f"{column.text(run)} ", column.style + ground) for column in _columns(width)),
+            *((text, style + ground) for text, style in outcome(run)),
+        )
+        return clip(row, width)
+
+
+def _line(text: str) -> str:
+    return " ".join(text[:_TEXT].split())
+
+
+_WHY, _LABEL = 2000, 9
+_UNWRAPPED = 1 << 20
+_LIMITS = {"time": "in all", "start": "of waiting for slots", "progress": "without progress"}
+
+
+class RunCard(ScrollingSheet):
+    """The run under the cursor. Its scroll bar is always there, so that no other run has another width."""
+
+    DEFAULT_CSS = "RunCard { overflow-y: scroll; }"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.run: Status | None = None
+        self.record: RunRecord | None = None
+
+    def show(self, run: Status | None, record: RunRecord | None = None) -> None:
+        """Show another run, or none; with what its folder tells, if that is known."""
+        if run is None or self.run is None or run.id != self.run.id:
+            self.record = record
+            self.scroll_home(animate=False, immediate=True)
+        self.run = run
+        self.entitle("2 Run" if run is None else f"2 {run.id}")
+        self.refresh_rows()
+
+    def tell(self, record: RunRecord) -> None:
+        """Show what the folder tells, if it is that of the run which is shown."""
+        if self.run is not None and record.state.id == self.run.id:
+            self.record = record
+            self.refresh_rows()
+
+    def _lay_out(self, width: int) -> None:
+        """Repaint only what differs also where there are more rows than before, or fewer."""
+        old, self._rows = self._rows, tuple(safe(row) for row in self.rows(width))
+        if len(old) != len(self._rows):
+            # as an assignment would, but without a new layout of the screen: no size depends on it
+            self.set_reactive(ScrollView.virtual_size, Size(width, len(self._rows)))
+            self._scroll_update(self.virtual_size)
+        pairs = enumerate(zip_longest(old, self._rows, fillvalue=()))
+        self.repaint_rows((n, *differing(before, after)) for n, (before, after) in pairs if before != after)
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """A line for each thing that is known."""
+        if self.run is None:
+            return ()
+        return [clip(row, width) for row in card_rows(self.run, self.record, width)]
+
+    @property
+    def text(self) -> str:
+        """All of it, to be copied; empty without a run."""
+        return "" if self.run is None else card_text(self.run, self.record)
+
+
+def card_text(run: Status, record: RunRecord | None) -> str:
+    """The card as plain text."""
+    lines = ("".join(text for text, _ in row) for row in card_rows(run, record, _UNWRAPPED))
+    return "\n".join([run.id, *(line.removeprefix(" ").rstrip() for line in lines), ""])
+
+
+def card_rows(run: Status, record: RunRecord | None, width: int) -> Iterator[Row]:
+    """The card for a pane that is `width` cells wide: the end, what the run was, and then what is long."""
+    glyph, style = PHASE_GLYPHS[run.state]
+    code = "" if run.exit_code is None else f" · exit {run.exit_code}"
+    name = " ".join(printable(run.name or run.id).split())
+    yield ((f" {glyph} {run.state}{code}", f"{style} bold"), (f"  {name}", "bold"))
+    yield from _wrapped(run.why[:_WHY], width)
+    if run.unreadable is not None:
+        yield from _wrapped(f"! unreadable: {run.unreadable[:_WHY]}", width, "rank-behind")
+    if record is not None:
+        yield from _end(record, width)
+    for label, value in _facts(run):
+        if value:
+            yield ((f" {label:<{_LABEL}}", "muted"), (" ".join(printable(value).split()), ""))
+    if figures := _figures(run):
+        yield ((f" {'last':<{_LABEL}}", "muted"), *figures)
+    if record is not None:
+        yield from _long(record.state, width)
+
+
+def _end(record: RunRecord, width: int) -> Iterator[Row]:
+    """What the facts add to the reason: which ranks ended how, and what had been told before."""
+    state = record.state
+    first = state.first_failure
+    if first is not None:
+        yield from _wrapped(circumstances(state, first), width, "muted")
+        yield from _wrapped(f"in {place(first)}" if place(first) else "", width, "muted")
+    for restart in state.restarts:
+        yield from _wrapped(f"attempt {restart.attempt} began because {restart.reason}", width, "muted")
+    for near in record.limits:
+        yield from _wrapped(f"! {_limit_line(near, state.started)}", width, "rank-behind")
+    for text in (*(note.text for note in state.notes), record_line(state), record.problem):
+        yield from _wrapped(f"! {text}" if text else "", width, "rank-behind")
+
+
+def _limit_line(near: LimitNear, started: float | None) -> str:
+    what = _LIMITS.get(near.limit, near.limit)
+    after = "" if started is None else f"after {fig.duration(max(near.time - started, 0.0))} "
+    return f"{after}the limit of {near.limit_s:g} s {what} was near"
+
+
+def _long(state: RunState, width: int) -> Iterator[Row]:
+    """The traceback, and the stacks that were taken last."""
+    first = state.first_failure
+    if first is not None and first.raised is not None and first.raised.traceback:
+        yield from _block(f"Traceback of rank {first.rank} on {first.host}", first.raised.traceback, width)
+    if state.stacks:
+        count = len(state.stacks)
+        yield from _block(f"Stacks of {count} rank{'s' * (count > 1)}", stacks_block(state), width)
+
+
+def _block(title: str, text: str, width: int) -> Iterator[Row]:
+    yield ()
+    yield from _wrapped(title, width, "bold")
+    for line in text.rstrip().splitlines():
+        yield from _wrapped(line, width) if line.strip() else ((),)
+
+
+def _wrapped(text: str, width: int, style: str = "") -> Iterator[Row]:
+    """Lines of a text that keeps its indentation; nothing for an empty one."""
+    for line in printable(text).splitlines():
+        inner = line.lstrip()
+        indent = " " * min(len(line) - len(inner), width // 2)
+        wrapped = textwrap.wrap(
+            inner, max(width - 2, 20), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+        yield from (((f" {part}", style),) for part in wrapped)
+
+
+def _facts(run: Status) -> Iterator[tuple[str, str]]:
+    yield "target", f"{run.target} {run.args}".strip()
+    size = f"{run.num_processes} rank{'s' * (run.num_processes != 1)}, {run.mode or 'mode unknown'}"
+    yield "ranks", size + (f", attempt {run.attempt}" if run.attempt else "")
+    yield "when", f"{started(run.started)}" + (f", took {fig.duration(took(run))}" if run.state.final else "")
+    yield "by", run.user + (f" on {run.host}" if run.host else "")
+    yield "code", run.revision[:12] + (", with changes that are not committed" if run.dirty else "")
+
+
+def _figures(run: Status) -> Row:
+    """What it reported last."""
+    step = [] if run.step is None else [(f"step {fig.count(run.step)}", "")]
+    told = [*step, *fig.metric_spans(run.metrics, "")]
+    return tuple((" · " * bool(number) + printable(text), style) for number, (text, style) in enumerate(told))

@@ -1,0 +1,194 @@
+"""The launch screen's panes beside the form: the equivalent command, and the runs there have been."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from textual.widgets import Input
+
+from launcher.runs.status import Status
+
+from ... import formatting as fig
+from ...data.history.query import took
+from ...data.run.model import PHASE_GLYPHS
+from ..widgets.key_line import keys_of
+from ..widgets.lists import CursorSheet
+from ..widgets.rows import Row, Sheet, clip
+
+_MOST_LINES = 3
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
+
+
+class CommandLine(Sheet):
+    """The command, and one line that says whether it can run."""
+
+    DEFAULT_CSS = """
+    CommandLine { height: 4; max-height: 6; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.command = ""
+        self.problem: str | None = None
+        self.doubt = ""
+        self.busy = ""
+        self.begun = True
+        self._typing = False
+
+    def on_mount(self) -> None:
+        """Follow the focus: keys that a field would type are not those that are said."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self._follow_focus())
+
+    def _follow_focus(self) -> None:
+        typing = isinstance(self.screen.focused, Input)
+        if typing != self._typing:
+            self._typing = typing
+            self.refresh_rows()
+
+    def show(self, command: str) -> None:
+        """Show another command; whether it can run is not known yet."""
+        self.command = command
+        self.refresh_rows()
+
+    def judge(self, problem: str | None, doubt: str = "", *, begun: bool = True) -> None:
+        """Say what is wrong, or with None that nothing is; `doubt` is what only the script can tell.
+
+        What is missing from a form that was not begun is a hint, and no fault.
+        """
+        self.begun = begun
+        self.problem, self.doubt, self.busy = problem, doubt, ""
+        self.refresh_rows()
+
+    def wait(self, for_what: str) -> None:
+        """Say what is being done."""
+        self.busy = for_what
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """The command on as many lines as it needs, and the verdict."""
+        lines = wrapped(self.command, max(width - 3, 8))
+        if len(lines) > _MOST_LINES:
+            last = clip(((lines[_MOST_LINES - 1], ""),), max(width - 20, 8))[0][0].removesuffix(" \\")
+            copy = keys_of(self, "launch.copy", "ctrl+y" if self._typing else "y")
+            lines = [*lines[: _MOST_LINES - 1], f"{last} … {copy} copies it all"]
+        height = len(lines) + 3
+        if self.styles.height is None or self.styles.height.value != height:
+            self.styles.height = height
+        first: list[Row] = [
+            ((" $ " if i == 0 else "   ", "muted"), (line, "bold")) for i, line in enumerate(lines)
+        ]
+        return [*first, clip(self._verdict(), width)]
+
+    def _verdict(self) -> Row:
+        if self.busy:
+            return ((f" ◐ {self.busy}", "rank-waiting"),)
+        if self.problem and not self.begun:
+            return ((f" {self.problem} · {keys_of(self, 'launch.find', 'ctrl+f')} finds", "muted"),)
+        if self.problem:
+            return ((f" ✗ {self.problem}", "rank-behind"),)
+        start = keys_of(self, "launch.start", "ctrl+r")
+        check = keys_of(self, "launch.preflight", "f5" if self._typing else "p")
+        if self.doubt:
+            return ((f" ? {self.doubt}", "rank-behind"), (f" · {start} launches all the same", "muted"))
+        return ((" ✓ ready", "rank-done"), (f" · {start} launches · {check} checks", "muted"))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """`text` broken between words, with a backslash where it goes on, so that it can be pasted as it stands.
+
+    What is in quotes is not broken: a backslash would be part of it there.
+    """
+    lines, line = [], ""
+    for word in _WORD.findall(text):
+        if line and len(line) + 1 + len(word) > width - 2:
+            lines.append(line + " \\")
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]
+
+
+_ROOMY, _WIDE = 64, 84
+_USER, _WHY = 10, 500
+
+
+class RecentRuns(CursorSheet):
+    """One line a run, newest first."""
+
+    def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.time) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.runs: tuple[Status, ...] = ()
+        self._users = False
+        self._clock = clock
+
+    def show(self, runs: Sequence[Status]) -> None:
+        """Show these runs, with the cursor on the same one as before."""
+        here = self.runs[self.cursor].id if self.cursor < len(self.runs) else None
+        self.runs = tuple(runs)
+        self._users = any(run.user for run in runs)
+        ids = [run.id for run in self.runs]
+        self.cursor = ids.index(here) if here in ids else 0
+        self.entitle(f"2 Recent runs · {len(runs)}" if runs else "2 Recent runs")
+        self.refresh_rows()
+
+    @property
+    def chosen(self) -> Status | None:
+        """The run under the cursor."""
+        return self.runs[self.cursor] if self.cursor < len(self.runs) else None
+
+    @property
+    def length(self) -> int:
+        """How many runs."""
+        return len(self.runs)
+
+    def empty_row(self) -> Row:
+        """Before the first run."""
+        return ((" none yet", "muted"),)
+
+    def item_row(self, index: int, width: int, ground: str) -> Row:
+        """State, name, size, when, how long, by whom, and why it ended or what it reached."""
+        run = self.runs[index]
+        glyph, style = PHASE_GLYPHS[run.state]
+        now = self._clock()
+        size = f"{run.num_processes} rank{'s' if run.num_processes != 1 else ' '}"
+        name = 16 if width >= _ROOMY else 12
+        who = f"{fig.shorten(run.user, _USER):<{_USER}} " if width >= _WIDE and self._users else ""
+        row = (
+            (f" {glyph} ", style + ground),
+            (f"{fig.shorten(run.name or run.id, name):<{name}} ", f"bold{ground}"),
+            (f"{size:>10} " if width >= _ROOMY else f"×{run.num_processes:<4} ", ground),
+            (f"{ago(run.started, now):>8} ", f"muted{ground}"),
+            (f"{took_text(took(run, now), live=not run.state.final):>7}  ", ground),
+            (who, ground),
+            *((text, style + ground) for text, style in outcome(run)),
+        )
+        return clip(row, width)
+
+
+def ago(then: float | None, now: float) -> str:
+    """How long ago, in whole minutes: nothing here changes by the second."""
+    if then is None:
+        return fig.UNKNOWN
+    minutes = int((now - then) // 60)
+    if minutes < 1:
+        return "just now"
+    if minutes < 60:
+        return f"{minutes}m ago"
+    return f"{minutes // 60}h ago" if minutes < 48 * 60 else f"{minutes // 1440}d ago"
+
+
+def outcome(run: Status) -> Row:
+    """Why it ended, where it went wrong; else its state, and the figures that it reported last."""
+    if run.unreadable is not None:
+        return ((" ".join(f"unreadable: {run.unreadable[:_WHY]}".split()), "muted"),)
+    if run.state.final and run.exit_code and run.why:
+        return ((" ".join(run.why[:_WHY].split()), "muted"),)
+    told = fig.metric_spans(run.metrics, " · ")
+    return ((str(run.state), "muted"), *((text, style or "muted") for text, style in told))
+
+
+def took_text(seconds: float | None, *, live: bool) -> str:
+    """How long it took; a live run only says so."""
+    return "live" if live else fig.duration(seconds)

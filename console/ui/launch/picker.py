@@ -1,0 +1,172 @@
+"""Pick a script or a function by a few letters of its name. Source is read, never imported."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Static
+from textual.worker import get_current_worker
+
+from launcher.runs.status import Status
+
+from ... import formatting as fig
+from ...data.launch.targets import Candidate, candidates, matched, narrow, recent_candidates, with_recent
+from ...formatting import tilde
+from ..widgets.fields import Field
+from ..widgets.lists import CursorSheet
+from ..widgets.rows import Row, Span, clip
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+_SHOWN = 200
+
+
+class Candidates(CursorSheet):
+    """What matches, a line each."""
+
+    def __init__(self) -> None:
+        super().__init__(id="candidates")
+        self.found: list[Candidate] = []
+        self.query_text = ""
+
+    def show(self, found: list[Candidate], query: str) -> None:
+        """Show these, the best first, with the letters of `query` marked."""
+        self.found, self.cursor, self.query_text = found, 0, query
+        self.refresh_rows()
+        self.reveal(0)
+
+    @property
+    def length(self) -> int:
+        """How many match."""
+        return len(self.found)
+
+    @property
+    def shows_cursor(self) -> bool:
+        """Always: the keys are typed in the field above."""
+        return True
+
+    def empty_row(self) -> Row:
+        """When nothing matches."""
+        return ((" nothing matches", "muted"),)
+
+    def item_row(self, index: int, width: int, ground: str) -> Row:
+        """Name and signature."""
+        found = self.found[index]
+        source, colon, name = found.target.partition(":")
+        at = matched(found.target, self.query_text)
+        row = (
+            (" ", ground),
+            *_marked(source, 0, at, "muted" if colon else "", ground),
+            *_marked(colon + name, len(source), at, "bold", ground),
+            (" · recent" if found.recent else "", f"muted{ground}"),
+            (f"  {self._takes(found, width)}", f"muted{ground}"),
+            (f"  {found.doc}" if found.doc else "", f"muted{ground}"),
+        )
+        return clip(row, width)
+
+    def _takes(self, found: Candidate, width: int) -> str:
+        """What it takes; where it also says what it is, that has its room."""
+        text = "" if found.takes == "recent" else found.takes
+        return fig.shorten(text, max(width // 3, 8)) if found.doc else text
+
+
+def _marked(text: str, start: int, at: Collection[int], style: str, ground: str) -> Iterator[Span]:
+    """A part of a target that begins at `start`, with the letters that were looked for underlined."""
+    for hit, letters in groupby(enumerate(text, start), lambda pair: pair[0] in at):
+        mark = f"{style} underline" if hit else style
+        yield "".join(letter for _, letter in letters), f"{mark}{ground}"
+
+
+class PickerScreen(ModalScreen[str]):
+    """Finds what could be launched below a folder; closes with the target, or with nothing."""
+
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Close", id="picker.close"),
+        Binding("down,ctrl+n", "move(1)", "Next", show=False, id="picker.next"),
+        Binding("up,ctrl+p", "move(-1)", "Previous", show=False, priority=True, id="picker.previous"),
+        Binding("pagedown", "move(8)", "Page down", show=False, id="picker.page_down"),
+        Binding("pageup", "move(-8)", "Page up", show=False, id="picker.page_up"),
+    ]
+
+    class Found(Message):
+        """More candidates; `done` with the last."""
+
+        def __init__(
+            self, batch: list[Candidate], *, recent: Sequence[Candidate] = (), done: bool = False
+        ) -> None:
+            super().__init__()
+            self.batch = batch
+            self.recent = recent
+            self.done = done
+
+    def __init__(self, workdir: Path, runs: Sequence[Status] = (), query: str = "") -> None:
+        super().__init__()
+        self._workdir, self._query = workdir, query
+        self._runs = runs
+        self._recent: list[Candidate] = []
+        self._all: list[Candidate] = []
+        self._done = False
+
+    def compose(self) -> ComposeResult:
+        """A field, and what matches it."""
+        with Vertical(id="picker"):
+            yield Field(value=self._query, placeholder="letters of a file or function")
+            yield Candidates()
+            yield Static("", id="tally", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.query_one("#picker").border_title = Content(
+            f"Scripts and functions below {tilde(self._workdir)}"
+        )
+        self._read()
+
+    @work(thread=True, group="read")
+    def _read(self) -> None:
+        worker = get_current_worker()
+        self.post_message(self.Found([], recent=recent_candidates(self._runs, self._workdir)))
+        for batch in candidates(self._workdir):
+            if worker.is_cancelled:
+                return
+            self.post_message(self.Found(batch))
+        self.post_message(self.Found([], done=True))
+
+    @on(Found)
+    def _take(self, message: Found) -> None:
+        self._all += message.batch
+        self._recent += message.recent
+        self._done = message.done
+        self._narrow()
+
+    @on(Field.Changed)
+    def _narrow(self) -> None:
+        found, query = with_recent(self._all, self._recent), self.query_one(Field).value
+        fitting = narrow(found, query)
+        self.query_one(Candidates).show(fitting[:_SHOWN], query)
+        few = f"{fig.count(len(fitting))} of " if query.strip() else ""
+        state = "" if self._done else " · reading …"
+        tally = f"{few}{fig.count(len(found))} found{state} · enter picks"
+        self.query_one("#tally", Static).update(tally)
+
+    @on(Field.Submitted)
+    def _submitted(self) -> None:
+        self.query_one(Candidates).action_choose()
+
+    @on(Candidates.Chosen)
+    def _chosen(self, message: Candidates.Chosen) -> None:
+        self.dismiss(self.query_one(Candidates).found[message.index].target)
+
+    def action_move(self, items: int) -> None:
+        """Move the cursor of the list."""
+        self.query_one(Candidates).action_move(items)

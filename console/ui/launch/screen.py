@@ -1,0 +1,391 @@
+"""The launch screen: what to run, with which arguments, how often; and the command that says the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.message import Message
+from textual.widgets import Static
+from textual.worker import get_current_worker
+
+from launcher.errors import LauncherError
+from launcher.runs.catalog import read_private
+from launcher.runs.reader import read_spec
+from launcher.runs.status import Status
+from launcher.spec.request import Request
+from launcher.spec.script_options import Option
+from launcher.spec.signature import Signature
+
+from ...commands import Commands
+from ...data.history.query import recent_runs
+from ...data.launch.completion import misgiven
+from ...data.launch.detect import Detected, look
+from ...data.launch.draft import Draft, Misfit, command_text, draft_of, require_editable, unwritten
+from ...data.launch.targets import functions_of, options_of
+from ..navigation import NavigableScreen, Site
+from ..rerun import StartsAgain
+from ..widgets.key_line import KeyLine
+from .form import LaunchForm
+from .outline import COMMAND_TITLE, banner, placed
+from .panes import CommandLine, RecentRuns
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+
+
+class FormActs(NavigableScreen):
+    """A screen with a launch form and its command."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+f", "find", "Find", id="launch.find", priority=True),
+        Binding("ctrl+t,m", "more", "More options", id="launch.more"),
+        Binding("p,f5", "preflight", "Preflight", show=True, id="launch.preflight"),
+        Binding("s", "save", "Save as preset", show=False, id="launch.save"),
+        Binding("o", "presets", "Presets", show=False, id="launch.presets"),
+        Binding("y,ctrl+y", "copy", "Copy command", show=False, id="launch.copy"),
+        Binding("slash", "find", "Find", show=False, key_display="/", id="launch.search"),
+    ]
+
+    _workdir: Path
+    _refused: tuple[Draft, Misfit] | None = None
+
+    @property
+    def draft(self) -> Draft:
+        """What is filled in."""
+        return self.query_one(LaunchForm).draft
+
+    def fill(self, draft: Draft) -> None:
+        """Fill the form, and go to it."""
+        self.query_one(LaunchForm).fill(draft)
+        self.action_form()
+
+    def detect(self) -> None:
+        """Look again what this machine has."""
+        raise NotImplementedError
+
+    def action_launch(self) -> None:
+        """Start what is filled in."""
+        raise NotImplementedError
+
+    def judge(self, misfit: Misfit | None, doubt: str = "") -> None:
+        """Say what is wrong, beside the field that it concerns and below the command.
+
+        What a preflight or a launch found stands until something is filled in otherwise.
+        """
+        refused = self._refused[1] if self._refused and self._refused[0] == self.draft else None
+        misfit = refused or misfit
+        # a form that was not begun yet is not wrong
+        begun = bool(refused or self.draft.target or (misfit and misfit.field != "target"))
+        self.query_one(CommandLine).judge(str(misfit) if misfit else None, doubt, begun=begun)
+        form = self.query_one(LaunchForm)
+        if misfit and begun:
+            form.judge(misfit.field, str(misfit))
+        else:
+            form.judge("", None)
+
+    def refuse(self, misfit: Misfit) -> None:
+        """Say what keeps it from being started, and go there."""
+        self._refused = (self.draft, misfit)
+        self.judge(misfit)
+        self.query_one(LaunchForm).go_to(misfit.field)
+
+    @on(LaunchForm.FindWanted)
+    def action_find(self) -> None:
+        """Pick a script or function."""
+        from .picker import PickerScreen
+
+        runs = self.query_one(RecentRuns).runs
+        self.app.push_screen(PickerScreen(self._workdir, runs), self._picked)
+
+    async def _picked(self, target: str | None) -> None:
+        if target:
+            form = self.query_one(LaunchForm)
+            form.pick(target)
+            await self.learn()
+            form.go_on()
+
+    async def learn(self) -> None:
+        """Read the target that is filled in, and offer what it takes."""
+        raise NotImplementedError
+
+    def action_more(self) -> None:
+        """Unfold the other options, or fold them."""
+        self.query_one(LaunchForm).toggle_more()
+
+    def action_preflight(self) -> None:
+        """Check all that can be checked before a start, and show the plan."""
+        from .preflight import PreflightScreen
+
+        self.app.push_screen(PreflightScreen(self.draft), self._preflighted)
+
+    def _preflighted(self, said: Misfit | str | None) -> None:
+        from .preflight import LAUNCH
+
+        self.detect()
+        if said == LAUNCH:
+            self.action_launch()
+        elif isinstance(said, Misfit):
+            self.refuse(said)
+
+    def action_save(self) -> None:
+        """Keep what is filled in under a name."""
+        from .presets import SaveScreen
+
+        self.app.push_screen(SaveScreen(self.draft))
+
+    def action_presets(self) -> None:
+        """Fill the form from a preset."""
+        from .presets import PresetsScreen
+
+        self.app.push_screen(PresetsScreen(self._workdir), lambda draft: self.fill(draft) if draft else None)
+
+    def action_form(self) -> None:
+        """Go to the form."""
+        self.query_one("#target").focus()
+
+    def action_copy(self) -> None:
+        """Copy the command."""
+        self.app.copy_to_clipboard(command_text(self.draft))
+
+
+_LOOK_S = 2.0
+
+
+class LaunchScreen(FormActs, StartsAgain):
+    """Fill in, check while typing, launch."""
+
+    AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+r", "launch", "Launch", priority=True, id="launch.start"),
+        Binding("ctrl+o", "recent", "Recent runs", id="launch.recent", priority=True),
+        Binding("e", "edit", "Edit and run again", id="launch.edit"),
+        Binding("r", "again", "Run again", id="launch.again"),
+        Binding("1", "form", "New run", show=False, id="launch.pane_1"),
+        Binding("2", "recent", "Recent runs", show=False, id="launch.pane_2"),
+        Binding("down", "app.focus_next", "Next field", show=False, id="launch.down"),
+        Binding("up", "app.focus_previous", "Previous field", show=False, id="launch.up"),
+        Binding("escape", "leave_field", "Leave field", show=False, id="launch.escape"),
+        Binding("q", "app.detach", "Quit", show=False, id="launch.quit"),
+        Binding("ctrl+q", "app.detach", "Quit", priority=True, id="launch.leave"),
+    ]
+
+    class Checked(Message):
+        """What reading the target said about a draft."""
+
+        def __init__(
+            self,
+            draft: Draft,
+            functions: tuple[Signature, ...],
+            options: tuple[Option, ...],
+            misfit: Misfit | None,
+        ) -> None:
+            super().__init__()
+            self.draft = draft
+            self.functions = functions
+            self.options = options
+            self.misfit = misfit
+
+    class Found(Message):
+        """What this machine has."""
+
+        def __init__(self, detected: Detected) -> None:
+            super().__init__()
+            self.detected = detected
+
+    class Listed(Message):
+        """The runs there are."""
+
+        def __init__(self, runs: tuple[Status, ...]) -> None:
+            super().__init__()
+            self.runs = runs
+
+    class Launched(Message):
+        """A run was started."""
+
+        def __init__(self, run: Path) -> None:
+            super().__init__()
+            self.run = run
+
+    def __init__(self, root: Path, workdir: Path, commands: Commands, draft: Draft | None = None) -> None:
+        super().__init__()
+        self._root, self._workdir, self._commands = root, workdir, commands
+        self.site = Site(root, workdir, commands)
+        self._first = draft
+        self._launching = False
+        self._looking: Timer
+
+    def compose(self) -> ComposeResult:
+        """The form, past runs, and the command below both."""
+        yield Static(banner(self._workdir), id="banner", markup=False)
+        with Container(id="launch", classes=placed(self.app.size)):
+            yield LaunchForm(self._workdir, id="form")
+            yield RecentRuns(id="recent")
+        yield CommandLine(id="command")
+        yield KeyLine("launch.start", "launch.find", "list.choose", "launch.again", id="keys-here")
+
+    def on_mount(self) -> None:
+        """Look what there is."""
+        self.query_one(CommandLine).entitle(COMMAND_TITLE)
+        self.action_form()
+        self._changed()
+        if self._first is not None:
+            self.fill(self._first)
+        self._list()
+        self.detect()
+        self._looking = self.set_interval(_LOOK_S, self._list)
+
+    def on_resize(self) -> None:
+        """Past runs beside the form, or below it."""
+        middle = self.query_one("#launch")
+        for name in ("-wide", "-low"):
+            middle.set_class(name == placed(self.size), name)
+
+    def on_screen_suspend(self) -> None:
+        """Rest while another screen is shown: Textual paints that one again for what changes below it."""
+        self._looking.pause()
+
+    def on_screen_resume(self) -> None:
+        """A run may have ended meanwhile."""
+        self._list()
+        self._looking.resume()
+
+    @on(LaunchForm.Edited)
+    def _changed(self) -> None:
+        draft = self.draft
+        self.query_one(CommandLine).show(command_text(draft))
+        self._check(draft)
+
+    @work(thread=True, exclusive=True, group="check")
+    def _check(self, draft: Draft) -> None:
+        worker = get_current_worker()
+        checked = self._read(draft)
+        if not worker.is_cancelled:
+            self.post_message(checked)
+
+    def _read(self, draft: Draft) -> Checked:
+        """What the draft's source says; blocks."""
+        misfit = None
+        try:
+            draft.resolved()
+        except Misfit as error:
+            misfit = error
+        functions = functions_of(draft.target, draft.base)
+        return self.Checked(draft, functions, options_of(draft.target, draft.base), misfit)
+
+    @on(Checked)
+    async def _show_checked(self, message: Checked) -> None:
+        if message.draft.target != self.draft.target:
+            return
+        form = self.query_one(LaunchForm)
+        await form.offer(message.functions, message.options, message.draft)
+        if message.draft == self.draft:
+            self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
+
+    async def learn(self) -> None:
+        """Read the target that is filled in, and offer what it takes; what is typed meanwhile waits."""
+        await self._show_checked(await asyncio.to_thread(self._read, self.draft))
+
+    def detect(self) -> None:
+        """Look again what this machine has."""
+        self._look()
+
+    @work(thread=True, exclusive=True, group="detect")
+    def _look(self) -> None:
+        self.post_message(self.Found(look(os.environ)))
+
+    @on(Found)
+    def _know(self, message: Found) -> None:
+        self.query_one(LaunchForm).know(message.detected)
+
+    def action_recent(self) -> None:
+        """Go to past runs."""
+        self.query_one(RecentRuns).focus()
+
+    def action_leave_field(self) -> None:
+        """Stop typing, so that letters are keys again."""
+        self.set_focus(None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is done with a past run needs one that is shown: its list must have the focus."""
+        if action in ("again", "edit"):
+            return isinstance(self.focused, RecentRuns)
+        return super().check_action(action, parameters)
+
+    def action_edit(self) -> None:
+        """Fill the form from the run under the cursor."""
+        run = self.query_one(RecentRuns).chosen
+        if run is not None:
+            self._edit(self._root / run.id)
+
+    @work(thread=True, group="edit")
+    def _edit(self, folder: Path) -> None:
+        """Beside the screen, for the target's source may be far away."""
+        try:
+            spec, private = read_spec(folder), read_private(folder)
+            require_editable(spec)
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        draft = draft_of(spec, self._workdir, private)
+        self.app.call_from_thread(self.fill, draft)
+        if missing := unwritten(spec, private):
+            self.notify(f"not in its record, for they look secret: {', '.join(missing)}", markup=False)
+
+    @on(RecentRuns.Chosen, "#recent")
+    def _open(self, message: RecentRuns.Chosen) -> None:
+        self._show_run(self._root / self.query_one(RecentRuns).runs[message.index].id)
+
+    @work(thread=True, exclusive=True, group="list")
+    def _list(self) -> None:
+        self.post_message(self.Listed(recent_runs(self._root)))
+
+    @on(Listed)
+    def _show_runs(self, message: Listed) -> None:
+        self.query_one(RecentRuns).show(message.runs)
+
+    def action_launch(self) -> None:
+        """Start the run, and watch it."""
+        if not self._launching:
+            self._launching = True
+            self.query_one(CommandLine).wait("starting …")
+            self._launch(self.draft)
+
+    @work(thread=True, group="launch")
+    def _launch(self, draft: Draft) -> None:
+        try:
+            run = self._commands.start(Request(draft.resolved()))
+        except Misfit as misfit:
+            self.app.call_from_thread(self._launch_ended, str(misfit), misfit)
+        except LauncherError as error:
+            self.app.call_from_thread(self._launch_ended, str(error))
+        else:
+            self.post_message(self.Launched(self._root / run))
+            self.app.call_from_thread(self._launch_ended, None)
+
+    def action_again(self) -> None:
+        """Show what the run under the cursor was, and start it if a person says so."""
+        run = self.query_one(RecentRuns).chosen
+        if run is not None:
+            self.ask_again(self._root / run.id)
+
+    def _launch_ended(self, problem: str | None, misfit: Misfit | None = None) -> None:
+        self._launching = False
+        self.query_one(CommandLine).judge(problem)
+        if misfit is not None:
+            self.refuse(misfit)
+
+    @on(Launched)
+    def _watch(self, message: Launched) -> None:
+        self._show_run(message.run)
+
+    def _show_run(self, run: Path) -> None:
+        from ..run.screen import RunScreen
+
+        self.app.push_screen(RunScreen(run, self._commands))

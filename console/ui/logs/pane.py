@@ -1,0 +1,431 @@
+"""The log pane: the lines, a field when something is asked, a title, and ways to save them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on, work
+from textual.app import SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+
+from ... import formatting as fig
+from ...data.logs.book import LogState, Rows, copy_rows, new_file
+from ...data.logs.search import Level, Search, parse_destination
+from ..widgets.fields import Field
+from ..widgets.key_line import keys_of
+from ..widgets.rows import Titled
+from .paint import Times
+from .view import Book, Kept, LogView
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+TOO_SLOW = "that expression takes too long on some lines, and was given up: try a simpler one"
+
+_LEVELS = {Level.ALL: "", Level.WARNING: " · warnings and errors", Level.ERROR: " · errors"}
+_LONGEST = 20
+
+
+def filter_title(text: str, level: Level, passed: Search, share: float | None) -> str:
+    """What passes, and how many lines did; `share` of all have been looked at."""
+    what = f" · &{fig.shorten(text, _LONGEST)}" if text else ""
+    return f"{_LEVELS[level]}{what} · {fig.count(len(passed.found))} kept{_so_far(passed, share, 'filtered')}"
+
+
+def search_title(text: str, search: Search, current: int | None, share: float | None) -> str:
+    """What is looked for, which match is shown, and of how many."""
+    at = search.ordinal(current) if current is not None else None
+    found = f"{at or fig.UNKNOWN}/{len(search.found)}{_so_far(search, share, 'searched')}"
+    return f" · /{fig.shorten(text, _LONGEST)} {found}"
+
+
+def _so_far(search: Search, share: float | None, done: str) -> str:
+    if search.slow:
+        return f" (given up at {fig.percent((share or 0.0) * 100)})"
+    return "" if share is not None and share >= 1.0 else f" ({fig.percent((share or 0.0) * 100)} {done})"
+
+
+TERMINAL = "/dev/tty"
+
+
+class LogOutput(Titled, Vertical):
+    """Saving and paging, beside which everything goes on. One at a time."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "save", "Save to a file", show=False, id="log.save"),
+        Binding("p", "page", "Open in $PAGER", show=False, id="log.pager"),
+    ]
+
+    class Copied(Message):
+        """So much has been written; all of it, or none, if there are words for the end."""
+
+        def __init__(self, share: float, ended: str = "", *, page: Path | None = None) -> None:
+            super().__init__()
+            self.share, self.ended, self.page = share, ended, page
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.copied: float | None = None
+        self._enough = threading.Event()
+
+    def on_unmount(self) -> None:
+        """Write no more."""
+        self._enough.set()
+
+    def retitle(self) -> None:
+        """Say what is shown, and how."""
+        raise NotImplementedError
+
+    def stop_copying(self) -> None:
+        """Give up what is being written."""
+        self._enough.set()
+
+    def save_rows(self, rows: Rows, rank: int | None, path: Path, *, times: bool, replace: bool) -> None:
+        """Write rows to a file."""
+        if self._begins():
+            self._save(rows, rank, path, times=times, replace=replace)
+
+    def page_rows(self, rows: Rows, rank: int | None, *, times: bool) -> None:
+        """Write rows to a file that is deleted again, and open it in the pager."""
+        if self._begins():
+            self._save(rows, rank, None, times=times, replace=True)
+
+    def open_pager(self, path: str) -> None:
+        """Leave the terminal to the pager until it ends."""
+        command = [*shlex.split(os.environ.get("PAGER") or "less"), path]
+        try:
+            with self.app.suspend(), open(TERMINAL, "r+b", buffering=0) as terminal:
+                subprocess.run(command, stdin=terminal, stdout=terminal, stderr=terminal, check=False)
+        except SuspendNotSupported:
+            self.notify("a pager needs a terminal of its own", severity="warning", markup=False)
+        except OSError as error:
+            self.notify(f"cannot start {command[0]}: {error.strerror}", severity="error", markup=False)
+
+    def _begins(self) -> bool:
+        if self.copied is not None:
+            self.notify("still writing; escape gives up", severity="warning", markup=False)
+            return False
+        self.copied, self._enough = 0.0, threading.Event()
+        self.retitle()
+        return True
+
+    @work(thread=True, group="copy")
+    def _save(self, rows: Rows, rank: int | None, path: Path | None, *, times: bool, replace: bool) -> None:
+        try:
+            where = path or _temporary()
+            with new_file(where, replace=replace) as file:
+                count = copy_rows(rows, rank, file, stop=self._enough, told=self._told, times=times)
+        except OSError as error:
+            self.post_message(self.Copied(1.0, f"not saved: {error.strerror or error}"))
+            return
+        told = "given up; nothing was saved" if count is None else f"saved {_lines(count)} to {where}"
+        shown = self.post_message(self.Copied(1.0, told, page=None if path or count is None else where))
+        if count is None or not (path or shown):
+            where.unlink(missing_ok=True)
+
+    def _told(self, share: float) -> None:
+        if int(share * 100) != int((self.copied or 0.0) * 100):
+            self.post_message(self.Copied(share))
+
+    @on(Copied)
+    def _show_copied(self, message: Copied) -> None:
+        self.copied = None if message.ended else message.share
+        if message.page is not None:
+            self.open_pager(str(message.page))
+            message.page.unlink(missing_ok=True)
+        elif message.ended:
+            self.notify(message.ended, markup=False)
+        self.retitle()
+
+
+def _lines(count: int) -> str:
+    return f"{fig.count(count)} line{'s' * (count != 1)}"
+
+
+def _temporary() -> Path:
+    descriptor, name = tempfile.mkstemp(prefix="rankdeck-", suffix=".log")
+    os.close(descriptor)
+    return Path(name)
+
+
+_HINTS = {
+    "search": "regular expression",
+    "filter": "show only lines that match · ! in front: that do not",
+    "place": "line 1200, time 12:04:38, or 50%",
+    "file": "file to save to",
+}
+
+
+class LogPane(LogOutput):
+    """Output of all ranks or of one, with a filter, search and follow."""
+
+    DEFAULT_CSS = """
+    LogPane > Field { display: none; }
+    LogPane.-searching > Field { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "open_search", "Search", key_display="/", id="log.search"),
+        Binding("n", "next_match", "Next match", show=False, id="log.next"),
+        Binding("N", "previous_match", "Previous match", show=False, id="log.previous"),
+        Binding("ampersand", "ask('filter')", "Filter", key_display="&", id="log.filter"),
+        Binding("v", "level", "Level: warnings, errors", show=False, id="log.level"),
+        Binding("colon", "ask('place')", "Go to line or time", key_display=":", show=False, id="log.place"),
+        Binding("f", "toggle_follow", "Follow", id="log.follow"),
+        Binding("escape", "end_search", "End search or filter", show=False, id="log.end_search"),
+    ]
+
+    class Searched(Message):
+        """A search or a filter has begun: whoever feeds the lines should look for it now."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.state = LogState()
+        self._book: Book | None = None
+        self._kept: Kept | None = None
+        self._level = Level.ALL
+        self._search: Search | None = None
+        self._texts = dict.fromkeys(_HINTS, "")
+        self._asked = "search"
+        self._warned = ""
+        self._jump = 0
+        self._complaint = ""
+
+    def compose(self) -> ComposeResult:
+        """The lines above the field."""
+        yield LogView(moved=self.retitle, id="lines")
+        yield Field(id="search")
+
+    @property
+    def lines(self) -> LogView:
+        """The lines."""
+        return self.query_one(LogView)
+
+    def attach(self, source: Book) -> None:
+        """Show the lines of a source."""
+        self._book = self.lines.lines = source
+
+    def show(self, state: LogState, ranks: int) -> None:
+        """Take in what has arrived."""
+        if state.given_up > self.state.given_up:
+            self._warn(TOO_SLOW)
+        if state.settled > self.state.settled:
+            self.lines.redraw()
+        self.state, self._complaint = state, ""
+        self.lines.among(ranks)
+        self.lines.update()
+        if self._jump and self._search is not None and (self._search.found or state.searched == 1.0):
+            # the last of a file is not known before its end: until then the first, which stays the first
+            self._leap(self._jump if state.searched == 1.0 else 1)
+        self.retitle()
+        self.well()
+
+    def select(self, rank: int | None) -> None:
+        """Show the lines of one rank, or of all."""
+        if self._kept is not None:
+            self.lines.rank = rank
+            self._sift()
+        else:
+            self.lines.select(rank)
+            if text := self._texts["search"]:
+                self._begin(text)
+        self.retitle()
+
+    def retitle(self) -> None:
+        """Say what is shown, and how."""
+        view = self.lines
+        who = "all ranks" if view.rank is None else f"rank {view.rank}"
+        total = view.lines.total(view.rank) if view.lines else 0
+        lines = f"{fig.count(total)} line{'s' * (total != 1)}{' so far' * self.state.behind}"
+        new = f" · {fig.count(view.unseen)} new" if view.unseen else ""
+        paused = f"paused{new} · {keys_of(self, 'log.end', 'G')} follows"
+        ways = [*["wrap"] * view.wrap, *[view.times.value] * (view.times is not Times.NONE)]
+        if self.copied is not None:
+            ways.append(f"writing {fig.percent(self.copied * 100)}")
+        self.entitle(
+            f"3 Logs · {who} · {lines}{self._what_passes()}{self._what_is_found()}",
+            self._complaint or " · ".join(["follow" if view.follow else paused, *ways]),
+        )
+
+    def complain(self, why: str) -> None:
+        """Say why nothing new comes; until something does."""
+        self._complaint = why
+        self.retitle()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Escape ends what there is to end; otherwise it is the screen's."""
+        if action == "end_search":
+            return self._search is not None or self._kept is not None or self.copied is not None
+        return super().check_action(action, parameters)
+
+    def action_open_search(self) -> None:
+        """Ask what to look for."""
+        self.action_ask("search")
+
+    def action_ask(self, what: str) -> None:
+        """Ask for one thing: what to look for, what to show, where to go, or where to save."""
+        self._asked, self._warned = what, ""
+        self.add_class("-searching")
+        field = self.query_one(Field)
+        field.placeholder, field.value = _HINTS[what], self._texts[what]
+        field.focus()
+
+    def action_end_search(self) -> None:
+        """Give up what is being written, or else the search, or else the filter."""
+        if self.copied is not None:
+            self.stop_copying()
+        elif self._search is not None:
+            self._begin("")
+        else:
+            self._level = Level.ALL
+            self.filter_by("")
+
+    def action_next_match(self) -> None:
+        """Go to the next match."""
+        self._step(1)
+
+    def action_previous_match(self) -> None:
+        """Go to the match before."""
+        self._step(-1)
+
+    def action_toggle_follow(self) -> None:
+        """Follow, or stop following."""
+        self.lines.action_toggle_follow()
+
+    def action_level(self) -> None:
+        """Show all lines, or only warnings and errors, or only errors."""
+        self._level = self._level.after
+        self._sift()
+
+    def action_save(self) -> None:
+        """Ask where to save the lines that pass the filter."""
+        if self._book is not None:
+            rank = self.lines.rank
+            which = "all" if rank is None else f"rank{rank}"
+            self._texts["file"] = f"{self._book.name}-{which}{'-filtered' * (self._kept is not None)}.log"
+            self.action_ask("file")
+
+    def action_page(self) -> None:
+        """Open a rank's output as it is in the pager, or the merged or filtered lines."""
+        view = self.lines
+        if self._book is None or view.lines is None:
+            return
+        raw = self._book.raw_file(view.rank) if view.rank is not None and self._kept is None else None
+        if raw is not None:
+            self.open_pager(raw)
+        else:
+            self.page_rows(view.lines, view.rank, times=view.times is not Times.NONE)
+
+    @on(Field.Submitted, "#search")
+    def _submitted(self, event: Field.Submitted) -> None:
+        event.stop()
+        answer = {"search": self._begin, "filter": self.filter_by, "place": self._go, "file": self._write}
+        answer[self._asked](event.value)
+
+    def on_key(self, event: events.Key) -> None:
+        """Leave the field with escape, and a search with it."""
+        if event.key == "escape" and self.query_one(Field).has_focus:
+            event.stop()
+            if self._asked == "search":
+                self._begin("")
+            self._leave_field()
+
+    def _leave_field(self) -> None:
+        self.remove_class("-searching")
+        self.lines.focus()
+
+    def _warn(self, words: object) -> None:
+        self.notify(str(words), severity="warning", markup=False)
+
+    def filter_by(self, text: str) -> None:
+        """Show only what matches, or after an exclamation mark what does not; an empty text shows all."""
+        self._leave_field()
+        before, self._texts["filter"] = self._texts["filter"], text
+        if not self._sift():
+            self._texts["filter"] = before
+
+    def _sift(self) -> bool:
+        """Show what passes the filter; whether there is such a filter."""
+        view = self.lines
+        if self._book is None:
+            return False
+        try:
+            kept = self._book.filtered(self._texts["filter"], self._level, view.rank)
+        except ValueError as error:
+            self._warn(error)
+            return False
+        place = self._place_in_all() if kept is None else None
+        self._kept = kept
+        view.show(kept or self._book, place)
+        if text := self._texts["search"]:
+            self._begin(text, jump=0)
+        self.retitle()
+        self.post_message(self.Searched())
+        return True
+
+    def _place_in_all(self) -> int | None:
+        """The row, among all, that a filter shows now; None at the end."""
+        view, rows = self.lines, self._kept.passed.found if self._kept is not None else ()
+        at = view.current if view.current is not None else view.top
+        return rows[at] if not view.follow and at < len(rows) else None
+
+    def _what_passes(self) -> str:
+        if self._kept is None:
+            return ""
+        return filter_title(self._texts["filter"], self._level, self._kept.passed, self.state.sifted)
+
+    def _begin(self, text: str, jump: int = -1) -> None:
+        self._leave_field()
+        if self.lines.lines is None:
+            return
+        try:
+            self._search = self.lines.lines.search(text, self.lines.rank)
+        except ValueError as error:
+            self._warn(error)
+            return
+        self._texts["search"], self._jump = text, jump if text else 0
+        self.lines.highlight(self._search or (self._kept.passed if self._kept is not None else None))
+        self.post_message(self.Searched())
+
+    def _step(self, direction: int) -> None:
+        if self._search is None:
+            self.action_open_search()
+        else:
+            self._leap(direction)
+
+    def _leap(self, direction: int) -> None:
+        self._jump = 0
+        if not self.lines.step(direction):
+            self._warn(f"nothing matches {self._texts['search']!r}")
+
+    def _what_is_found(self) -> str:
+        if self._search is None:
+            return ""
+        return search_title(self._texts["search"], self._search, self.lines.current, self.state.searched)
+
+    def _go(self, text: str) -> None:
+        self._leave_field()
+        try:
+            self.lines.seek(parse_destination(text))
+        except ValueError as error:
+            self._warn(error)
+
+    def _write(self, text: str) -> None:
+        path = Path(text).expanduser()
+        if not text or self.lines.lines is None:
+            self._leave_field()
+        elif path.exists() and self._warned != text:
+            self._warned = text
+            self._warn(f"{path} exists: enter again replaces it, escape leaves it")
+        else:
+            self._leave_field()
+            view, lines = self.lines, self.lines.lines
+            times = view.times is not Times.NONE
+            self.save_rows(lines, view.rank, path, times=times, replace=self._warned == text)

@@ -1,0 +1,106 @@
+"""The terminal as a device: kept clean while the console owns it, and asked to hold the clipboard.
+
+Textual captures only what Python prints. What a JVM, NCCL or the C library writes to descriptors 1 and
+2 would land in the middle of the screen, so both lead to a file while the console runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import TextIOWrapper
+
+from ...echo import say
+
+CLIPBOARD_BYTES = 75_000
+_SHOWN_BYTES = 16 << 10
+_EXIT_LIMIT_S = 3.0
+
+
+@contextmanager
+def quiet_descriptors(*, page: bool = False) -> Iterator[None]:
+    """Keep stray output off the screen; what came is written to stderr when the screen is gone.
+
+    With `page` the screen is at the other end of stdout, which is a browser's page and no terminal.
+    """
+    saved = sys.__stdout__, sys.__stderr__
+    out, err = os.dup(1), os.dup(2)
+    terminal = _writer(os.dup(out)) if page else _terminal(err)
+    with tempfile.TemporaryFile() as noise:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # Textual draws to the one and asks the other for the size
+            sys.__stdout__ = sys.__stderr__ = terminal  # type: ignore[misc]
+            os.dup2(noise.fileno(), 1)
+            os.dup2(noise.fileno(), 2)
+            yield
+        finally:
+            sys.__stdout__, sys.__stderr__ = saved  # type: ignore[misc]
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            for descriptor in (out, err):
+                os.close(descriptor)
+            _tell(noise.fileno())
+
+
+def _terminal(err: int) -> TextIOWrapper:
+    descriptor = os.dup(err) if os.isatty(err) else os.open("/dev/tty", os.O_WRONLY | os.O_CLOEXEC)
+    return _writer(descriptor)
+
+
+def _writer(descriptor: int) -> TextIOWrapper:
+    return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+
+
+def _tell(noise: int) -> None:
+    size = os.lseek(noise, 0, os.SEEK_END)
+    text = os.pread(noise, _SHOWN_BYTES, max(size - _SHOWN_BYTES, 0)).decode("utf-8", "replace")
+    if text.strip():
+        say(text.removesuffix("\n"))
+
+
+def exit_anyway(code: int) -> None:
+    """Leave even if the terminal no longer takes what is written to it, which blocks Textual for ever."""
+    timer = threading.Timer(_EXIT_LIMIT_S, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+def copy(text: str, environ: Mapping[str, str], write: Callable[[str], object] | None) -> str:
+    """Copy `text` through what is around us, else by `write` to the terminal; what was done, in words."""
+    size = f"{len(text.splitlines())} lines" if "\n" in text.strip() else "1 line"
+    if offer_to_tmux(text, environ):
+        return f"copied {size} through tmux"
+    sequence = clipboard_sequence(text)
+    if sequence is None:
+        return f"not copied: more than {CLIPBOARD_BYTES // 1000} kB"
+    if write is None:
+        return "not copied: there is no terminal"
+    write(sequence)
+    return f"copied {size} through the terminal"
+
+
+def clipboard_sequence(text: str) -> str | None:
+    """The sequence (OSC 52) that asks a terminal to hold `text`; None if it is more than terminals take."""
+    data = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+    return f"\x1b]52;c;{data}\a" if len(data) <= CLIPBOARD_BYTES else None
+
+
+def offer_to_tmux(text: str, environ: Mapping[str, str]) -> bool:
+    """Give `text` to the tmux around us, which passes it on to its terminal; whether there is one."""
+    if not environ.get("TMUX") or not shutil.which("tmux"):
+        return False
+    command = ["tmux", "load-buffer", "-w", "-"]
+    try:
+        subprocess.run(command, input=text.encode(), check=True, capture_output=True, timeout=2)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True

@@ -1,0 +1,238 @@
+"""What happened so far, as curves and as lines of figures; and what was alarming."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from launcher.state.run_state import Host
+
+from ... import formatting as fig
+from ...data.run.health import Alert, NotFinite, named_ranks
+from ...data.run.metrics import Metric
+from ...data.run.model import RankView, RunView
+from ..widgets.plots import plot_rows
+from ..widgets.rows import Row, ScrollingSheet, Span, clip
+
+_HEIGHT, _TALLEST, _WIDE = 5, 12, 100
+_SHARES = ((Metric.USE, "GPU % of all ranks"), (Metric.MEMORY, "GPU memory %"), (Metric.POWER, "power %"))
+
+
+class Charts(ScrollingSheet):
+    """Reported figures over the whole run, devices over the last minutes, and the alerts."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.view: RunView | None = None
+
+    def show(self, view: RunView) -> None:
+        """Show another moment; nothing is drawn while the pane is not."""
+        self.view = view
+        if self.display:
+            self.refresh_rows()
+        past = f"reading the past, {fig.percent(view.recalled * 100)}" if view.recalled < 1 else ""
+        self.entitle("5 Charts", " · ".join(filter(None, (past, alarm_count(view)))))
+
+    def on_show(self) -> None:
+        """Draw what came while the pane was hidden."""
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """Step times and alerts first, then the curves, and the hosts."""
+        if self.view is None or not self.display:
+            return [()]
+        above = [*pace_rows(self.view), *alert_rows(self.view)]
+        below = host_rows(self.view)
+        room = self.scrollable_content_region.height - len(above) - len(below) - 1
+        drawn = [*chart_rows(self.view, width, room), *([()] if below else []), *below]
+        return [*(clip(row, width) for row in above), *(clip(row, width) for row in drawn)]
+
+
+def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
+    """Every curve there is, two side by side where there is room; they share `room` lines if those do."""
+    gang = view.progress.gang
+    plots = [(name, values, None) for name, values in view.progress.curves.items()]
+    shares = [(name, gang.get(metric, ()), (0.0, 100.0)) for metric, name in _SHARES]
+    drawn = [(name, values, scale) for name, values, scale in (*plots, *shares) if len(values) > 1]
+    if not drawn:
+        return [((" nothing to chart yet: launcher.report(step=…, loss=…) gives curves", "muted"),)]
+    per = 2 if width >= _WIDE else 1
+    height = min(max(room // -(-len(drawn) // per), _HEIGHT), _TALLEST)
+    blocks = [
+        plot_rows(n, v, width // per, height, scale=s, span=_span(len(v), lately=s is not None))
+        for n, v, s in drawn
+    ]
+    return [row for at in range(0, len(blocks), per) for row in _beside(blocks[at : at + per], width // per)]
+
+
+def _span(points: int, *, lately: bool) -> str:
+    return f"last {points} samples" if lately else "whole attempt"
+
+
+def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
+    rows = []
+    for lines in zip(*blocks, strict=True):
+        row: Row = ()
+        for line in lines:
+            line = clip(line, width)
+            row = (*row, *line, (" " * (width - sum(len(text) for text, _ in line)), ""))
+        rows.append(row)
+    return rows
+
+
+def alarm_count(view: RunView) -> str:
+    """How many alerts go on."""
+    active = sum(alert.over is None for alert in view.alerts)
+    return f"! {_alerts(active)}" if active else ""
+
+
+def alarm_line(view: RunView) -> Row:
+    """What is alarming now, in one line; empty if nothing is."""
+    what: dict[str, list[Alert]] = {}
+    for alert in view.alerts:
+        if alert.over is None:
+            what.setdefault(alert.what, []).append(alert)
+    if not what:
+        return ()
+    said = " · ".join(map(_together, what.values()))
+    return ((f" ! {_alerts(sum(map(len, what.values())))}: ", "rank-behind bold"), (said, "rank-behind"))
+
+
+def _together(alerts: Sequence[Alert]) -> str:
+    """One thing that is wrong with some ranks."""
+    ranks, what, figure = sorted(alert.rank for alert in alerts), alerts[0].what, alerts[0].figure
+    if figure:
+        step = min((alert.step for alert in alerts if alert.step is not None), default=None)
+        return str(NotFinite(figure, tuple(ranks), step))
+    return what if ranks[0] < 0 else f"{named_ranks(ranks)} {what}"
+
+
+def _alerts(count: int) -> str:
+    return f"{count} alert{'s' * (count != 1)}"
+
+
+def alert_rows(view: RunView) -> list[Row]:
+    """All alerts that are remembered, the newest first."""
+    rows = [_alert_row(alert) for alert in view.alerts]
+    return [*rows, ()] if rows else []
+
+
+def _alert_row(alert: Alert) -> Row:
+    when = time.strftime("%H:%M:%S", time.localtime(alert.since))
+    said = _together([alert])
+    if alert.over is None:
+        return ((f" ! {when} ", "rank-behind bold"), (said, ""))
+    return (
+        (f" ✓ {when} ", "muted"),
+        (f"{said}, for {fig.age(int(alert.over - alert.since))}", "muted"),
+    )
+
+
+_LABEL, _STRIP = 7, 16
+_SLOW = 1.2
+_HOSTS = 16
+
+
+def pace_rows(view: RunView) -> list[Row]:
+    """Step times, lag and power, as far as they are known."""
+    return [((f" {label:<{_LABEL}}", "muted"), *spans) for label, spans in _figures(view) if spans]
+
+
+def pace_row(view: RunView) -> Row:
+    """The same in one line."""
+    spans: list[Span] = []
+    for label, found in _figures(view):
+        if found:
+            spans += [(f" {'  ' * bool(spans)}{label} ", "muted"), *found]
+    return tuple(spans)
+
+
+def _figures(view: RunView) -> Iterator[tuple[str, Row]]:
+    yield "step", _step_times(view)
+    yield "lag", _lag(view)
+    yield "power", _power(view.ranks)
+
+
+def _step_times(view: RunView) -> Row:
+    times = view.progress.step_times
+    if times is None:
+        return ()
+    text = f"p50 {fig.seconds(times.p50)}  p99 {times.p99:.3g}  max {times.most:.3g}"
+    spans: list[Span] = [(text, ""), (f" (r{times.most_rank})", "muted")]
+    if times.slow_ratio >= _SLOW:
+        spans.append((f"  r{times.slow_rank} ×{times.slow_ratio:.1f}", "rank-behind"))
+    return tuple(spans)
+
+
+def _lag(view: RunView) -> Row:
+    lags = view.progress.lags
+    if not lags:
+        return ()
+    strip = fig.strip(lags[-_STRIP:], min(len(lags), _STRIP), top=max(*lags, 8.0))
+    if view.straggler is None:
+        return ((strip, "bar dim"), ("  no rank is behind", "muted"))
+    rank, steps = view.straggler
+    behind = f"  r{rank} {fig.count(steps)} steps behind"
+    return ((strip, "bar dim"), (behind, "rank-behind"))
+
+
+def _power(ranks: Sequence[RankView]) -> Row:
+    drawn = [v.power for v in ranks if v.power is not None]
+    return ((fig.watts(sum(drawn)), ""),) if drawn else ()
+
+
+def host_rows(view: RunView) -> list[Row]:
+    """What each host does, in the order of its ranks; of many hosts what they do together."""
+    by_agent = [(agent, list(members)) for agent, members in groupby(view.ranks, key=lambda v: v.rank.agent)]
+    hosts = [(view.state.hosts.get(agent), members) for agent, members in by_agent]
+    if not any(host is not None and host.system is not None for host, _ in hosts):
+        return []
+    if len(hosts) > _HOSTS:
+        devices = [d for v in view.ranks for d in v.rank.devices]
+        gpus = f"{len(devices)} GPUs {gpu_sums(view.ranks)}" if devices else "no GPU"
+        return [((f" {len(hosts)} hosts", "bold"), (f"  {gpus}", ""))]
+    return [_host_row(host, members) for host, members in hosts]
+
+
+def _host_row(host: Host | None, members: Sequence[RankView]) -> Row:
+    name = members[0].rank.host or fig.UNKNOWN
+    ranks = f"  {len(members)} rank{'s' * (len(members) != 1)}"
+    return ((f" {fig.shorten(name, 20):<20}", ""), (ranks, "muted"), ("  " + host_figures(host, members), ""))
+
+
+def host_figures(host: Host | None, members: Sequence[RankView]) -> str:
+    """The host's processors and memory, and the sums over the GPUs of the ranks on it."""
+    return "  ".join(filter(None, (system_figures(host), gpu_figures(members)))) or fig.UNKNOWN
+
+
+def system_figures(host: Host | None) -> str:
+    """How busy the whole machine is; empty where that is unknown."""
+    system = host.system if host is not None else None
+    if system is None:
+        return ""
+    used, total = fig.memory(system.memory_used), fig.memory(system.memory_total)
+    load = fig.UNKNOWN if system.load1 is None else f"{system.load1:.1f}"
+    return f"CPU {fig.percent(system.cpu)}  RAM {used} of {total}  load {load}"
+
+
+def gpu_figures(members: Sequence[RankView]) -> str:
+    """How many GPUs some ranks have, and their sums; empty if they have none."""
+    count = sum(len(v.rank.devices) for v in members)
+    return f"{count} GPU{'s' * (count != 1)} {gpu_sums(members)}" if count else ""
+
+
+def gpu_sums(members: Sequence[RankView]) -> str:
+    """Mean use, memory in all, power in all and the highest temperature of their GPUs."""
+    utils = [v.util for v in members if v.util is not None]
+    memory = [v.memory for v in members if v.memory is not None]
+    power = [v.power for v in members if v.power is not None]
+    heat = max((v.temperature for v in members if v.temperature is not None), default=None)
+    return " ".join(
+        (
+            fig.percent(sum(utils) / len(utils) if utils else None),
+            fig.memory(sum(memory) if memory else None),
+            fig.watts(sum(power) if power else None),
+            fig.celsius(heat),
+        )
+    )

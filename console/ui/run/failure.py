@@ -1,0 +1,110 @@
+"""Why a run failed, in one block: the first rank, its place, its end, its traceback; then the collateral."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+
+from launcher.state.outcome_rules import left_before
+from launcher.state.run_state import Rank, RankPhase, RunState
+
+from ... import formatting as fig
+from ...data.run.model import RunView
+from ...data.run.stacks import standstill_line
+from ..widgets.rows import Row, clip
+
+_MOST_ROWS, _FEWEST = 8, 5
+
+
+def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
+    """The block, shortened to a few lines, more where it is `tall`: the whole is in the result pane."""
+    first = view.state.first_failure
+    if first is None:
+        head: Row = ((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),)
+        stood = standstill_line(view.state.stacks)
+        told = _wrapped(stood, width - 3, _MOST_ROWS - 2 if tall else 2) if stood else []
+        return [clip(row, width) for row in (head, *(((f"   {line}", ""),) for line in told))]
+    rows: list[Row] = [
+        ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
+    ]
+    if first.raised:
+        room = (_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames)
+        message = _wrapped(first.raised.message or first.raised.kind, width - 3, room)
+        rows += [((f"   {line}", ""),) for line in message]
+        if first.raised.frames:
+            rows.append(((f"   {place(first)}", "muted"),))
+    if early := left_before(view.state, first):
+        rows.append(((f"   {early}", ""),))
+    rows.append(((f"   {circumstances(view.state, first)}", "muted"),))
+    return [clip(row, width) for row in rows]
+
+
+def _wrapped(text: str, width: int, lines: int) -> list[str]:
+    """A text over at most so many lines; wide characters may take a line's end with them."""
+    return textwrap.wrap(text, max(width, 8), max_lines=lines, placeholder=" …") or [text]
+
+
+def ending(rank: Rank) -> str:
+    """What one rank ended with."""
+    if rank.raised:
+        return f"raised {rank.raised.kind}"
+    if rank.phase is RankPhase.STOPPED:
+        return f"was stopped by {rank.signal}" if rank.signal else f"was told to stop, exit {rank.exit_code}"
+    if rank.signal:
+        return f"was killed by {rank.signal}" + (" (the kernel ran out of memory)" if rank.oom_kills else "")
+    if rank.unreturned:
+        return "never returned: its process ended with 0"
+    if rank.exit_code is not None:
+        return f"exited with {rank.exit_code}"
+    return str(rank.phase)
+
+
+def place(rank: Rank) -> str:
+    """Where it was raised: the user's own frames, innermost first."""
+    frames = rank.raised.frames if rank.raised else ()
+    shown = (f"{file.rpartition('/')[2]}:{line} in {function}" for file, line, function in reversed(frames))
+    return " ← ".join(shown)
+
+
+def circumstances(state: RunState, first: Rank) -> str:
+    """Its exit, when, at which step; and what became of the others."""
+    parts = []
+    if first.exit_code is not None:
+        parts.append(f"exit {first.exit_code}")
+    if first.ended is not None and first.started is not None:
+        parts.append(f"after {fig.age(int(first.ended - first.started))}")
+    if first.step is not None:
+        parts.append(f"at step {fig.count(first.step)}")
+    others = collateral(state, first)
+    return " ".join(parts) + (f" · {others}" if others else "")
+
+
+def collateral(state: RunState, first: Rank) -> str:
+    """How the other ranks ended, counted; one alone is named, for its count would be read as its number."""
+    others = [rank for rank in state.ranks if rank.rank != first.rank]
+    ends = Counter(_short(r) for r in others if r.phase.ended)
+    running = sum(not r.phase.ended for r in others)
+    if not others:
+        return ""
+    if len(others) == 1 and ends:
+        return f"collateral: rank {others[0].rank} {_short(others[0])}"
+    said = ", ".join(f"{n} {what}" for what, n in ends.most_common())
+    still = f"{running} still ending" if running else ""
+    return "collateral: " + ", ".join(part for part in (said, still) if part)
+
+
+def _short(rank: Rank) -> str:
+    if rank.phase is RankPhase.SUCCEEDED:
+        return "succeeded"
+    return rank.signal or f"exit {rank.exit_code}" if rank.phase is not RankPhase.LOST else "lost"
+
+
+def failure_text(view: RunView) -> str:
+    """The whole block as text: what is copied."""
+    first = view.state.first_failure
+    if first is None:
+        return f"{view.state.id}: {view.state.why}"
+    head = f"{view.state.id} {view.state.name}: rank {first.rank} on {first.host} {ending(first)}"
+    detail = first.raised.traceback.rstrip() if first.raised else view.state.why
+    early = left_before(view.state, first)
+    return "\n".join((head, *filter(None, (early,)), circumstances(view.state, first), "", detail, ""))

@@ -1,0 +1,295 @@
+"""The top of the run screen: which run, in which state and phase, how far, or why it ended badly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from launcher.state.run_state import Phase, RankPhase
+
+from ... import formatting as fig
+from ...data.run.model import PHASE_GLYPHS, Progress, RunView
+from ...data.run.narration import near_line, record_line
+from ..widgets.rows import Row, Sheet, Span, clip, spread, width_of
+from .charts import alarm_line, pace_row
+from .failure import failure_rows
+
+_SPARK = ("cluster", "connect")
+
+
+class ViewSheet(Sheet):
+    """A sheet over the run's view."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.view: RunView | None = None
+
+    def show(self, view: RunView) -> None:
+        """Show another moment of the run."""
+        self.view = view
+        self.refresh_rows()
+
+    def fit(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows, with the sheet made as tall as they are."""
+        if self.styles.height is None or self.styles.height.value != len(rows):
+            self.styles.height = len(rows)
+        return rows
+
+
+class RunHeader(ViewSheet):
+    """Which run this is, and in which state."""
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """One line, one more where Spark is concerned, and one where the record has gaps."""
+        if self.view is None:
+            return [((" …", "muted"),)]
+        rows = [header_row(self.view, width)]
+        if self.view.state.mode in _SPARK:
+            rows.append(spark_row(self.view, width))
+        if record := record_line(self.view.state):
+            rows.append(clip(((f" {record}", "rank-behind bold"),), width))
+        return self.fit(rows)
+
+
+def header_row(view: RunView, width: int) -> Row:
+    """State, name, size, attempt and elapsed time; the id at the right."""
+    state = view.state
+    glyph, style = PHASE_GLYPHS[state.phase]
+    elapsed = None if state.started is None else (state.ended or view.now) - state.started
+    left: Row = (
+        (f" {glyph} {state.phase}", f"{style} bold"),
+        (f"  {state.name or state.id}", "bold"),
+        (f"  {gang(view)}", ""),
+        (attempt(view), "rank-behind" if state.attempt else "muted"),
+        (f"  {fig.clock(elapsed)}", "bold"),
+    )
+    return spread(left, ((f"{state.id} ", "muted"),), width)
+
+
+def attempt(view: RunView) -> str:
+    """Which attempt goes on, and how many may follow the first; empty where there is only one."""
+    if not (view.state.attempt or view.max_restarts):
+        return ""
+    return f"  attempt {view.state.attempt}" + (f"/{view.max_restarts}" if view.max_restarts else "")
+
+
+def spark_row(view: RunView, width: int) -> Row:
+    """How the run reaches its ranks; what matters least leaves first where room is short."""
+    state, spark, delivery = view.state, view.state.spark, view.state.delivery
+    parts = [(state.mode, "bold", 9)]
+    if spark is None:
+        parts.append(("no Spark session" + (" yet" if view.live else ""), "muted", 8))
+    else:
+        parts += [(spark.application, "", 7), (spark.ui, "", 6), (spark.master, "muted", 4)]
+    if delivery is not None:
+        way = f"output {delivery.way}"
+        parts.append((way, "muted", 3) if delivery.way == "live" else (way, "rank-behind", 8))
+    parts = [part for part in parts if part[0]]
+    while len(parts) > 1 and sum(len(text) + 3 for text, _, _ in parts) > width + 1:
+        parts.remove(min(parts, key=lambda part: part[2]))
+    spans: list[Span] = [(" ", "")]
+    for number, (text, style, _) in enumerate(parts):
+        spans += [(" · ", "muted")] * (number > 0) + [(text, style)]
+    return clip(tuple(spans), width)
+
+
+def gang(view: RunView) -> str:
+    """How many ranks, on how many hosts, with which devices."""
+    parts = [f"{view.size} rank{'s' * (view.size != 1)}"]
+    if view.ranks:
+        hosts = len({v.rank.host for v in view.ranks})
+        parts.append(f"{hosts} host{'s' * (hosts != 1)}")
+        devices = [d for v in view.ranks for d in v.rank.devices]
+        names = Counter(d.name or "GPU" for d in devices)
+        parts.append(" + ".join(f"{n}×{name}" for name, n in names.items()) if devices else "CPU")
+    return " · ".join(parts)
+
+
+_TALL, _STANDS_OUT = 34, 1.5
+_LEAST_COURSE, _COURSE = 8, 24
+_STRIP = (
+    (Phase.SUBMITTED, "submit"),
+    (Phase.WAITING, "slots"),
+    (Phase.STARTING, "start"),
+    (Phase.RUNNING, "train"),
+    (Phase.STOPPING, "stop"),
+)
+
+
+class PhaseStrip(ViewSheet):
+    """The phases of a launch with what each took, because most first failures come before step 1."""
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """One line."""
+        if self.view is None:
+            return [()]
+        full = tuple(phase_spans(self.view))
+        short = tuple((text.replace("✓ ", "") if style == "muted" else text, style) for text, style in full)
+        return [full if width_of(full) <= width else clip(short, width)]
+
+
+class Headline(ViewSheet):
+    """Progress while there is any; the verdict afterwards; the failure block if ranks failed."""
+
+    DEFAULT_CSS = """
+    Headline { max-height: 8; overflow-y: hidden; }
+    """
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """One line, or the failure block."""
+        if self.view is None:
+            return [()]
+        return self.fit(headline_rows(self.view, width, tall=self.app.size.height >= _TALL))
+
+
+class AlertLine(ViewSheet):
+    """What is alarming now; no line at all while nothing is."""
+
+    def show(self, view: RunView) -> None:
+        """Show another moment of the run."""
+        self.display = view.live and bool(alarm_line(view))
+        super().show(view)
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """One line."""
+        return [clip(alarm_line(self.view), width)] if self.view is not None else [()]
+
+
+def phase_spans(view: RunView) -> Iterator[Span]:
+    """Every phase of the attempt: done with its duration, the current one marked, later ones faint."""
+    spent = _spent(view)
+    shown = [(p, label) for p, label in _STRIP if p in spent or p is not Phase.STOPPING]
+    if view.state.attempt:
+        shown = [(p, label) for p, label in shown if p in spent or p is not Phase.SUBMITTED]
+        yield (f" attempt {view.state.attempt}", "rank-behind")
+    for number, (phase, label) in enumerate(shown):
+        yield (" › " if number or view.state.attempt else " ", "muted")
+        yield from _phase(view, phase, label, spent)
+    yield (" › ", "muted")
+    glyph, style = PHASE_GLYPHS[view.state.phase]
+    yield (f"end {glyph}", f"{style} bold") if not view.live else ("end", "muted")
+
+
+def _spent(view: RunView) -> dict[Phase, float]:
+    """Seconds in each phase of the attempt; one that was entered again counts together."""
+    entered = view.state.attempt_since
+    ends = [time for _, time in entered[1:]] + [view.state.ended or view.now]
+    spent: dict[Phase, float] = {}
+    for (phase, began), end in zip(entered, ends, strict=False):  # a new folder tells of no phase yet
+        spent[phase] = spent.get(phase, 0.0) + max(end - began, 0.0)
+    return spent
+
+
+def _phase(view: RunView, phase: Phase, label: str, spent: dict[Phase, float]) -> Iterator[Span]:
+    if phase not in spent:
+        passed = bool(spent) and (not view.live or any(_position(p) > _position(phase) for p in spent))
+        yield (f"{label} {fig.UNKNOWN}" if passed else label, "muted")
+    elif view.state.phase is phase:
+        glyph, style = PHASE_GLYPHS[phase]
+        yield (f"{label} {glyph} {fig.age(int(spent[phase]))}{_share(view)}", f"{style} bold")
+    else:
+        yield (f"{label} ", "")
+        yield (f"✓ {fig.duration(spent[phase])}", "muted")
+
+
+def _position(phase: Phase) -> int:
+    return list(Phase).index(phase)
+
+
+def _share(view: RunView) -> str:
+    """How much of the current phase is done, where that can be counted."""
+    waiting = view.state.waiting
+    if view.state.phase is Phase.WAITING and waiting:
+        return f" {waiting.have}/{waiting.need}"
+    if view.state.phase is Phase.STARTING:
+        up = sum(v.rank.phase is not RankPhase.PLACED for v in view.ranks)
+        return f" {up}/{len(view.ranks)}" if view.ranks else ""
+    return ""
+
+
+def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
+    """What matters most now; where there is room for it, a second line on the pace of all ranks."""
+    state = view.state
+    if state.phase is Phase.WAITING and state.waiting:
+        return [waiting_row(view, width)]
+    if state.first_failure is not None or state.phase in (Phase.FAILED, Phase.LOST):
+        *rows, last = failure_rows(view, width, tall=tall)
+        return [*rows, _with_course(last, view.progress, width)]
+    if not view.live:
+        return [verdict_row(view, width)]
+    if state.near is not None:
+        return [clip(((f" {near_line(state.near, view.now)}", "rank-behind bold"),), width)]
+    if view.progress.step is None and not view.progress.metrics:
+        return [clip(((f" {_hint(view)}", "muted"),), width)]
+    pace = pace_row(view) if tall and view.size > 1 else ()
+    return [progress_row(view, width), *([clip(pace, width)] if pace else [])]
+
+
+def _hint(view: RunView) -> str:
+    if view.state.phase is not Phase.RUNNING:
+        again = f" again: {view.state.restarts[-1].reason}" if view.state.restarts else " …"
+        return f"{view.state.phase}{again}"
+    return "no step reported yet · launcher.report(step=…, loss=…) shows progress here"
+
+
+def waiting_row(view: RunView, width: int) -> Row:
+    """What the gang waits for and how long that may take."""
+    waiting = view.state.waiting
+    assert waiting is not None
+    began = next((t for p, t in view.state.attempt_since if p is Phase.WAITING), view.now)
+    limit = f" of {waiting.limit_s:.0f} s" if waiting.limit_s is not None else ""
+    text = f" slots {waiting.have}/{waiting.need}, waiting {max(view.now - began, 0):.0f} s{limit}"
+    reason = f" · {waiting.reason}" if waiting.reason else ""
+    return clip(((text, "rank-behind bold"), (reason, "muted")), width)
+
+
+def verdict_row(view: RunView, width: int) -> Row:
+    """How a run ended that nothing failed in."""
+    glyph, style = PHASE_GLYPHS[view.state.phase]
+    spans: list[Span] = [(f" {glyph} {view.state.why or view.state.phase}", f"{style} bold")]
+    if view.progress.step is not None:
+        spans.append((f"  step {_steps(view.progress)}", ""))
+    spans += fig.metric_spans(view.progress.metrics)
+    spans += [(f"  {told}", "rank-failed") for told in view.progress.not_finite]
+    if view.results:
+        spans.append((f"  results {len(view.results)}/{len(view.ranks)}", ""))
+    return _with_course(tuple(spans), view.progress, width)
+
+
+def _with_course(row: Row, progress: Progress, width: int) -> Row:
+    """A line, and the loss's course at its end if there is room."""
+    room = width - width_of(row) - 3
+    if len(progress.losses) > 2 and room >= _LEAST_COURSE:
+        row = (*row, ("  ", ""), (fig.curve(progress.losses, min(room, _COURSE)), "bar"))
+    return clip(row, width)
+
+
+def _steps(progress: Progress) -> str:
+    """The last rank's step; and the first one's, where ranks are far apart."""
+    first = f"…{fig.count(progress.front)}" if progress.spread else ""
+    return f"{fig.count(progress.step)}{first}"
+
+
+def progress_row(view: RunView, width: int) -> Row:
+    """Step, pace, the reported figures and the loss's course."""
+    progress = view.progress
+    total = f"/{fig.count(progress.total)}" if progress.total else ""
+    spans: list[Span] = [(f" step {_steps(progress)}{total}", "bold")]
+    share = progress.step / progress.total if progress.total and progress.step is not None else None
+    tail: list[Span] = []
+    if progress.step_s is not None:
+        tail.append((f"  {progress.step_s:.3g} s/step", ""))
+    times = progress.step_times
+    if times is not None and times.most >= _STANDS_OUT * times.p50 and view.size > 1:
+        tail.append((f", max {fig.seconds(times.most)} r{times.most_rank}", "rank-behind"))
+    tail += fig.metric_spans(progress.metrics)
+    if progress.left_s is not None:
+        tail.append((f"  left {fig.age(int(progress.left_s))}", "muted"))
+    if progress.checkpoint is not None:
+        saved = f"  checkpoint {fig.count(progress.checkpoint)}, {fig.age(progress.checkpoint_age)} ago"
+        tail.append((saved, "muted"))
+    room = width - width_of((*spans, *tail))
+    if share is not None and room >= 14:
+        filled, rest = fig.bar(share, min(room - 8 if room < 34 else room - 26, 40))
+        spans += [("  ", ""), (filled, "bar"), (rest, "bar-track"), (f" {share:>4.0%}", "")]
+    return _with_course((*spans, *tail), progress, width)

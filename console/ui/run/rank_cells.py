@@ -1,0 +1,169 @@
+"""Ranks as cells: one a rank, a host a line while that fits. How a rank is doing, as glyph and style.
+
+Pure. A glyph says how a rank is doing, so that no colour is needed; shade says how much of a metric it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from launcher.state.events import HostSample
+from launcher.state.run_state import Host
+
+from ... import formatting as fig
+from ...data.run.health import Condition
+from ...data.run.metrics import Metric
+from ...data.run.model import RankView
+from ...formatting import host_labels
+from ..widgets.rows import Row, Span
+
+TABLE_RANKS = 64
+HOST_RANKS = 512
+
+GLYPHS = {
+    Condition.OK: "●",
+    Condition.WAITING: "○",
+    Condition.DONE: "✓",
+    Condition.STOPPED: "■",
+    Condition.STALE: "?",
+    Condition.SILENT: "Z",
+    Condition.BEHIND: "▼",
+    Condition.HUNG: "H",
+    Condition.LOST: "-",
+    Condition.FAILED: "✗",
+}
+STYLES = {
+    Condition.OK: "rank-ok",
+    Condition.WAITING: "rank-waiting",
+    Condition.DONE: "rank-done",
+    Condition.STOPPED: "rank-stopped",
+    Condition.STALE: "rank-stale",
+    Condition.SILENT: "rank-behind",
+    Condition.BEHIND: "rank-behind",
+    Condition.HUNG: "rank-hung bold",
+    Condition.LOST: "rank-lost bold",
+    Condition.FAILED: "rank-failed bold",
+}
+
+
+class CompactRows:
+    """Makes a row for each of `compact_lines`, and takes over those that are as they were."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[tuple[object, ...], Sequence[RankView], Row]] = {}
+
+    def rows(
+        self,
+        lines: Sequence[tuple[str, Sequence[RankView]]],
+        width: int,
+        *,
+        cursor: int,
+        metric: Metric,
+        hosts: Mapping[int, Host],
+    ) -> list[Row]:
+        """All rows; `hosts` are those of the run, by agent."""
+        return [self._row(n, lines[n], width, cursor, metric, hosts) for n in range(len(lines))]
+
+    def _row(
+        self,
+        number: int,
+        line: tuple[str, Sequence[RankView]],
+        width: int,
+        cursor: int,
+        metric: Metric,
+        hosts: Mapping[int, Host],
+    ) -> Row:
+        label, members = line
+        here = next((n for n, view in enumerate(members) if view.rank.rank == cursor), None)
+        system = _system(members, hosts)
+        asked = (label, width, here, metric, system)
+        made = self._made.get(number)
+        if made is None or made[0] != asked or made[1] is not members:
+            made = asked, members, _compact_row(label, members, here, width, metric, system)
+            self._made[number] = made
+        return made[2]
+
+
+def compact_lines(
+    ranks: Sequence[RankView], width: int, *, by_host: bool = True
+) -> list[tuple[str, list[RankView]]]:
+    """Which ranks stand on which line, and what stands before them; hosts only for ranks in their order."""
+    if len(ranks) > HOST_RANKS or not by_host:
+        per = 64 if width >= 72 else 32
+        return [(f"{at:>5}", list(ranks[at : at + per])) for at in range(0, len(ranks), per)]
+    names = host_labels((v.rank.host for v in ranks), 10)
+    hosts = ((host, list(group)) for host, group in groupby(ranks, key=lambda v: v.rank.host))
+    per = max(width - 50, 8)
+    return [
+        (f"{names.get(host, fig.UNKNOWN):<8}{members[at].rank.rank:>5}", members[at : at + per])
+        for host, members in hosts
+        for at in range(0, len(members), per)
+    ]
+
+
+def _system(members: Sequence[RankView], hosts: Mapping[int, Host]) -> HostSample | None:
+    """What the host of all of them does; None if they are on several."""
+    host = hosts.get(members[0].rank.agent)
+    alone = host is not None and all(view.rank.agent == host.agent for view in members)
+    return host.system if host is not None and alone else None
+
+
+def _compact_row(
+    label: str,
+    members: Sequence[RankView],
+    here: int | None,
+    width: int,
+    metric: Metric,
+    system: HostSample | None,
+) -> Row:
+    cells: list[Span] = [(f" {label:<6} ", "muted")]
+    drawn = [_cell(v, metric) for v in members]
+    if here is not None:
+        drawn[here] = drawn[here][0], drawn[here][1] + " reverse"
+    for style, group in groupby(drawn, key=lambda cell: cell[1]):
+        cells.append(("".join(cell[0] for cell in group), style))
+    used = len(label) + 2 + len(members)
+    own = _summary(members)
+    summaries = (f"{own}{_of_gpus(members)}{_of_host(system)}", f"{own}{_of_host(system)}", own)
+    summary = next((text for text in summaries if used + len(text) + 2 <= width), None)
+    if summary is not None:
+        cells.append((f"  {summary}", "muted"))
+    return tuple(cells)
+
+
+def _cell(view: RankView, metric: Metric) -> Span:
+    condition = view.condition
+    if condition is not Condition.OK:
+        return GLYPHS[condition], STYLES[condition]
+    return _SHADES[shade(view.figure(metric), metric.top)], STYLES[condition]
+
+
+_SHADES = "▁▂▃▄▅▆▇█"
+
+
+def shade(value: float | None, top: float) -> int:
+    """How much of its scale a figure takes, in eight steps, so that small changes repaint nothing."""
+    return min(max(int(value / top * 8), 0), 7) if fig.is_finite(value) else 7
+
+
+def _of_gpus(members: Sequence[RankView]) -> str:
+    """What they draw in all, and how hot the hottest is."""
+    power = [v.power for v in members if v.power is not None]
+    heat = max((v.temperature for v in members if v.temperature is not None), default=None)
+    return f"  {fig.watts(sum(power)):>6} {fig.celsius(heat):>4}" if power else ""
+
+
+def _of_host(system: HostSample | None) -> str:
+    """Its processors and memory; empty where they are unknown."""
+    if system is None:
+        return ""
+    return f"  CPU {fig.percent(system.cpu):>4} {fig.memory(system.memory_used):>6}"
+
+
+def _summary(members: Sequence[RankView]) -> str:
+    utils = [v.util for v in members if v.util is not None]
+    steps = [v.rank.step for v in members if v.rank.step is not None]
+    memory = [v.memory for v in members if v.memory is not None]
+    mean = fig.percent(sum(utils) / len(utils) if utils else None)
+    return f"{mean:>4} {fig.memory(max(memory, default=None)):>6}  step {fig.count(min(steps, default=None))}"

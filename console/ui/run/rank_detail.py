@@ -1,0 +1,153 @@
+"""One rank in full: where it is, what its devices do, and how old each kind of news from it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ... import formatting as fig
+from ...data.run.health import Condition
+from ...data.run.metrics import Metric
+from ...data.run.model import RankView, RunView
+from ..widgets.rows import Row, ScrollingSheet, Span, clip, width_of
+from .charts import gpu_figures, system_figures
+from .failure import ending
+from .rank_cells import GLYPHS, STYLES
+
+_LABEL, _LATELY = 10, 20
+_WHOLE_LIFE = ("GPU mean", "mem peak", "W mean")
+
+
+class RankDetail(ScrollingSheet):
+    """The rank under the cursor."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.view: RunView | None = None
+        self.rank = 0
+
+    def show(self, view: RunView, rank: int) -> None:
+        """Show another moment, or another rank."""
+        self.view, self.rank = view, rank
+        self.entitle(f"2 Rank {rank}" if view.ranks else "2 Rank")
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """The rank's facts."""
+        if self.view is None or self.rank >= len(self.view.ranks):
+            return [((" no rank has a place yet", "muted"),)]
+        return [
+            clip(row, width) for row in (*detail_rows(self.view.ranks[self.rank], width), *self._host(width))
+        ]
+
+    def _host(self, width: int) -> list[Row]:
+        """What its host does, and how many of the ranks are there."""
+        assert self.view is not None
+        agent = self.view.ranks[self.rank].rank.agent
+        mates = [v for v in self.view.ranks if v.rank.agent == agent]
+        system = system_figures(self.view.state.hosts.get(agent)) or fig.UNKNOWN
+        told = f"{len(mates)} rank{'s' * (len(mates) != 1)}", gpu_figures(mates)
+        together = "  ".join(told)
+        there = [together] if _LABEL + len(together) <= width else [*told]
+        rows = [_fact("there" * (not n), (text, "")) for n, text in enumerate(there)]
+        return [_fact("its host", (system, "")), *rows]
+
+
+def detail_rows(view: RankView, width: int) -> list[Row]:
+    """Everything known of one rank, unknown included."""
+    rank = view.rank
+    state = STYLES[view.condition]
+    rows: list[Row] = [
+        _fact("state", (f"{GLYPHS[view.condition]} {view.condition}", state), (_how_long(view), "muted")),
+        _fact("host", (rank.host or fig.UNKNOWN, ""), (f"  pid {rank.pid or fig.UNKNOWN}", "muted")),
+        _fact("device", (view.device or "no GPU: CPU only", "" if view.device else "muted")),
+        _fact("step", (fig.count(rank.step), "bold")),
+        *_metrics(view, width),
+        _ages(view),
+    ]  # fmt: skip
+    rows += _device_rows(view, width) if view.device else []
+    return rows + _process_rows(view, width)
+
+
+def _ages(view: RankView) -> Row:
+    """How old its news are; of a rank that has ended, how old they were then."""
+    told = f"step {fig.age(view.step_age)}  log {fig.age(view.log_age)}"
+    if view.rank.phase.ended:
+        return _fact("last", (told, ""), (" before its end", "muted"))
+    return _fact("ages", (f"{told}  telemetry {fig.age(view.sample_age)}", ""))
+
+
+def _device_rows(view: RankView, width: int) -> list[Row]:
+    used = view.memory / view.memory_total if view.memory is not None and view.memory_total else None
+    drawn = view.power / view.power_limit if view.power is not None and view.power_limit else None
+    share = view.util / 100 if view.util is not None else None
+    busy, full, draws = _WHOLE_LIFE if view.rank.phase.ended else ("GPU", "memory", "power")
+    return [
+        _gauge(busy, share, f"{fig.percent(view.util)} {fig.celsius(view.temperature)}", width),
+        _gauge(
+            full,
+            used,
+            f"{fig.memory(view.memory)} of {fig.memory(view.memory_total)}",
+            width,
+        ),
+        _gauge(
+            draws,
+            drawn,
+            f"{fig.watts(view.power)} of {fig.watts(view.power_limit)}",
+            width,
+        ),
+        _fact("lately", (_lately(view, Metric.USE, width), "bar dim")),
+    ]
+
+
+def _process_rows(view: RankView, width: int) -> list[Row]:
+    sample = view.rank.sample
+    processes = sample.processes if sample else None
+    ended = view.rank.phase.ended
+    count = f"  {fig.count(processes)} process{'' if processes == 1 else 'es'}"
+    row = _fact(
+        "CPU mean" if ended else "CPU",
+        (fig.percent(view.cpu) + (" of one core" if view.cpu is not None else ""), ""),
+        (f"  RSS {fig.memory(view.rss)}{' at most' if ended else count}", ""),
+    )
+    if view.device:
+        return [row]
+    return [row, _fact("lately", (_lately(view, Metric.CPU, width), "bar dim"))]
+
+
+def _lately(view: RankView, metric: Metric, width: int) -> str:
+    """Its course, against a scale that a rank on several cores can widen."""
+    history = view.history(metric, min(width - _LABEL - 2, _LATELY))
+    top = max(metric.top, *(v for v in history if v is not None), metric.top)
+    return fig.strip(history, len(history), top=top)
+
+
+def _how_long(view: RankView) -> str:
+    """Since when it is silent; or what it ended with."""
+    rank = view.rank
+    if view.condition is Condition.SILENT:
+        ages = [age for age in (view.step_age, view.log_age) if age is not None]
+        return f"  {fig.age(min(ages, default=None))} without a word"
+    return f"  {ending(rank)}" if rank.phase.ended and (rank.exit_code or rank.signal) else ""
+
+
+def _metrics(view: RankView, width: int) -> Iterator[Row]:
+    """What it reported last, as many figures on a row as fit whole."""
+    told = {name: value for name, value in view.rank.metrics.items() if name != "total_steps"}
+    line: Row = ()
+    for text, style in fig.metric_spans(told, ""):
+        if line and _LABEL + width_of(line) + len(text) + 2 > width:
+            yield _fact("", *line)
+            line = ()
+        line = (*line, (f"{text}  ", style))
+    if line:
+        yield _fact("", *line)
+
+
+def _fact(label: str, *spans: Span) -> Row:
+    return ((f" {label:<{_LABEL - 1}}", "muted"), *spans)
+
+
+def _gauge(label: str, share: float | None, text: str, width: int) -> Row:
+    room = min(max(width - _LABEL - 18, 0), 16)
+    filled, rest = fig.bar(share, room)
+    return _fact(label, (filled, "bar"), (rest, "bar-track"), (f" {text}", ""))

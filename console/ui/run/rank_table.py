@@ -1,0 +1,180 @@
+"""Ranks as a table: a row each, with the columns that fit, below their hosts where these have several.
+
+Pure but for the rows that it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from launcher.state.run_state import Host
+
+from ... import formatting as fig
+from ...data.run.metrics import Metric
+from ...data.run.model import RankView
+from ...formatting import host_labels
+from ..widgets.lists import Column, fitting
+from ..widgets.rows import Row, Span, clip, width_of
+from .charts import gpu_figures, system_figures
+from .rank_cells import GLYPHS, STYLES
+
+_HOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class HostLine:
+    """Stands above the ranks of one host."""
+
+    agent: int
+    members: Sequence[RankView]
+
+
+Line = HostLine | RankView
+
+
+def table_lines(ranks: Sequence[RankView], *, by_host: bool) -> list[Line]:
+    """What stands below each other: ranks, and above those of each host the host, if it tells them apart."""
+    groups = [(agent, list(members)) for agent, members in groupby(ranks, key=lambda v: v.rank.agent)]
+    if not by_host or len(groups) < 2 or len(ranks) < 2 * len(groups):
+        return list(ranks)
+    lines: list[Line] = []
+    for agent, members in groups:
+        lines += [HostLine(agent, members), *members]
+    return lines
+
+
+def _step(view: RankView) -> str:
+    return fig.count(view.rank.step)
+
+
+def _ages(view: RankView) -> str:
+    return "  ".join(f"{fig.age(a):>8}" for a in (view.step_age, view.log_age, view.sample_age))
+
+
+def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column[RankView], ...]:
+    """What is known of a rank, in order; with GPUs or without. `hosts` are the names to show, if any."""
+    usage: tuple[Column[RankView], ...] = (
+        (
+            Column("GPU", 5, lambda v: fig.percent(v.util), 9),
+            Column("mem", 6, lambda v: fig.memory(v.memory), 7),
+            Column("power", 6, lambda v: fig.watts(v.power), 4),
+            Column("temp", 5, lambda v: fig.celsius(v.temperature), 5),
+        )
+        if devices
+        else (
+            Column("CPU", 6, lambda v: fig.percent(v.cpu), 9),
+            Column("RSS", 6, lambda v: fig.memory(v.memory), 7),
+        )
+    )
+    where: tuple[Column[RankView], ...] = (
+        Column("host", _HOST, lambda v: hosts.get(v.rank.host, fig.UNKNOWN), 6, left=True),
+    )
+    return (
+        *(where if hosts else ()),
+        Column("step", 8, _step, 8),
+        Column("lag", 4, lambda v: fig.count(v.lag), 2),
+        *usage,
+        Column("pid", 8, lambda v: fig.UNKNOWN if v.rank.pid is None else str(v.rank.pid), 3, "muted"),
+        Column("step age   log age  tele age", 29, _ages, 1, "muted"),
+    )
+
+
+_LEAD = 16
+_STRIP = (8, 48)
+
+
+class RankTable:
+    """Makes the table's rows, and takes over those of ranks that are as they were: a key changes two."""
+
+    def __init__(self) -> None:
+        self._layout: tuple[object, ...] = ()
+        self._shown: Sequence[Column[RankView]] = ()
+        self._strip = 0
+        self._made: dict[int, tuple[RankView, bool, Row]] = {}
+        self._headed: dict[int, tuple[HostLine, Host | None, Row]] = {}
+
+    def rows(
+        self,
+        lines: Sequence[Line],
+        width: int,
+        *,
+        cursor: int | None,
+        devices: bool,
+        metric: Metric,
+        hosts: Mapping[int, Host],
+    ) -> list[Row]:
+        """A header, and a row for each of `table_lines`; `hosts` are those of the run, by agent."""
+        self._lay_out(lines, width, devices, metric)
+        label = fig.shorten(metric.label, self._strip)
+        head = "".join(" " + c.head for c in self._shown)
+        header: Row = (
+            ("   rank  state  ".ljust(_LEAD)[:_LEAD] + f" {label:<{self._strip}}" + head, "muted"),
+        )
+        return [
+            header,
+            *(
+                self._headline(line, hosts.get(line.agent), width)
+                if isinstance(line, HostLine)
+                else self._row(line, line.rank.rank == cursor, metric)
+                for line in lines
+            ),
+        ]
+
+    def _lay_out(self, lines: Sequence[Line], width: int, devices: bool, metric: Metric) -> None:
+        grouped = isinstance(lines[0], HostLine)
+        hosts = () if grouped else tuple(dict.fromkeys(v.rank.host for v in lines if isinstance(v, RankView)))
+        layout = (hosts, width, devices, metric)
+        if layout == self._layout:
+            return
+        self._layout = layout
+        self._made.clear()
+        self._headed.clear()
+        known = columns(devices=devices, hosts=host_labels(hosts, _HOST))
+        self._shown = fitting(known, width - _LEAD - _STRIP[0] - 1)
+        used = _LEAD + 1 + sum(c.width + 1 for c in self._shown)
+        self._strip = min(max(width - used, 0), _STRIP[1])
+
+    def _headline(self, line: HostLine, host: Host | None, width: int) -> Row:
+        made = self._headed.get(line.agent)
+        if made is None or made[0] is not line or made[1] is not host:
+            made = line, host, _host_row(line.members, host, width)
+            self._headed[line.agent] = made
+        return made[2]
+
+    def _row(self, view: RankView, here: bool, metric: Metric) -> Row:
+        made = self._made.get(view.rank.rank)
+        if made is None or made[0] is not view or made[1] is not here:
+            made = view, here, _table_row(view, self._shown, self._strip, here, metric)
+            self._made[view.rank.rank] = made
+        return made[2]
+
+
+def _host_row(members: Sequence[RankView], host: Host | None, width: int) -> Row:
+    """A host's name, and of what its ranks and itself do as much as there is room for."""
+    row: Row = ((f" {members[0].rank.host or fig.UNKNOWN}", "bold"),)
+    told = f"{len(members)} ranks", gpu_figures(members), system_figures(host)
+    for text, style in zip(told, ("muted", "", "muted"), strict=True):
+        if text and width_of(row) + len(text) + 2 <= width:
+            row = (*row, (f"  {text}", style))
+    return clip(row, width)
+
+
+def _table_row(
+    view: RankView, shown: Sequence[Column[RankView]], strip: int, here: bool, metric: Metric
+) -> Row:
+    ground = " on cursor-row" if here else ""
+    state = STYLES[view.condition]
+    history = view.history(metric, strip)
+    top = metric.top
+    if metric is Metric.CPU:
+        top = max(top, *(v for v in history if v is not None), top)
+    cells: list[Span] = [
+        (f"{GLYPHS[view.condition]:>2}", state + ground),
+        (f"{view.rank.rank:>4} ", "bold" + ground),
+        (f" {view.condition:<8}", state + ground),
+        (" " + fig.strip(history, strip, top=top), "bar dim" + ground),
+    ]
+    cells += [(" " + c.text(view), c.style + ground) for c in shown]
+    return tuple(cells)

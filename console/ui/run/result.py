@@ -1,0 +1,237 @@
+"""What a run gave back: every rank's value or end, each value by its shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from launcher.state.run_state import Rank
+
+from ... import formatting as fig
+from ...data.run.model import RankView, RunView
+from ...data.run.stacks import standstills
+from ...formatting import host_labels
+from ..widgets.plots import plot_rows
+from ..widgets.rows import Row, ScrollingSheet, clip
+from .failure import circumstances, ending
+from .rank_cells import GLYPHS, STYLES
+
+_HOST = 12
+
+
+class ResultPane(ScrollingSheet):
+    """Results by rank. Values are shown from their summary; nothing is ever unpickled here."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.view: RunView | None = None
+
+    def show(self, view: RunView) -> None:
+        """Show another moment of the run."""
+        self.view = view
+        back = f" · {len(view.results)}/{view.size} returned" if view.live or view.results else ""
+        code = "" if view.state.exit_code is None else f" · exit {view.state.exit_code}"
+        self.entitle(f"4 Result{back}{code}")
+        self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """The failure if there is one, then a row a rank."""
+        if self.view is None:
+            return [()]
+        return [clip(row, width) for row in result_rows(self.view, width)]
+
+
+def result_rows(view: RunView, width: int) -> list[Row]:
+    """The whole pane."""
+    rows: list[Row] = []
+    first = view.state.first_failure
+    if first is not None:
+        rows += _failure(view, first)
+    elif no_result_yet(view):
+        return [((" nothing yet: values appear here as ranks return", "muted"),)]
+    if view.state.why and not view.live and first is None:
+        rows.append(((f" {view.state.why}", "bold"),))
+    if not view.live and first is None:
+        rows += [((f"   {place}", ""),) for place in standstills(view.state.stacks)]
+    values = {int(entry["rank"]): entry for entry in view.results}
+    rows += _shaped(view.results, width)
+    hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
+    rows += [_rank_row(v, values.get(v.rank.rank), hosts) for v in view.ranks if _has_end(v, values)]
+    return [*rows, *_cleanup(view)]
+
+
+def no_result_yet(view: RunView) -> bool:
+    """Whether there is nothing to be shown before a rank returns or fails."""
+    return view.live and not view.results and view.state.first_failure is None
+
+
+def _failure(view: RunView, first: Rank) -> list[Row]:
+    rows: list[Row] = [
+        ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
+        ((f"   {circumstances(view.state, first)}", "muted"),),
+    ]
+    if first.raised:
+        for line in first.raised.traceback.rstrip().splitlines():
+            own = line.startswith("  File ") or not line.startswith(" ")
+            rows.append(((f"   {_printable(line)}", "" if own else "muted"),))
+    return [*rows, ()]
+
+
+def _shaped(results: Sequence[Mapping[str, Any]], width: int) -> list[Row]:
+    """The first value that one line would not show, in full."""
+    entry = next((e for e in results if e.get("json") and structured(e.get("value"))), None)
+    if entry is None:
+        return []
+    same = sum(e.get("value") == entry["value"] for e in results) - 1
+    others = f", and so did {same} other{'s' * (same != 1)}" if same else ""
+    head: Row = ((f" rank {entry['rank']} returned{others}:", "bold"),)
+    return [head, *value_rows(entry["value"], width), ()]
+
+
+def _has_end(view: RankView, values: Mapping[int, Any]) -> bool:
+    return view.rank.phase.ended or view.rank.rank in values
+
+
+def _rank_row(view: RankView, entry: Mapping[str, Any] | None, hosts: Mapping[str, str]) -> Row:
+    rank = view.rank
+    said = ending(rank) if entry is None else _value(entry)
+    kind = "" if entry is None else f"{entry.get('type', '')} "
+    return (
+        (f" {GLYPHS[view.condition]} ", STYLES[view.condition]),
+        (f"{rank.rank:>4} ", "bold"),
+        (f"{hosts.get(rank.host, fig.UNKNOWN):<{_HOST}} ", "muted"),
+        (kind, "muted"),
+        (_printable(said), "" if entry is not None else "muted"),
+    )
+
+
+def _value(entry: Mapping[str, Any]) -> str:
+    value = entry.get("value")
+    text = written(value) if entry.get("json") else str(value)
+    return fig.shorten(text, MOST_CELLS)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text.expandtabs(4))
+
+
+def _cleanup(view: RunView) -> Iterator[Row]:
+    proofs = [h.cleanup for h in view.state.hosts.values() if h.cleanup is not None]
+    if not proofs:
+        return
+    left = sum(len(p.survivors) for p in proofs)
+    killed = sum(p.terminated + p.killed for p in proofs)
+    text = f"{left} left running" if left else "nothing left running"
+    extra = f", {killed} had to be ended" if killed else ""
+    yield (
+        (f" {text} on {len(proofs)} host{'s' * (len(proofs) != 1)}{extra}", "rank-lost" if left else "muted"),
+    )
+
+
+MOST_ROWS, MOST_CELLS = 400, 200
+_DEPTH, _COLUMN, _PLOT, _LEAST_COURSE = 8, 18, 5, 8
+
+
+def structured(value: object) -> bool:
+    """Whether one line would hide its shape."""
+    inner = list(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    return is_course(value) or any(isinstance(v, dict | list) and v for v in inner)
+
+
+def value_rows(value: object, width: int) -> list[Row]:
+    """The value, at most `MOST_ROWS` rows of it."""
+    rows = list(islice(_rows(value, width, 1), MOST_ROWS + 1))
+    return rows if len(rows) <= MOST_ROWS else [*rows[:MOST_ROWS], ((" …", "muted"),)]
+
+
+def _rows(value: Any, width: int, depth: int) -> Iterator[Row]:
+    indent = "  " * depth
+    if depth > _DEPTH or not isinstance(value, dict | list) or not value:
+        yield ((indent + scalar(value), ""),)
+    elif isinstance(value, dict):
+        yield from _tree(value, width, depth)
+    elif is_table(value):
+        yield from _table(value, indent)
+    elif is_course(value):
+        yield from _course("", value, width, depth)
+    else:
+        for number, item in enumerate(value):
+            yield from _entry(str(number), item, width, depth)
+
+
+def _tree(value: Mapping[str, Any], width: int, depth: int) -> Iterator[Row]:
+    for name, item in value.items():
+        yield from _entry(str(name), item, width, depth)
+
+
+def _entry(name: str, item: Any, width: int, depth: int) -> Iterator[Row]:
+    label = "  " * depth + _text(name)
+    if is_course(item):
+        yield from _course(name, item, width, depth)
+    elif isinstance(item, dict | list) and item:
+        yield ((label, "muted"), (f"  {len(item)}", "muted"))
+        yield from _rows(item, width, depth + 1)
+    else:
+        yield ((f"{label}  ", "muted"), (scalar(item), ""))
+
+
+def is_table(value: object) -> bool:
+    """Whether it is a list of objects without further shape."""
+    return (
+        isinstance(value, list)
+        and len(value) > 1
+        and all(isinstance(row, dict) and row for row in value)
+        and not any(isinstance(cell, dict | list) for row in value for cell in row.values())
+    )
+
+
+def is_course(value: object) -> bool:
+    """Whether it is a history of a figure: many numbers."""
+    return isinstance(value, list) and len(value) >= _LEAST_COURSE and all(_is_number(v) for v in value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _table(rows: Sequence[Mapping[str, Any]], indent: str) -> Iterator[Row]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[scalar(row[name]) if name in row else "" for name in names] for row in rows[:MOST_ROWS]]
+    sizes = [
+        min(max(len(_text(n)), *(len(line[at]) for line in cells)), _COLUMN) for at, n in enumerate(names)
+    ]
+    yield ((indent + _line([_text(name) for name in names], sizes), "muted"),)
+    for line in cells:
+        yield ((indent + _line(line, sizes), ""),)
+    if len(rows) > len(cells):
+        yield ((f"{indent}and {len(rows) - len(cells)} more", "muted"),)
+
+
+def _line(cells: Sequence[str], sizes: Sequence[int]) -> str:
+    return "  ".join(f"{fig.shorten(cell, size):<{size}}" for cell, size in zip(cells, sizes, strict=True))
+
+
+def _course(name: str, values: Sequence[float], width: int, depth: int) -> Iterator[Row]:
+    for row in plot_rows(_text(name) or f"{len(values)} figures", values, width - 2 * depth, _PLOT):
+        yield (("  " * depth, ""), *row)
+
+
+def scalar(value: object) -> str:
+    """One value on one line."""
+    if isinstance(value, float):
+        return fig.metric(value, 6)
+    return _text(value if isinstance(value, str) else written(value))
+
+
+def written(value: object) -> str:
+    """JSON, unless it is nested too deep to be written."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "… nested too deep to be shown"
+
+
+def _text(value: str) -> str:
+    return fig.shorten(value[: MOST_CELLS + 1].replace("\n", " "), MOST_CELLS)

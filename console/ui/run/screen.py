@@ -1,0 +1,468 @@
+"""The run screen: one run, live or long over, watched through its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+
+from launcher.errors import LauncherError
+from launcher.runs.reader import read_spec
+
+from ...commands import Commands
+from ...data.launch.draft import command_text, draft_of
+from ...data.run.feed import RunFeed
+from ...data.run.model import RunView
+from ..dialogs import ConfirmScreen
+from ..logs.pane import LogPane
+from ..logs.view import LogView
+from ..rerun import StartsAgain
+from ..widgets.failed_pane import contained
+from ..widgets.key_line import KeyLine
+from .charts import Charts
+from .failure import failure_text
+from .header import AlertLine, Headline, PhaseStrip, RunHeader, ViewSheet, gang
+from .messages import FeedFailed, RankChosen, RunChanged
+from .rank_detail import RankDetail
+from .rank_grid import RankGrid
+from .result import ResultPane, no_result_yet
+from .stacks import StacksScreen
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.geometry import Size
+
+
+class RunScreen(StartsAgain):
+    """Phases, ranks, one rank in full, output and results of a run."""
+
+    AUTO_FOCUS = "#lines"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "app.detach", "Detach", id="run.detach"),
+        Binding("x", "end('Stop')", "Stop", id="run.stop"),
+        Binding("X", "end('Kill')", "Kill", show=False, id="run.kill"),
+        Binding("R", "again", "Run again", id="run.again"),
+        Binding("escape", "back", "Back", id="run.back"),
+        Binding("r", "toggle_rank", "Rank's log", id="run.rank"),
+        Binding(
+            "right_square_bracket", "next_rank(1)", "Next rank", key_display="]", show=False, id="run.next"
+        ),
+        Binding(
+            "left_square_bracket",
+            "next_rank(-1)",
+            "Previous rank",
+            key_display="[",
+            show=False,
+            id="run.prev",
+        ),
+        Binding("T", "stacks", "Stacks", show=False, id="run.stacks"),
+        Binding("z", "zoom", "Zoom", id="run.zoom"),
+        Binding("1", "pane('ranks')", "Ranks", show=False, id="run.pane_1"),
+        Binding("2", "pane('detail')", "Rank in full", show=False, id="run.pane_2"),
+        Binding("3", "pane('logs')", "Logs", show=False, id="run.pane_3"),
+        Binding("4", "pane('result')", "Result", show=False, id="run.pane_4"),
+        Binding("5", "pane('charts')", "Charts and alerts", show=False, id="run.pane_5"),
+        Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
+        Binding("y", "copy", "Copy", id="run.copy"),
+        Binding("u", "copy_page", "Copy Spark's page", show=False, id="run.page"),
+        Binding("slash", "search", "Search", key_display="/", show=False, id="run.search"),
+    ]
+
+    def __init__(self, run: Path, commands: Commands, *, rank: int | None = None) -> None:
+        super().__init__()
+        self.run = run
+        self._rank = rank
+        self._commands = commands
+        self.view: RunView | None = None
+        self._was_live = False
+        self._failure_shown = -1
+        self._feed = RunFeed(run, publish=self._publish, failed=self._tell)
+
+    def compose(self) -> ComposeResult:
+        """From what the run is, down to what it says."""
+        yield RunHeader(id="header")
+        yield PhaseStrip(id="phases")
+        yield Headline(id="headline")
+        yield AlertLine(id="alerts")
+        yield Deck(id="deck")
+        yield KeyLine("run.detach", "run.stop", "run.stacks", "run.again", "run.back", "run.copy", "run.rank")
+
+    def on_mount(self) -> None:
+        """Begin to watch."""
+        with contained(self):
+            self.query_one(LogPane).attach(self._feed.book)
+        self.query_one(RankGrid).moved = self._show_detail
+        self._feed.start()
+
+    def on_unmount(self) -> None:
+        """Stop watching; the run goes on."""
+        self._feed.close()
+
+    def _publish(self, view: RunView) -> None:
+        self.post_message(RunChanged(view))
+
+    def _tell(self, why: str) -> None:
+        self.post_message(FeedFailed(why))
+
+    @property
+    def live(self) -> bool:
+        """Whether the run can still change."""
+        return self.view is None or self.view.live
+
+    @property
+    def exit_code(self) -> int:
+        """The run's own, once it has ended."""
+        return (self.view.state.exit_code or 0) if self.view is not None else 0
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only a run that goes on can be stopped; only one that has ended is begun again."""
+        if action in ("end", "again"):
+            return self.live is (action != "again")
+        return super().check_action(action, parameters)
+
+    @on(RunChanged)
+    def show(self, message: RunChanged) -> None:
+        """Hand the newest view to every pane."""
+        view = self.view = message.view
+        if not view.live:
+            self.refresh_bindings()
+        self.query_one(KeyLine).reword(_key_words(view))
+        grid = self.query_one(RankGrid)
+        for show in (*(sheet.show for sheet in self.query(ViewSheet)), grid.show):
+            with contained(self):
+                show(view)
+        if self._rank is not None and view.ranks:
+            grid.move_to(self._rank)
+            self._rank = None
+        for show in (self.query_one(Charts).show, self.query_one(ResultPane).show):
+            with contained(self):
+                show(view)
+        with contained(self):
+            self.query_one(RankDetail).show(view, grid.cursor)
+        with contained(self):
+            self.query_one(LogPane).show(view.logs, view.size)
+        if view.state.first_failure is not None and self._failure_shown < view.state.attempt:
+            self._failure_shown = view.state.attempt
+            self.query_one(RankGrid).move_to(view.state.first_failure.rank)
+        for screen in self.app.screen_stack:
+            if isinstance(screen, StacksScreen):
+                screen.show(view)
+        deck = self.query_one(Deck)
+        deck.expect(self.query_one(RankGrid).lines_wanted)
+        deck.fold_result(no_result_yet(view))
+        if self._was_live and not view.live and view.results and view.state.first_failure is None:
+            deck.offer("result")
+        self._was_live = view.live
+
+    @on(FeedFailed)
+    def tell_failure(self, message: FeedFailed) -> None:
+        """Say that the folder cannot be read, where its panes are."""
+        self.query_one(LogPane).complain(message.why)
+
+    @on(LogPane.Searched)
+    def look_now(self) -> None:
+        """Search at once, not at the next look."""
+        self._feed.nudge()
+
+    def _show_detail(self, rank: int) -> None:
+        """The detail pane goes with the cursor, in the same frame."""
+        if self.view is not None:
+            self.query_one(RankDetail).show(self.view, rank)
+
+    @on(RankChosen)
+    def show_rank(self, message: RankChosen) -> None:
+        """Show a rank's log, and the rank in full where there is room beside it."""
+        self.query_one(LogPane).select(message.rank)
+        self.action_pane("logs")
+
+    def action_toggle_rank(self) -> None:
+        """All ranks' output, or that of the rank under the cursor."""
+        shown = self.query_one(LogView).rank
+        self.query_one(LogPane).select(self.query_one(RankGrid).cursor if shown is None else None)
+
+    def action_next_rank(self, step: int) -> None:
+        """Another rank: in the grid, and in the log if that shows one."""
+        grid = self.query_one(RankGrid)
+        if self.view is None or not self.view.ranks:
+            return
+        grid.move_to((grid.cursor + step) % len(self.view.ranks))
+        if self.query_one(LogView).rank is not None:
+            self.query_one(LogPane).select(grid.cursor)
+
+    def action_pane(self, name: str) -> None:
+        """Show a pane and go to it."""
+        self.query_one(Deck).show(name)
+        self.query_one(Deck).focus_pane(name)
+
+    def action_zoom(self) -> None:
+        """The pane with the focus alone, or all again."""
+        self.query_one(Deck).zoom()
+
+    def action_reset(self) -> None:
+        """The layout as it was at first."""
+        self.query_one(Deck).reset()
+
+    def action_search(self) -> None:
+        """Search in the log, wherever the focus is."""
+        self.action_pane("logs")
+        self.query_one(LogPane).action_open_search()
+
+    def action_back(self) -> None:
+        """Leave this screen, or first what covers part of it."""
+        if self.query_one(Deck).zoomed:
+            self.action_zoom()
+        else:
+            self.dismiss()
+
+    def action_copy(self) -> None:
+        """Copy why the run failed, or the command that starts it."""
+        if self.view is not None and self.view.state.first_failure is not None:
+            self.app.copy_to_clipboard(failure_text(self.view))
+        else:
+            self._copy_command()
+
+    @work(thread=True, group="copy")
+    def _copy_command(self) -> None:
+        """Beside the screen, for the target's source may be far away."""
+        try:
+            text = command_text(draft_of(read_spec(self.run)))
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            self.app.call_from_thread(self.app.copy_to_clipboard, text)
+
+    def action_copy_page(self) -> None:
+        """Copy the address of the application's own pages, or its id if it has none."""
+        spark = self.view.state.spark if self.view is not None else None
+        if spark is None:
+            self.notify("there is no Spark application", markup=False)
+            return
+        self.app.copy_to_clipboard(spark.ui or spark.application)
+        self.notify(f"copied {spark.ui or spark.application}", markup=False)
+
+    def action_stacks(self) -> None:
+        """Show what every rank is doing: now if the run goes on, else when it was asked last."""
+        if self.view is not None:
+            self.app.push_screen(StacksScreen(self.view))
+            if self.view.live:
+                self._take_stacks()
+
+    @work(thread=True, group="stacks")
+    def _take_stacks(self) -> None:
+        try:
+            self._commands.take_stacks(self.run)
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    def action_again(self) -> None:
+        """Show what would be started, and start it if a person says so."""
+        self.ask_again(self.run)
+
+    def action_end(self, verb: str) -> None:
+        """Ask whether to stop the run, or to kill it."""
+        if (view := self.view) is None:
+            return
+        force = verb == "Kill"
+        what = "SIGKILL at once" if force else "SIGTERM, and SIGKILL to what is left after the grace period"
+        lines = (f"{view.state.name or view.state.id} · {gang(view)}", view.state.target, what)
+        question = ConfirmScreen(f"{verb} this run?", lines, verb=verb)
+        self.app.push_screen(question, lambda yes: self._answered(yes, force=force))
+
+    def _answered(self, yes: bool | None, *, force: bool) -> None:
+        if yes:
+            self._stop(force=force)
+
+    @work(thread=True, group="stop")
+    def _stop(self, *, force: bool) -> None:
+        try:
+            self._commands.stop(self.run, force=force)
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            self.notify("killing …" if force else "stopping …", markup=False)
+
+
+def _key_words(view: RunView) -> dict[str, str]:
+    """What keys do now: one leaves a run that has ended, and asks for stacks where they tell something."""
+    leave = {} if view.live else {"run.detach": "Leave"}
+    stands = view.state.stacks or (view.state.near is not None and view.state.near.limit == "progress")
+    return {**leave, "run.stacks": "Stacks"} if stands else leave
+
+
+PANES = ("ranks", "detail", "logs", "result", "charts")
+
+
+class Deck(Vertical):
+    """Panes about ranks above, output and result below; as many as there is room for, or one alone."""
+
+    DEFAULT_CSS = """
+    Deck { height: 1fr; }
+    Deck > * { height: 1fr; width: 1fr; }
+    Deck #ranks { width: 3fr; height: 1fr; }
+    Deck #detail, Deck #charts { width: 2fr; height: 1fr; }
+    Deck #logs, Deck #result { height: 1fr; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.upper, self.lower = "ranks", "logs"
+        self.zoomed: str | None = None
+        self._lines = 0
+        self._folded = True
+
+    def compose(self) -> ComposeResult:
+        """About ranks above, what they said below."""
+        with Horizontal(id="upper"):
+            yield RankGrid(id="ranks", classes="pane")
+            yield RankDetail(id="detail", classes="pane")
+            yield Charts(id="charts", classes="pane")
+        with Container(id="lower"):
+            yield LogPane(id="logs", classes="pane")
+            yield ResultPane(id="result", classes="pane")
+
+    def on_mount(self) -> None:
+        """Choose the panes."""
+        self._place()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Choose the panes that fit."""
+        self._place()
+
+    def fold_result(self, folded: bool) -> None:
+        """Give the result no more room than its title needs, or as much as it deserves."""
+        if folded != self._folded:
+            self._folded = folded
+            self._place()
+
+    def expect(self, lines: int) -> None:
+        """Make room for this many lines of ranks."""
+        if lines != self._lines:
+            self._lines = lines
+            self._place()
+
+    def show(self, name: str) -> None:
+        """Put a pane on the screen."""
+        if name in ("ranks", "detail", "charts"):
+            self.upper = name
+        else:
+            self.lower = name
+        if self.zoomed is not None:
+            self.zoomed = name
+        self._place()
+
+    def offer(self, name: str) -> None:
+        """Put a pane on the screen, unless a person looks at one alone."""
+        if self.zoomed is None:
+            self.show(name)
+
+    def focus_pane(self, name: str) -> None:
+        """Go to a pane."""
+        (self.query_one(LogView) if name == "logs" else self.query_one(f"#{name}")).focus()
+
+    def zoom(self) -> None:
+        """Show the pane with the focus alone, or all again."""
+        self.zoomed = None if self.zoomed else self.focused_pane or "logs"
+        self._place()
+
+    def reset(self) -> None:
+        """Show what was shown at first."""
+        self.upper, self.lower, self.zoomed = "ranks", "logs", None
+        self._place()
+
+    @property
+    def focused_pane(self) -> str | None:
+        """The pane with the focus."""
+        at = self.screen.focused
+        held = at.ancestors_with_self if at is not None else ()
+        return next((name for name in PANES if self.query_one(f"#{name}") in held), None)
+
+    def _place(self) -> None:
+        if not self.size:
+            return
+        plan = arrange(
+            self.app.size,
+            self.size.height,
+            lines=self._lines,
+            upper=self.upper,
+            lower=self.lower,
+            zoomed=self.zoomed,
+            folded=self._folded and self.lower != "result",
+        )
+        self._apply(plan)
+
+    def _apply(self, plan: Arrangement) -> None:
+        focused = self.focused_pane
+        for name in PANES:
+            self.query_one(f"#{name}").display = name in plan.panes
+        upper, lower = self.query_one("#upper"), self.query_one("#lower")
+        upper.display, lower.display = plan.has_upper, plan.has_lower
+        upper.styles.height = plan.upper_height or "1fr"
+        self.query_one("#result").styles.height = plan.result_height or "1fr"
+        if focused is not None and focused not in plan.panes:
+            self.focus_pane(plan.panes[-1])
+
+
+WIDE, WIDEST, TALL = 110, 160, 34
+_LEAST_LOG = 8
+_DETAIL_ROWS, _CHART_ROWS = 12, 18
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The panes on the screen. A height of None takes what is left."""
+
+    panes: tuple[str, ...]
+    upper_height: int | None = None
+    result_height: int | None = None
+
+    @property
+    def has_upper(self) -> bool:
+        """Whether a pane about ranks is shown."""
+        return not {"ranks", "detail", "charts"}.isdisjoint(self.panes)
+
+    @property
+    def has_lower(self) -> bool:
+        """Whether the output or the result is shown."""
+        return "logs" in self.panes or "result" in self.panes
+
+
+def arrange(
+    terminal: Size,
+    room: int,
+    *,
+    lines: int,
+    upper: str,
+    lower: str,
+    zoomed: str | None,
+    folded: bool = False,
+) -> Arrangement:
+    """The panes for `room` lines of a terminal.
+
+    `lines` show all ranks; `upper` and `lower` say which of two panes is wanted. `folded` says that
+    there is no result yet: where it has a pane beside the output, that is its border.
+    """
+    if zoomed is not None:
+        return Arrangement((zoomed,))
+    tall = terminal.height >= TALL
+    above = _above(terminal.width, upper, tall=tall)
+    below = ("logs", "result") if tall else (lower,)
+    wanted = lines + 2
+    if len(above) > 1:
+        wanted = max(wanted, (_CHART_ROWS if len(above) > 2 else _DETAIL_ROWS) + 2)
+    upper_height = max(min(wanted, room - _LEAST_LOG, room * 3 // 5), 4)
+    result_height = (2 if folded else min(max(room // 5, 5), 12)) if len(below) > 1 else None
+    return Arrangement((*above, *below), upper_height, result_height)
+
+
+def _above(width: int, upper: str, *, tall: bool) -> tuple[str, ...]:
+    """The panes side by side about ranks."""
+    if width >= WIDEST and tall:
+        return ("ranks", "detail", "charts")
+    if width >= WIDE:
+        return ("ranks", "charts" if upper == "charts" else "detail")
+    return (upper,)

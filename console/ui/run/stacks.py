@@ -1,0 +1,77 @@
+"""What every rank is doing, grouped, on top of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+
+from ...data.run.model import RunView
+from ...data.run.stacks import stacks_block
+from ..widgets.key_line import keys_of
+from ..widgets.rows import Row, ScrollingSheet, clip
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class StackSheet(ScrollingSheet):
+    """The stacks that were taken last, and who has not answered."""
+
+    view: RunView | None = None
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """A block for all ranks that are in the same place."""
+        if self.view is None:
+            return [()]
+        return [clip(row, width) for row in stack_rows(self.view)]
+
+
+class StacksScreen(ModalScreen[None]):
+    """Stacks as they come."""
+
+    DEFAULT_CSS = """
+    StacksScreen { align: center middle; }
+    StacksScreen StackSheet { width: 90%; height: 90%; background: $background; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "app.pop_screen", "Close", id="stacks.close"),
+        Binding("y", "copy", "Copy", id="stacks.copy"),
+    ]
+
+    def __init__(self, view: RunView) -> None:
+        super().__init__()
+        self._view = view
+
+    def compose(self) -> ComposeResult:
+        """One sheet."""
+        yield StackSheet(id="stacks", classes="pane")
+
+    def on_mount(self) -> None:
+        """Show what there is."""
+        self.show(self._view)
+
+    def show(self, view: RunView) -> None:
+        """Show another moment of the run."""
+        self._view = view
+        for sheet in self.query(StackSheet):
+            sheet.view = view
+            copy, close = keys_of(self, "stacks.copy", "y"), keys_of(self, "stacks.close", "esc")
+            taken = f"Stacks · {len(view.state.stacks)}/{view.size} ranks"
+            sheet.entitle(taken, f"{copy} copies all · {close} closes")
+            sheet.refresh_rows()
+
+    def action_copy(self) -> None:
+        """Copy all of them."""
+        self.app.copy_to_clipboard(stacks_block(self._view.state, most=None))
+
+
+def stack_rows(view: RunView) -> list[Row]:
+    """The block, line by line."""
+    block = stacks_block(view.state, most=None)
+    if not block:
+        none = " no rank has answered yet …" if view.live else " no stacks were taken of this run"
+        return [((none, "muted"),)]
+    return [((f" {line}", "" if line.startswith(" ") else "bold"),) for line in block.splitlines()]

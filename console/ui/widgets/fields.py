@@ -1,0 +1,248 @@
+"""Fields of one line: text, a choice, a switch, a filter; completion in them; the form row around one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from launcher.spec.script_options import Option
+
+from ...data.launch.completion import complete_options, complete_path, takes_path
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+
+class FormRow(Vertical):
+    """One line, and a second one while there is something wrong."""
+
+    DEFAULT_CSS = """
+    FormRow { height: auto; width: 1fr; }
+    FormRow > .line { height: 1; width: 1fr; }
+    FormRow .label { width: 13; color: $muted; }
+    FormRow .remark {
+        width: 1fr; height: 1; color: $muted; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    FormRow .wrong { height: auto; display: none; padding-left: 13; color: $rank-behind; }
+    """
+
+    def __init__(
+        self,
+        label: str,
+        *fields: Widget,
+        remark: str | None = None,
+        id: str | None = None,  # noqa: A002
+        name: str | None = None,
+    ) -> None:
+        super().__init__(id=id, name=name)
+        self._label, self._fields = label, fields
+        # made here, because a row may be judged before it is composed
+        self._aside = None if remark is None else Static(remark, classes="remark", markup=False)
+        self._below = Static("", classes="wrong", markup=False)
+        self._remark = remark
+        self.problem: str | None = None
+
+    def compose(self) -> ComposeResult:
+        """The line, and room for what is wrong."""
+        with Horizontal(classes="line"):
+            yield Static(self._label, classes="label", markup=False)
+            yield from self._fields
+            if self._aside is not None:
+                yield self._aside
+        yield self._below
+
+    def remark(self, text: str) -> None:
+        """Say something beside the field."""
+        if self._aside is not None and text != self._remark:
+            self._remark = text
+            self._aside.update(harmless(text), layout=False)
+
+    def judge(self, problem: str | None) -> None:
+        """Say what is wrong, or with None that nothing is."""
+        if problem == self.problem:
+            return
+        self.problem = problem
+        self._below.update(f"✗ {harmless(problem)}" if problem else "")
+        self._below.display = bool(problem)
+        if problem and self.has_focus_within:
+            self.call_after_refresh(self.scroll_visible, animate=False)
+
+
+def harmless(text: str) -> str:
+    """The text with a space for each control character."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+class Field(Input):
+    """An input of one line without a frame.
+
+    It may be filled from a record of another machine, so no control character in it reaches the terminal.
+    """
+
+    def __init__(self, value: str | None = None, **options: Any) -> None:
+        super().__init__(value, compact=True, **options)
+        self.cursor_blink = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Type; a question mark in an empty field asks for help, for nothing that is typed begins with it."""
+        if event.character == "?" and not self.value:
+            event.stop()
+            event.prevent_default()
+            await self.app.run_action("app.help")
+        else:
+            await super()._on_key(event)
+
+    def render_line(self, y: int) -> Strip:
+        """The line as Textual makes it, but for what a terminal would obey; as wide as before."""
+        strip = super().render_line(y)
+        if all(segment.text.isprintable() for segment in strip):
+            return strip
+        return Strip([Segment(_harmless(s.text), s.style) for s in strip], strip.cell_length)
+
+
+def _harmless(text: str) -> str:
+    return "".join(c if c.isprintable() else " " * cell_len(c) for c in text)
+
+
+class FilterField(Field):
+    """Hidden until it is opened, and again once it is left empty."""
+
+    DEFAULT_CSS = "FilterField { height: 1; display: none; }"
+
+    def open(self) -> None:
+        """Let a person type in it."""
+        self.display = True
+        self.focus()
+
+    def close(self) -> bool:
+        """Empty it and take it away; whether it was there."""
+        was_there, self.value, self.display = self.display, "", False
+        return was_there
+
+    @on(Field.Submitted)
+    def settle(self) -> None:
+        """Stay only with what narrows the list."""
+        self.display = bool(self.value.strip())
+
+
+class Choice(Widget, can_focus=True):
+    """Shows the chosen value between arrows."""
+
+    DEFAULT_CSS = """
+    Choice { height: 1; width: 1fr; padding: 0 1; background: $surface; }
+    Choice:focus { background: $cursor-row; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l,space", "turn(1)", "Next value", show=False, id="choice.next"),
+        Binding("left,h", "turn(-1)", "Previous value", show=False, id="choice.previous"),
+    ]
+
+    value: reactive[str] = reactive("")
+
+    class Changed(Message):
+        """A person chose another value."""
+
+        def __init__(self, choice: Choice, value: str) -> None:
+            super().__init__()
+            self.choice = choice
+            self.value = value
+
+        @property
+        def control(self) -> Choice:
+            """The field."""
+            return self.choice
+
+    def __init__(
+        self,
+        values: Sequence[str],
+        value: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+        name: str | None = None,
+    ) -> None:
+        super().__init__(id=id, name=name)
+        self._values = tuple(values)
+        self.set_reactive(Choice.value, value if value is not None else self._values[0])
+
+    def offer(self, values: Sequence[str], value: str) -> None:
+        """Offer other values, and show one of them."""
+        if tuple(values) != self._values:
+            self._values = tuple(values)
+            self.refresh()
+        self.value = value
+
+    def render(self) -> Content:
+        """The value, and which of how many it is."""
+        shown = "".join(c if c.isprintable() else " " for c in self.value)
+        if len(self._values) < 2:
+            return Content(shown)
+        at = self._values.index(self.value) + 1 if self.value in self._values else 0
+        return Content(f"‹ {shown} ›" + (f"  {at}/{len(self._values)}" if len(self._values) > 3 else ""))
+
+    def action_turn(self, by: int) -> None:
+        """Choose the next value, or the one before."""
+        at = self._values.index(self.value) if self.value in self._values else -by
+        value = self._values[(at + by) % len(self._values)]
+        if value != self.value:
+            self.value = value
+            self.post_message(self.Changed(self, value))
+
+    def on_click(self, _: events.Click) -> None:
+        """Choose the next value."""
+        self.action_turn(1)
+
+
+class Toggle(Choice):
+    """Something that is on or off."""
+
+    def render(self) -> Content:
+        """A box, and the value."""
+        box = {"True": "[x]", "False": "[ ]"}.get(self.value, "[?]")
+        return Content(f"{box} {self.value}")
+
+
+class PathSuggester(Suggester):
+    """Names of files below a folder."""
+
+    def __init__(self, here: Path) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._here = here
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The path as far as the first entry that fits; listing a folder may take long."""
+        return await asyncio.to_thread(complete_path, value, self._here)
+
+
+class ArgumentSuggester(Suggester):
+    """Options of a script and their values; files where an option takes one."""
+
+    def __init__(self, here: Path) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._here = here
+        self.options: Sequence[Option] = ()
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The line with its last word completed."""
+        if found := complete_options(self.options, value):
+            return found
+        if not takes_path(self.options, value):
+            return None
+        before, space, last = value.rpartition(" ")
+        path = await asyncio.to_thread(complete_path, last, self._here)
+        return None if path is None else f"{before}{space}{path}"

@@ -1,0 +1,368 @@
+"""Rows of styled text with a cursor, a title and a border: every pane that is not a log or a form.
+
+A pane says what its rows are; this repaints those that changed, and only those, because a terminal is
+sent every cell of whatever is repainted.
+
+Textual repaints a whole widget when its title is set, and takes titles for markup; what stands in them
+here comes from users and other machines.
+
+Textual repaints a whole widget when it gains or loses the focus, with all that is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.color import Color
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from .failed_pane import FailedPane
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from textual import events
+
+
+class Framed(Widget):
+    """Repaints its border when the focus moves; what else depends on the focus it repaints itself."""
+
+    _moving: ClassVar[bool] = False
+
+    @staticmethod
+    @contextmanager
+    def focus_moves() -> Iterator[None]:
+        """What is repainted as a whole meanwhile, without a new layout, is so for the focus."""
+        before, Framed._moving = Framed._moving, True
+        try:
+            yield
+        finally:
+            Framed._moving = before
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Repaint; while the focus moves, only the border."""
+        if Framed._moving and not (regions or layout or recompose):
+            regions = self._edges()
+            if not regions:
+                return self
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def _on_focus(self, event: events.Focus) -> None:
+        with self.focus_moves():
+            super()._on_focus(event)
+        event.prevent_default()
+
+    def _on_blur(self, event: events.Blur) -> None:
+        with self.focus_moves():
+            super()._on_blur(event)
+        event.prevent_default()
+
+    def _edges(self) -> tuple[Region, ...]:
+        """The lines of the border, as the content sees them; none where there is no border."""
+        width, height = self.outer_size
+        if not self.styles.border.spacing.top or width < 2 or height < 2:
+            return ()
+        left, top = -self.gutter.left, -self.gutter.top
+        return (
+            Region(left, top, width, 1),
+            Region(left, top + height - 1, width, 1),
+            Region(left, top + 1, 1, height - 2),
+            Region(left + width - 1, top + 1, 1, height - 2),
+        )
+
+
+_COVERED = 3
+"""Lines of a pane that failed, where it is as high as what is in it."""
+
+
+class Titled(Framed):
+    """A widget whose border says what it shows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "try_again", "Try again", show=False, id="pane.again"),
+    ]
+
+    _entitling: int | None = None
+    _titled_cells: int | None = None
+
+    def entitle(self, title: str, subtitle: str = "") -> None:
+        """Put plain text into the border, above and below."""
+        try:
+            self._entitling = -1
+            if (old := self.border_title) != (text := Content(title)).markup:
+                self._titled_cells = max(len(old or ""), len(title)) + 6
+                self.border_title = text
+            self._titled_cells = None
+            self._entitling = self.outer_size.height - 2
+            if (self.border_subtitle or "") != (text := Content(subtitle)).markup:
+                self.border_subtitle = text
+        finally:
+            self._entitling = None
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Repaint; while a title is set, only that line of the border."""
+        if self._entitling is not None and not layout:
+            width = self.outer_size.width
+            regions = (Region(-1, self._entitling, min(self._titled_cells or width, width), 1),)
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    # --- when it has failed --------------------------------------------------------------------------
+
+    @property
+    def covered(self) -> bool:
+        """Whether it failed, and that is shown in its place."""
+        return self._cover_widget is not None
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a key can be meant for it."""
+        return any(isinstance(node, Widget) and node.focusable for node in self.walk_children(with_self=True))
+
+    def cover(self, with_what: FailedPane) -> None:
+        """Show something else in its place."""
+        self._cover(with_what)
+        self.screen.refresh(layout=True)  # the frame that was being drawn is lost
+
+    def uncover(self) -> None:
+        """Be seen again."""
+        self._uncover()
+        self.screen.refresh(layout=True)
+
+    def well(self) -> None:
+        """What it is to show was taken; if it had failed, let it be seen again."""
+        if isinstance(self._cover_widget, FailedPane):
+            self._cover_widget.well()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what failed can be tried again."""
+        return self.covered if action == "try_again" else super().check_action(action, parameters)
+
+    def action_try_again(self) -> None:
+        """Show once more what there is to show."""
+        self.uncover()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Its own; one that failed is not asked."""
+        return _COVERED if self.covered else super().get_content_height(container, viewport, width)
+
+
+Span = tuple[str, str]
+Row = tuple[Span, ...]
+
+_FLAGS = frozenset({"bold", "dim", "italic", "reverse", "underline"})
+
+
+class Sheet(Titled, ScrollView):
+    """Shows `rows(width)`. A style is words: flags, a theme variable, and ``on`` another variable."""
+
+    DEFAULT_CSS = """
+    Sheet { height: 1; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    fixed = 0
+    """How many rows at the top do not scroll."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self._rows: Sequence[Row] = ()
+        self._palette: dict[str, Style] = {}
+        self._refitted = False
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """The content, for a pane that is `width` cells wide."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Draw, and draw again when the theme changes."""
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.restyle())
+        self.refresh_rows()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Lay the content out for the new width."""
+        self.refresh_rows()
+
+    def restyle(self) -> None:
+        """Take the colours of the theme anew."""
+        self._palette.clear()
+        self.refresh()
+
+    def refresh_rows(self) -> None:
+        """Ask for the content again, and repaint what differs."""
+        self._refitted = False
+        self._lay_out(self.scrollable_content_region.width)
+        self.well()
+
+    def action_try_again(self) -> None:
+        """Ask for the content again."""
+        super().action_try_again()
+        self.refresh_rows()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """A scroll bar that came or went has changed the width."""
+        self.call_later(self._refit)
+
+    def _refit(self) -> None:
+        # once for each content: what fits beside a bar may need none
+        if not self._refitted:
+            self._refitted = True
+            self._lay_out(self.scrollable_content_region.width)
+
+    def _lay_out(self, width: int) -> None:
+        """Take the rows for a width, and repaint what differs."""
+        new = tuple(safe(row) for row in self.rows(width))
+        old, self._rows = self._rows, new
+        if len(new) != len(old):
+            self.virtual_size = Size(width, len(new))
+            self.refresh()
+            return
+        self.repaint_rows(
+            (number, *differing(before, after))
+            for number, (before, after) in enumerate(zip(old, new, strict=True))
+            if before is not after and before != after
+        )
+
+    def repaint_rows(self, changed: Iterable[tuple[int, int, int | None]]) -> None:
+        """Repaint parts of rows: number, first cell, and the cell behind the last (None: all there are)."""
+        regions = [region for row in changed if (region := self._place_of(*row)) is not None]
+        if regions:
+            self.refresh(*regions)
+
+    def _place_of(self, number: int, start: int, end: int | None) -> Region | None:
+        """Where some cells of a row are, if it is on the screen."""
+        y = number if number < self.fixed else number - self.scroll_offset.y
+        if not 0 <= y < self.size.height or (number >= self.fixed > y):
+            return None
+        width = self.size.width
+        right = width if end is None else min(end, width)
+        return Region(start, y, right - start, 1) if start < right else None
+
+    def row_at(self, y: int) -> int:
+        """The number of the row that line `y` of the pane shows."""
+        return y if y < self.fixed else y + self.scroll_offset.y
+
+    def reveal(self, number: int) -> None:
+        """Scroll as little as possible so that a row is seen."""
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        if number - self.fixed < top:
+            self.scroll_to(y=number - self.fixed, animate=False, immediate=True)
+        elif number >= top + height:
+            self.scroll_to(y=number - height + 1, animate=False, immediate=True)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the pane."""
+        width, number = self.size.width, self.row_at(y)
+        if number >= len(self._rows):
+            return Strip.blank(width, self.style_of(""))
+        segments = [Segment(text, self.style_of(style)) for text, style in self._rows[number]]
+        return Strip(segments).adjust_cell_length(width, self.style_of("")).simplify()
+
+    def style_of(self, words: str) -> Style:
+        """The style that `words` mean in the current theme."""
+        style = self._palette.get(words)
+        if style is None:
+            style = self._palette[words] = self.rich_style + self._parsed(words)
+        return style
+
+    def _parsed(self, words: str) -> Style:
+        ground, style = False, Style()
+        for word in words.split():
+            if word == "on":
+                ground = True
+            elif word in _FLAGS:
+                style += Style.parse(word)
+            else:
+                color = Color.parse(self.app.theme_variables[word]).rich_color
+                plain = ground and self.app.no_color
+                style += (
+                    Style(reverse=True) if plain else Style(bgcolor=color) if ground else Style(color=color)
+                )
+                ground = False
+        return style
+
+
+class ScrollingSheet(Sheet, can_focus=True):
+    """A sheet that a person can read through with the keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "scroll_down", "Down", show=False, id="sheet.down"),
+        Binding("k,up", "scroll_up", "Up", show=False, id="sheet.up"),
+        Binding("ctrl+d,pagedown,space", "page_down", "Page down", show=False, id="sheet.page_down"),
+        Binding("ctrl+u,pageup,b", "page_up", "Page up", show=False, id="sheet.page_up"),
+        Binding("g,home", "scroll_home", "Top", show=False, id="sheet.top"),
+        Binding("G,end", "scroll_end", "End", show=False, id="sheet.end"),
+    ]
+
+
+def safe(row: Row) -> Row:
+    """The row with a space for each control character: texts come from other machines and from user code."""
+    if "".join([text for text, _ in row]).isprintable():
+        return row
+    return tuple(("".join(c if c.isprintable() else " " for c in text), style) for text, style in row)
+
+
+def differing(before: Row, after: Row) -> tuple[int, int]:
+    """The cells in which two rows differ, from the first to the one behind the last."""
+    start = _alike(before, after)
+    width, other = width_of(before), width_of(after)
+    if width != other:
+        return start, max(width, other)
+    return start, width - _alike(_mirrored(before), _mirrored(after))
+
+
+def _mirrored(row: Row) -> Row:
+    return tuple((text[::-1], style) for text, style in reversed(row))
+
+
+def _alike(before: Row, after: Row) -> int:
+    """How many cells are the same from the start on."""
+    cells = 0
+    for (text, style), (other, other_style) in zip(before, after, strict=False):
+        if style != other_style:
+            break
+        if text != other:
+            pairs = enumerate(zip(text, other, strict=False))
+            same = next((n for n, (a, b) in pairs if a != b), min(len(text), len(other)))
+            return cells + cell_len(text[:same])
+        cells += cell_len(text)
+    return cells
+
+
+def width_of(row: Row) -> int:
+    """How many cells a row takes."""
+    return sum(cell_len(text) for text, _ in row)
+
+
+def spread(left: Row, right: Row, width: int) -> Row:
+    """`left` and `right` at the two ends; `right` goes first when there is no room for both."""
+    room = width - width_of(left) - width_of(right)
+    return (*left, (" " * room, ""), *right) if room >= 1 else clip(left, width)
+
+
+def clip(row: Row, width: int) -> Row:
+    """As much of a row as fits, with an ellipsis if something is missing."""
+    if width_of(row) <= width:
+        return row
+    kept: list[Span] = []
+    room = width - 1
+    for text, style in row:
+        if cell_len(text) > room:
+            kept.append((text[:room] + "…", style))
+            break
+        kept.append((text, style))
+        room -= cell_len(text)
+    return tuple(kept)

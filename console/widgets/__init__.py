@@ -1,1 +1,0 @@
-"""Panes and parts: values come down as attributes, wishes go up as messages."""

@@ -1,0 +1,192 @@
+"""What Linux is asked: about processes, signals, limits; the only place that calls `prctl`.
+
+Light, because every rank imports it before its own first line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    """Adopt orphaned descendants instead of leaving them to init."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def signal_on_parent_death(signum: int) -> None:
+    """Have the kernel send this process `signum` when the thread that started it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum)
+
+
+def await_end(process: int, limit_s: float | None = None) -> bool:
+    """Whether a process, given by its pidfd, has ended or does so within `limit_s` seconds; None: no limit.
+
+    It is heard of at once, where `Popen.wait` with a limit looks every 50 ms.
+    """
+    waiting = select.poll()
+    waiting.register(process, select.POLLIN)
+    return bool(waiting.poll(None if limit_s is None else limit_s * 1000))
+
+
+def same_file(path: str, descriptor: int) -> bool:
+    """Whether `path` leads to the file that `descriptor` has open."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+THREADS = 16
+_STATES = {
+    "D": "in uninterruptible sleep",
+    "R": "running",
+    "S": "asleep",
+    "T": "stopped",
+    "t": "traced",
+    "Z": "ended",
+}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a thread of the process still runs; its first one may have ended before the others."""
+    status = _status(f"{pid}")
+    return bool(status) and (
+        status.get("State", "Z")[:1] not in "ZX" or status.get("Threads") not in ("0", "1")
+    )
+
+
+def resident(pid: int) -> int:
+    """A process's memory in bytes; 0 for one that is gone."""
+    pages = _read(f"{pid}/statm").split()[1:2]
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether the process handles the signal by code of its own."""
+    return _has(_status(f"{pid}").get("SigCgt", ""), signum)
+
+
+def is_pending(pid: int, signum: int) -> bool:
+    """Whether the signal has been sent to the process and no thread has taken it yet."""
+    return _has(_status(f"{pid}").get("ShdPnd", ""), signum)
+
+
+def blocking(pid: int, signum: int) -> frozenset[int]:
+    """The threads that do not take the signal now: those that block it, and one that is handling it."""
+    return frozenset(t for t in _threads(pid) if _has(_status(f"{pid}/task/{t}").get("SigBlk", ""), signum))
+
+
+def threads(pid: int, signum: int) -> Iterator[str]:
+    """A line for each thread: its state, and where in the kernel it waits as far as that can be read."""
+    found = _threads(pid)
+    if found and found == sorted(blocking(pid, signum)):
+        yield "all of its threads block the signal"
+    for thread in found[:THREADS]:
+        yield f"thread {thread}: {_doing(f'{pid}/task/{thread}')}"
+    if len(found) > THREADS:
+        yield f"and {len(found) - THREADS} more threads"
+
+
+def _doing(place: str) -> str:
+    status = _status(place)
+    state = status.get("State", "")[:1]
+    said = [status.get("Name", ""), _STATES.get(state, state)]
+    if (channel := _read(f"{place}/wchan").strip()) not in ("", "0"):
+        said.append(f"in {channel}")
+    number = _read(f"{place}/syscall").partition(" ")[0].strip()
+    if number.isdecimal():
+        said.append(f"system call {number}")
+    return ", ".join(filter(None, said))
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+    except OSError:  # it has ended
+        return []
+
+
+def _status(place: str) -> dict[str, str]:
+    pairs = (line.partition(":\t") for line in _read(f"{place}/status").splitlines())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def _has(mask: str, signum: int) -> bool:
+    return bool(mask) and bool(int(mask, 16) >> (signum - 1) & 1)
+
+
+def _read(place: str) -> str:
+    try:
+        return Path("/proc", place).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+CANNOT_PLACE = 69
+NOT_STARTED = 127
+PER_RANK = 4  # its line, both pipes and the file for its stacks
+_SPARE = 24  # while one is being started, and for what the agent opens now and then
+_SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
+
+
+def widen() -> int:
+    """Let this process have as many open files as it may, and how many it was given before."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
+
+
+def narrow(soft: int) -> None:
+    """Give this process back the limit that its starter had taken off for itself."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def shortage(ranks: int) -> str:
+    """Why so many ranks cannot be started beside what is open already; empty if they can."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    need = len(os.listdir("/proc/self/fd")) + PER_RANK * ranks + _SPARE
+    return too_many_files(ranks, need, limit) if limit != resource.RLIM_INFINITY and need > limit else ""
+
+
+def too_many_files(ranks: int, need: int, limit: int) -> str:
+    """The sentence for a limit of open files that is known to be too low."""
+    one = "1 rank needs" if ranks == 1 else f"{ranks} ranks need"
+    return f"{one} {need} open files in their agent, and its hard limit is {limit} (ulimit -Hn): raise it"
+
+
+def start_failure(error: OSError, python: str, cwd: str) -> tuple[str, int]:
+    """Why a rank could not be started, and the exit code for that."""
+    text = f"cannot start {python} in {cwd}: {error.strerror}"
+    if error.errno not in _SCARCE:
+        return text, NOT_STARTED
+    return f"{text}: {_limit(error.errno)}", CANNOT_PLACE
+
+
+def _limit(number: int | None) -> str:
+    match number:
+        case errno.EMFILE:
+            return f"its agent may have {_told(resource.RLIMIT_NOFILE)} open files (ulimit -Hn)"
+        case errno.ENFILE:
+            return "the whole machine has as many open files as it may (sysctl fs.file-max)"
+        case errno.EAGAIN:
+            most = _told(resource.RLIMIT_NPROC)
+            return f"the user may have {most} processes (ulimit -u), and a container as many as its pids.max"
+        case _:
+            return f"there is no memory for it, or no more than {_told(resource.RLIMIT_AS)} bytes (ulimit -v)"
+
+
+def _told(number: int) -> str:
+    soft = resource.getrlimit(number)[0]
+    return "any number of" if soft == resource.RLIM_INFINITY else str(soft)

@@ -1,0 +1,326 @@
+"""A thin session with NVML through pynvml: what the driver says of a GPU, or None where it does not say.
+
+Nothing here decides anything: which devices a run may use is `launcher.agent.gpus`', which figures a
+rank is shown is `launcher.agent.telemetry`'s. pynvml is imported only when a session is opened, because an
+executor may lack it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..spec.job import Device
+from ..state.events import DeviceSample
+
+_UNKNOWN_UINT = 0xFFFFFFFF
+_UNKNOWN_ULONG = 0xFFFFFFFFFFFFFFFF
+_SLOW_PER_READ = 2
+
+# Named as nvidia-smi names them. "Idle" (bit 0) is left out: a GPU without work is not held back.
+_THROTTLE = {
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clocks_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+_IDLE = 0x001
+
+
+def throttle_names(bits: int | None) -> tuple[str, ...] | None:
+    """The reasons for lowered clocks in a bit mask; a bit that has no name yet appears as a number."""
+    if bits is None:
+        return None
+    set_bits = [1 << i for i in range(bits.bit_length()) if bits >> i & 1]
+    return tuple(_THROTTLE.get(bit, hex(bit)) for bit in set_bits if bit != _IDLE)
+
+
+def watts(milliwatts: int | None) -> float | None:
+    """Milliwatts, as NVML counts, in watts."""
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def known(value: Any) -> int | None:
+    """The number, or None for the values by which NVML says that there is none."""
+    return None if value in (None, _UNKNOWN_UINT, _UNKNOWN_ULONG) else int(value)
+
+
+def is_turn(reads: int, position: int, devices: int) -> bool:
+    """Whether a device's slow readings are due; so that a round of all devices has at most two."""
+    rounds = max(1, -(-devices // _SLOW_PER_READ))
+    return reads % rounds == position % rounds
+
+
+def merged_memory(lists: list[list[tuple[int, int | None]]]) -> dict[int, int | None]:
+    """Bytes by pid. A process may stand in several lists with one figure, and several times in one."""
+    merged: dict[int, int | None] = {}
+    for entries in lists:
+        for pid, used in _summed(entries).items():
+            before = merged.get(pid)
+            merged[pid] = max((v for v in (before, used) if v is not None), default=None)
+    return merged
+
+
+def _summed(entries: list[tuple[int, int | None]]) -> dict[int, int | None]:
+    sums: dict[int, int | None] = {}
+    for pid, used in entries:
+        before = sums.get(pid, 0)
+        sums[pid] = None if before is None or used is None else before + used
+    return sums
+
+
+def text(value: str | bytes) -> str:
+    """Text; older versions of pynvml gave bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+LIBRARY = "libnvidia-ml.so.1"
+_NO_PERMISSION = 4
+
+
+class NoAnswer(Exception):
+    """NVML did not answer; the message is the reason in a few words. Never leaves the worker."""
+
+    def __init__(self, reason: str, code: int | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU of the host.
+
+    Attributes:
+        index: its place in NVML's order, which is that of the PCI bus.
+        device: the GPU, or None if it does not answer; `error` then says why.
+        instances: its MIG instances, or None if it is not in MIG mode.
+    """
+
+    index: int
+    device: Device | None
+    instances: tuple[Device, ...] | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What the buses of a GPU carry: KB/s over PCIe, and how many NVLinks are up."""
+
+    rx_kbs: int | None = None
+    tx_kbs: int | None = None
+    nvlink_active: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Errors of a GPU's memory since the driver was loaded, and rows that wait for a reset to be replaced."""
+
+    corrected: int | None = None
+    uncorrected: int | None = None
+    pending: bool | None = None
+    broken: bool | None = None
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """A GPU that is read again and again; finding a handle costs more than all the readings."""
+
+    handle: Any
+    index: int | None
+    position: int
+    reads: int = 0
+    links: Links = Links()
+
+
+def open_session() -> NvmlSession:
+    """Start NVML in this process; raises `NoAnswer` where there is none."""
+    try:
+        # pynvml would find the same, but importing it only for that costs a host without GPUs 16 ms
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        raise NoAnswer("NVML: NVML Shared Library Not Found") from None
+    try:
+        import pynvml
+    except ImportError:
+        raise NoAnswer("pynvml is not installed here") from None
+    return NvmlSession(pynvml)
+
+
+class NvmlSession:
+    """NVML, initialised once, with the handles it gave out.
+
+    `library` is the module pynvml, of whatever age: what it lacks is as unknown as what the GPU lacks.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        mismatch = getattr(library, "NVMLLibraryMismatchError", library.NVMLError)
+        self._errors = (library.NVMLError, mismatch, OSError)
+        self._tracked: dict[str, _Tracked] = {}
+        self._call("nvmlInit")
+
+    def close(self) -> None:
+        """End the session. The handles are void."""
+        self._tracked.clear()
+        self._ask("nvmlShutdown")
+
+    # --- finding devices -----------------------------------------------------------------------------
+
+    def gpus(self) -> list[Gpu]:
+        """Every GPU that this process may use, in bus order; raises `NoAnswer` if even that is unknown."""
+        listed = (self._gpu(index) for index in range(self._call("nvmlDeviceGetCount")))
+        return [gpu for gpu in listed if gpu is not None]
+
+    def _gpu(self, index: int) -> Gpu | None:
+        """One GPU; None if it belongs to others, as in a container that was given only some."""
+        try:
+            handle = self._call("nvmlDeviceGetHandleByIndex", index)
+            device = self._device(handle, index)
+        except NoAnswer as error:
+            return None if error.code == _NO_PERMISSION else Gpu(index, None, error=str(error))
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        return Gpu(index, device, self._instances(handle, index) if mode and mode[0] else None)
+
+    def _device(self, handle: Any, index: int) -> Device:
+        uuid = text(self._call("nvmlDeviceGetUUID", handle))
+        name = text(self._ask("nvmlDeviceGetName", handle) or "")
+        return Device(index=index, uuid=uuid, name=name, memory=self._memory(handle)[1])
+
+    def _instances(self, handle: Any, index: int) -> tuple[Device, ...]:
+        slots = range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+        handles = [self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot) for slot in slots]
+        found = []
+        for instance in handles:
+            try:
+                found += [self._device(instance, index)] if instance else []
+            except NoAnswer:
+                continue  # an instance without a UUID cannot be given to a rank
+        return tuple(found)
+
+    # --- reading one ---------------------------------------------------------------------------------
+
+    def read(self, uuid: str) -> DeviceSample:
+        """What is known of a GPU or MIG instance now."""
+        gpu = self._find(uuid)
+        if gpu is None:
+            return DeviceSample(uuid=uuid)
+        handle = gpu.handle
+        utilization = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        used, total = self._memory(handle)
+        links = self._links(gpu)
+        return DeviceSample(
+            uuid=uuid,
+            index=gpu.index,
+            util=None if utilization is None else float(utilization.gpu),
+            memory_used=used,
+            memory_total=total,
+            power_w=watts(self._number("nvmlDeviceGetPowerUsage", handle)),
+            power_limit_w=watts(self._number("nvmlDeviceGetEnforcedPowerLimit", handle)),
+            temperature_c=self._temperature(handle),
+            sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", handle, 1),
+            memory_clock_mhz=self._number("nvmlDeviceGetClockInfo", handle, 2),
+            throttle=throttle_names(self._throttle(handle)),
+            pcie_rx_kbs=links.rx_kbs,
+            pcie_tx_kbs=links.tx_kbs,
+            nvlink_active=links.nvlink_active,
+        )
+
+    def health(self, uuid: str) -> Health:
+        """How a GPU's memory is; what a GPU without ECC does not count is unknown."""
+        gpu = self._find(uuid)
+        if gpu is None:
+            return Health()
+        corrected, uncorrected = (
+            self._number("nvmlDeviceGetTotalEccErrors", gpu.handle, kind, 0) for kind in (0, 1)
+        )
+        rows = self._ask("nvmlDeviceGetRemappedRows", gpu.handle) or (None, None, None, None)
+        pending, broken = (None if flag is None else bool(flag) for flag in rows[2:])
+        return Health(corrected, uncorrected, pending, broken)
+
+    def driver(self) -> str:
+        """The driver's version; empty if it does not say."""
+        return text(self._ask("nvmlSystemGetDriverVersion") or "")
+
+    def process_memory(self, uuid: str) -> dict[int, int | None]:
+        """Device memory in bytes by process; None for a process whose share the driver does not tell."""
+        gpu = self._find(uuid)
+        if gpu is None:
+            return {}
+        lists = [self._processes(kind, gpu.handle) for kind in ("Compute", "Graphics")]
+        return merged_memory([[(p.pid, known(p.usedGpuMemory)) for p in held] for held in lists])
+
+    def _processes(self, kind: str, handle: Any) -> list[Any]:
+        name = f"nvmlDeviceGet{kind}RunningProcesses"
+        answers = (self._ask(name + version, handle) for version in ("_v3", "_v2", ""))
+        return next((answer for answer in answers if answer is not None), [])
+
+    def _memory(self, handle: Any) -> tuple[int | None, int | None]:
+        """Used and total. The second version is asked first: it does not count the driver's own share."""
+        version = getattr(self._library, "nvmlMemory_v2", None)
+        info = self._ask("nvmlDeviceGetMemoryInfo", handle, version) if version else None
+        info = info or self._ask("nvmlDeviceGetMemoryInfo", handle)
+        return (known(info.used), known(info.total)) if info else (None, None)
+
+    def _temperature(self, handle: Any) -> float | None:
+        value = self._number("nvmlDeviceGetTemperature", handle, 0)
+        value = self._number("nvmlDeviceGetTemperatureV", handle, 0) if value is None else value
+        return None if value is None else float(value)
+
+    def _throttle(self, handle: Any) -> int | None:
+        bits = self._number("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        return self._number("nvmlDeviceGetCurrentClocksThrottleReasons", handle) if bits is None else bits
+
+    def _links(self, gpu: _Tracked) -> Links:
+        """The buses' figures, read in turns: the driver takes 20 ms for each direction of PCIe."""
+        if is_turn(gpu.reads, gpu.position, len(self._tracked)):
+            gpu.links = Links(
+                rx_kbs=self._number("nvmlDeviceGetPcieThroughput", gpu.handle, 1),
+                tx_kbs=self._number("nvmlDeviceGetPcieThroughput", gpu.handle, 0),
+                nvlink_active=self._nvlinks(gpu.handle),
+            )
+        gpu.reads += 1
+        return gpu.links
+
+    def _nvlinks(self, handle: Any) -> int | None:
+        limit = getattr(self._library, "NVML_NVLINK_MAX_LINKS", 0)
+        if self._ask("nvmlDeviceGetNvLinkState", handle, 0) is None:
+            return None
+        return sum(self._ask("nvmlDeviceGetNvLinkState", handle, link) or 0 for link in range(limit))
+
+    # --- asking --------------------------------------------------------------------------------------
+
+    def _find(self, uuid: str) -> _Tracked | None:
+        if uuid not in self._tracked:
+            handle = self._ask("nvmlDeviceGetHandleByUUID", uuid.encode())
+            if handle is None:
+                return None
+            index = self._number("nvmlDeviceGetIndex", handle)
+            self._tracked[uuid] = _Tracked(handle, index, position=len(self._tracked))
+        return self._tracked[uuid]
+
+    def _number(self, function: str, *args: Any) -> int | None:
+        return known(self._ask(function, *args))
+
+    def _ask(self, function: str, *args: Any) -> Any:
+        """The answer, or None if there is none."""
+        try:
+            return self._call(function, *args)
+        except NoAnswer:
+            return None
+
+    def _call(self, function: str, *args: Any) -> Any:
+        call: Callable[..., Any] | None = getattr(self._library, function, None)
+        if call is None:
+            raise NoAnswer(f"pynvml here has no {function}")
+        try:
+            return call(*args)
+        except self._errors as error:
+            raise NoAnswer(f"NVML: {error}", getattr(error, "value", None)) from error

@@ -1,0 +1,330 @@
+"""Processes on Linux: start a rank, find all that came of it, end it, prove it; and the agent's warden.
+
+The agent is a subreaper, so whatever a rank starts stays below the agent however often it forks or
+changes session: a walk over descendants finds all of it, and an empty walk is the proof of death.
+
+If the agent is killed, or fails, its ranks die with it (PR_SET_PDEATHSIG), but what the ranks had
+started would be left to init. The warden is a subreaper too: it inherits those orphans, ends them, removes
+the agent's folder and leaves. It is a fork of the agent before anything was opened, so it costs no start-up
+and little memory.
+
+Whoever of the two is left removes it: the agent when it ends, the warden when the agent was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import linux, rank_main, rank_pipe
+
+PIPE_BYTES = 1 << 20
+READ_BYTES = 256 << 10
+
+
+@dataclass(slots=True)
+class RankProcess:
+    """A started rank and the agent's ends of its lines; `stacks` is the file that both have open."""
+
+    rank: int
+    popen: subprocess.Popen[bytes]
+    line: socket.socket
+    stdout: int
+    stderr: int
+    stacks: int
+
+    @property
+    def pid(self) -> int:
+        """The rank's main process."""
+        return self.popen.pid
+
+
+def start_rank(
+    rank: int,
+    *,
+    python: str,
+    root: str,
+    program: int,
+    env: Mapping[str, str],
+    cwd: str,
+    files: int = -1,
+) -> RankProcess:
+    """Start one rank in a session of its own, its output on pipes that the agent reads.
+
+    It may have as many open `files` as that says; -1 leaves it what we have.
+
+    Raises:
+        OSError: the interpreter or the working directory cannot be used.
+    """
+    with contextlib.ExitStack() as opened:  # where descriptors run out, those that were had are given back
+        near, far = rank_pipe.pair()
+        opened.callback(near.close)
+        opened.callback(far.close)
+        out = _pipe(opened)
+        err = _pipe(opened)
+        stacks = _stacks_file()
+        opened.pop_all()
+    try:
+        given = (far.fileno(), program, os.getpid(), stacks, files)
+        argv = [python, "-u", "-c", rank_main.BOOT, root, *map(str, given)]
+        popen = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out[1],
+            stderr=err[1],
+            cwd=cwd,
+            env=dict(env),
+            pass_fds=(far.fileno(), program, stacks),
+            start_new_session=True,
+        )
+    except BaseException:
+        near.close()
+        for descriptor in (out[0], err[0], stacks):
+            os.close(descriptor)
+        raise
+    finally:
+        far.close()
+        os.close(out[1])
+        os.close(err[1])
+    return RankProcess(rank, popen, near, out[0], err[0], stacks)
+
+
+def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe that does not block its reader and holds as much as the system allows."""
+    reader, writer = os.pipe()
+    opened.callback(os.close, reader)
+    opened.callback(os.close, writer)
+    os.set_blocking(reader, False)
+    with contextlib.suppress(OSError):  # above the user's limit: the default size serves as well
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return reader, writer
+
+
+def _stacks_file() -> int:
+    """A file in memory to which everything is appended; both ends have one position in it, and use none."""
+    descriptor = os.memfd_create("rankdeck-stacks")
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    return descriptor
+
+
+def read(descriptor: int) -> bytes | None:
+    """One piece from a pipe; None if there is nothing now, empty at its end."""
+    try:
+        return os.read(descriptor, READ_BYTES)
+    except BlockingIOError:
+        return None
+
+
+def empty(descriptor: int) -> None:
+    """Take all that is in a pipe now, and forget it."""
+    while read(descriptor):
+        pass
+
+
+def memory_file(data: bytes) -> int:
+    """A descriptor that holds `data` and has no name in any file system."""
+    descriptor = os.memfd_create("rankdeck-program")
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return descriptor
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; real-time signals by number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def outcome(status: int) -> tuple[int, str | None]:
+    """Exit code and signal name of a wait status; a signal's code is 128 + its number, as shells say."""
+    code = os.waitstatus_to_exitcode(status)
+    return (code, None) if code >= 0 else (128 - code, signal_name(-code))
+
+
+def reap() -> list[tuple[int, int]]:
+    """(pid, wait status) of every child that has ended, adopted orphans among them."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def descendants(root: int) -> list[int]:
+    """Every live process below `root`, parents before children; zombies do not count."""
+    parents: dict[int, list[int]] = {}
+    for pid, parent in _processes():
+        parents.setdefault(parent, []).append(pid)
+    found, queue = [], list(parents.get(root, ()))
+    while queue:
+        pid = queue.pop(0)
+        found.append(pid)
+        queue += parents.get(pid, ())
+    return found
+
+
+def _processes() -> Iterable[tuple[int, int]]:
+    """(pid, parent) of every process that is alive; a zombie's children have been adopted already."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := _stat(name)):
+            state, parent, threads = stat
+            # the first thread of a process can be a zombie while others of it still run
+            if state not in "ZX" or threads > 1:
+                yield int(name), parent
+
+
+def _stat(pid: str) -> tuple[str, int, int] | None:
+    """State, parent and number of threads."""
+    try:
+        fields = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # it ended while we looked
+        return None
+    return fields[0], int(fields[1]), int(fields[17])
+
+
+def send(pids: Iterable[int], signum: int) -> int:
+    """Signal each process that still exists; how many did."""
+    count = 0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signum)
+            count += 1
+    return count
+
+
+def kill_all_below(root: int) -> int:
+    """SIGKILL every descendant, stopped first so that none can fork away; how many there were.
+
+    One pass: the caller repeats it until `descendants` is empty.
+    """
+    pids = descendants(root)
+    send(pids, signal.SIGSTOP)
+    return send({*pids, *descendants(root)}, signal.SIGKILL)
+
+
+def cgroup_oom_counter() -> Path | None:
+    """This process's own cgroup v2 counters of memory events, if there are any."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("0::"):
+            events = Path("/sys/fs/cgroup") / line[3:].lstrip("/") / "memory.events"
+            return events if events.exists() else None
+    return None
+
+
+def oom_kills() -> int | None:
+    """How often the kernel's OOM killer has struck: in our cgroup if it counts, else on the machine."""
+    for path in (cgroup_oom_counter(), Path("/proc/vmstat")):
+        if path and (count := _counter(path, "oom_kill")) is not None:
+            return count
+    return None
+
+
+def _counter(path: Path, name: str) -> int | None:
+    try:
+        pairs = (line.split() for line in path.read_text().splitlines())
+        return next((int(p[1]) for p in pairs if p[0] == name), None)
+    except OSError:
+        return None
+
+
+_POLL_S = 0.01
+_GIVE_UP_S = 30.0
+
+
+def fork_warden(*, keep_from_warden: int) -> None:
+    """Fork: the caller goes on as the agent in the child; the parent becomes the warden and never returns.
+
+    Args:
+        keep_from_warden: the channel's descriptor, which only the agent may hold: otherwise the engine
+            would not notice the agent's end. -1 if there is none yet.
+    """
+    linux.become_subreaper()
+    parent = os.getpid()
+    agent = os.fork()
+    if agent == 0:
+        linux.signal_on_parent_death(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+        return
+    if keep_from_warden >= 0:
+        os.close(keep_from_warden)
+    watch_agent(agent)
+
+
+def watch_agent(agent: int) -> None:
+    """Wait for the agent's end, end whatever it left, and exit with its code."""
+    signal.signal(signal.SIGTERM, lambda *_: send([agent], signal.SIGTERM))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, status = os.waitpid(agent, 0)
+    deadline = time.monotonic() + _GIVE_UP_S
+    while kill_all_below(os.getpid()) and time.monotonic() < deadline:
+        reap()
+        time.sleep(_POLL_S)
+    reap()
+    clear_folders(os.environ, SOURCES)
+    code = os.waitstatus_to_exitcode(status)
+    sys.stdout.flush()
+    os._exit(code if code >= 0 else 128 - code)
+
+
+# Made where the agent and its warden are still one process, and by nobody twice.
+NAME = f"rankdeck-{os.urandom(8).hex()}"
+_USUAL = ("/tmp", "/var/tmp")
+
+SOURCES = ""
+
+
+def make_folder(environ: Mapping[str, str], part: str = SOURCES) -> str:
+    """Make a folder, readable by its owner alone: on Spark's own scratch space, or else in the usual place.
+
+    Args:
+        environ: what says where that is.
+        part: what the folder is for: a target's sources.
+
+    Raises:
+        OSError: there is no place where it could be.
+    """
+    refused: OSError | None = None
+    for place in _places(environ):
+        folder = os.path.join(os.path.realpath(place), NAME + part)
+        try:
+            os.mkdir(folder, 0o700)
+        except OSError as error:
+            refused = error
+        else:
+            return folder
+    raise refused or FileNotFoundError("no folder for temporary files")
+
+
+def clear_folders(environ: Mapping[str, str], *parts: str) -> None:
+    """Remove folders with all that is in them, if they were made."""
+    for place in _places(environ):
+        for part in parts:
+            shutil.rmtree(os.path.join(place, NAME + part), ignore_errors=True)
+
+
+def _places(environ: Mapping[str, str]) -> Iterator[str]:
+    """Where it may be. Spark clears its own directories away; their names are absolute."""
+    spark = environ.get("SPARK_EXECUTOR_DIRS", "").split(os.pathsep)
+    return filter(os.path.isabs, (*spark, environ.get("TMPDIR", ""), *_USUAL))

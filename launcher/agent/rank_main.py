@@ -1,0 +1,372 @@
+"""A rank's process: tie it to its agent, run the target, say how it ended, end as Python would.
+
+Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES``: the folder or zip that holds
+`launcher`, the descriptor of the line to the agent, the descriptor of the program (a JSON line and then a
+pickle), the agent's pid, the descriptor that stacks go to, and how many files may be open. The exit code is
+what plain Python would have given; how the process ends is `ending`'s.
+
+The target must see what it would see if Python had started it: its own `__main__`, `sys.argv`,
+`sys.path[0]`, and tracebacks without our frames.
+
+Python's own end takes the interpreter down around threads that native libraries still run. A thread of
+PyTorch's gloo back end that drops its last reference to a tensor at that moment is torn out of C++ code and
+aborts the process: one FSDP training in six ended with SIGABRT that way after all its work was done.
+So the interpreter is left standing: threads are joined, exit handlers run, every open file is flushed,
+and the process leaves. What is skipped is the destruction of objects and of native libraries.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import builtins
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import importlib
+import importlib.util
+import io
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..serialization import from_plain
+from ..spec.job import Target, TargetKind
+from ..state import peer_loss
+from ..state.summary import qualified_type
+from . import linux, raising, rank_pipe, report
+from .raising import Raising
+from .rank_pipe import RankPipe
+
+# Our folder takes the place of the '' that stands for the working directory: a user's `json.py` that lies
+# there must not be what we import.
+BOOT = (
+    "import sys; sys.path[: not sys.path[0]] = [sys.argv.pop(1)]; "
+    "from launcher.agent import rank_main; rank_main.main()"
+)
+# The agent's own, far from those that scripts and virtual machines take for themselves.
+STACKS_SIGNAL = signal.SIGRTMAX - 5
+PERSONS_SIGNAL = signal.SIGUSR2
+# With the traceback, and as JSON, less than the agent takes in one packet.
+_FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
+
+
+def main() -> None:
+    """Run as a rank, to the end of the process."""
+    root, (descriptor, program_fd, parent, stacks, files) = sys.path[0], [int(a) for a in sys.argv[1:6]]
+    die_with(parent)
+    if files >= 0:
+        linux.narrow(files)
+    line = RankPipe.adopt(descriptor)
+    for inherited in (program_fd, stacks):
+        os.set_inheritable(inherited, False)
+    # SIGUSR1 is often the user's own (preemption); a script that wants SIGUSR2 simply takes it.
+    faulthandler.enable()
+    faulthandler.register(PERSONS_SIGNAL, chain=False)
+    faulthandler.register(STACKS_SIGNAL, file=stacks, chain=False)
+    document, payload = _read_program(program_fd)
+    os.close(program_fd)
+    _give_way(root, document["path"])
+    target = from_plain(Target, document["target"])
+    naming = Naming(*document.get("names", ()))
+    leave(run(line, target, payload, naming, document.get("lead", "")))
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when the thread that started it ends; leave if it has already."""
+    linux.signal_on_parent_death(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the caller knows the files of a target that was unpacked here: `here` is a copy of `there`."""
+
+    here: str = ""
+    there: str = ""
+
+    def __call__(self, text: str) -> str:
+        """The text with the caller's own paths."""
+        return text.replace(self.here, self.there) if self.here else text
+
+
+def run(line: RankPipe, target: Target, payload: bytes, naming: Naming, lead: str = "") -> int:
+    """Run the target and report; the exit code to leave with."""
+    raising = Raising(line, lambda error, tb: description(error, strip(tb), naming))
+    raising.install()
+    reporter = report.install(line, raising.look_again)
+    try:
+        call = load_target(target, payload, lead)
+        line.send_document(rank_pipe.ENTERED, {"time": time.time(), "returns": bool(target.name)})
+        value = call()
+        return _return(line, reporter, value, naming) if target.name else 0
+    except SystemExit as end:
+        return _left(line, end, naming)
+    except BaseException as error:  # noqa: BLE001  whatever user code raises is a fact to report
+        return _failed(line, error, strip(error.__traceback__), naming)
+    finally:
+        reporter.flush()
+
+
+def _left(line: RankPipe, end: SystemExit, naming: Naming) -> int:
+    """A rank that leaves on purpose. One that does so for a broken transport is known by that error."""
+    code = exit_code_of(end)
+    line.send_document(rank_pipe.LEFT, {"by_exit": True})
+    if code and (cause := end.__cause__ or end.__context__) is not None:
+        told = description(cause, strip(cause.__traceback__), naming)
+        if peer_loss.doubt(told["message"], told["traceback"]):
+            line.send_document(rank_pipe.RAISING, told)
+    return code
+
+
+def _return(line: RankPipe, reporter: report.Reporter, value: object, naming: Naming) -> int:
+    """Send a function's value; one that cannot be pickled is the function's failure, without a place."""
+    try:
+        reporter.publish(value)
+    except report.UnpicklableResult as error:
+        return _failed(line, report.UnpicklableResult(f"the return value: {error}"), None, naming)
+    line.send_document(rank_pipe.LEFT, {"by_exit": False})
+    return 0
+
+
+def _failed(line: RankPipe, error: BaseException, tb: types.TracebackType | None, naming: Naming) -> int:
+    """Tell the agent, then let Python's own hook (or the user's) print it."""
+    line.send_document(rank_pipe.RAISED, description(error, tb, naming))
+    error = error.with_traceback(tb)
+    try:
+        sys.excepthook(type(error), error, tb)
+    except Exception as broken:  # noqa: BLE001  a hook of the user's may raise anything
+        _print_both(broken, error)
+    return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _print_both(broken: Exception, error: BaseException) -> None:
+    """What Python prints when a hook fails: the hook's exception, and the one that it was for."""
+    if broken.__context__ is error:
+        broken.__context__ = None
+    for label, each in (("Error in sys.excepthook:", broken), ("\nOriginal exception was:", error)):
+        sys.stderr.write(f"{label}\n")
+        tb = strip(each.__traceback__)
+        sys.__excepthook__(type(each), each.with_traceback(tb), tb)
+
+
+def description(error: BaseException, tb: Any, naming: Naming) -> dict[str, Any]:
+    """The fields of a `RankRaised`, bounded so that they fit one packet."""
+    frames = user_frames(tb)[-_FRAMES:] if tb else []
+    return {
+        "time": time.time(),
+        "kind": cut(qualified_type(error), _SHORT),
+        "message": cut(_message(error), _MESSAGE),
+        "traceback": cut(naming(text_of(error, tb)), TRACEBACK),
+        "frames": [(cut(naming(file), _PATH), line, cut(name, _SHORT)) for file, line, name in frames],
+    }
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything; Python prints the same words
+        return "<exception str() failed>"
+
+
+def _read_program(descriptor: int) -> tuple[dict[str, Any], bytes]:
+    """What to run, as `preparing` wrote it, and the pickle behind it.
+
+    `pread`, because all ranks share the descriptor's offset.
+    """
+    size = os.fstat(descriptor).st_size
+    data = bytearray()
+    while len(data) < size:
+        data += os.pread(descriptor, size - len(data), len(data))
+    head, _, payload = data.partition(b"\n")
+    return json.loads(head), bytes(payload)
+
+
+def _give_way(root: str, path: list[str]) -> None:
+    """Put the caller's import path first and our own folder last; the target's folder then leads."""
+    sys.path.remove(root)
+    own = [p for p in sys.path if p and p not in path]
+    sys.path[:] = [*filter(None, path), *own, root]
+
+
+_OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
+_HOOKS = raising.Raising.look.__code__.co_filename
+_PACKAGE = Path(__file__).parent.parent
+_NAME = "launcher"
+TRACEBACK = 48 << 10
+
+
+def load_target(target: Target, payload: bytes, lead: str = "") -> Callable[[], Any]:
+    """What to call to run the target; a script returns None.
+
+    Args:
+        target: what to run.
+        payload: the pickle that belongs to it.
+        lead: the folder to import from first, where the target is no file; empty for the working directory.
+
+    Whatever importing the target raises is the user's, and passes through.
+    """
+    if target.kind is TargetKind.SCRIPT:
+        return _script(target)
+    if target.kind is TargetKind.CALLABLE:
+        _lead_path(lead or os.getcwd())
+        function, args, kwargs = pickle.loads(payload)
+        return lambda: function(*args, **kwargs)
+    function = getattr(_module(target, lead), target.name)
+    args, kwargs = pickle.loads(payload) if target.pickled else _literals(target)
+    return lambda: function(*args, **kwargs)
+
+
+def _literals(target: Target) -> tuple[list[Any], dict[str, Any]]:
+    return (
+        [ast.literal_eval(a) for a in target.args],
+        {k: ast.literal_eval(v) for k, v in target.kwargs},
+    )
+
+
+def _script(target: Target) -> Callable[[], Any]:
+    """The script as `__main__`, kept alive to the end of the process for its threads and pickles."""
+    path = Path(target.source)
+    sys.argv = [target.source, *target.args]
+    _lead_path(os.path.dirname(os.path.realpath(path)))  # as Python does for a link to a script
+    code = compile(path.read_bytes(), target.source, "exec", dont_inherit=True)
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=target.source, __builtins__=builtins, __spec__=None)
+    sys.modules["__main__"] = module
+
+    def run() -> None:
+        exec(code, module.__dict__)
+
+    return run
+
+
+def _module(target: Target, lead: str) -> types.ModuleType:
+    if not target.is_file:
+        _lead_path(lead or os.getcwd())
+        sys.argv = [target.label]
+        return importlib.import_module(target.source)
+    path = Path(target.source)
+    _lead_path(os.path.dirname(os.path.realpath(path)))
+    sys.argv = [target.source]
+    # A file named like a module that is already there (json.py) must not be mistaken for it.
+    name = path.stem if path.stem not in sys.modules else f"_target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _lead_path(folder: str) -> None:
+    """Make `folder` the first place to import from, and let a `launcher` of the user's have that name."""
+    sys.path.insert(0, folder)
+    found = PathFinder.find_spec(_NAME, sys.path)
+    places = [Path(p) for p in (found.submodule_search_locations or ())] if found else []
+    if found and not any(p == _PACKAGE or (p / "agent" / "rank_main.py").exists() for p in places):
+        for name in [n for n in sys.modules if n.partition(".")[0] == _NAME]:
+            del sys.modules[name]  # we hold what we need; only the name is given up
+
+
+def strip(tb: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback without the frames through which we called the user's code, and it called torch."""
+    while tb is not None and (_is_plumbing(tb.tb_frame.f_code.co_filename) or _is_command(tb.tb_frame)):
+        tb = tb.tb_next
+    inner = tb
+    while inner is not None:
+        while inner.tb_next is not None and inner.tb_next.tb_frame.f_code.co_filename == _HOOKS:
+            inner.tb_next = inner.tb_next.tb_next
+        inner = inner.tb_next
+    return tb
+
+
+def _is_command(frame: types.FrameType) -> bool:
+    """Whether it is the command line's own code, at the bottom of the stack."""
+    return frame.f_back is None and frame.f_code.co_filename == "<string>"
+
+
+def _is_plumbing(filename: str) -> bool:
+    return filename.startswith((_OURS, "<frozen importlib", importlib.__file__))
+
+
+def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:
+    """(file, line, function) of the traceback, without the standard library's and installed packages'."""
+    found = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(tb)]
+    own = [
+        f for f in found if "site-packages" not in f[0] and not f[0].startswith((sys.base_prefix, "<frozen"))
+    ]
+    return own or found
+
+
+def text_of(error: BaseException, tb: types.TracebackType | None) -> str:
+    """The traceback as Python prints it, its middle left out if it is monstrous."""
+    return cut("".join(traceback.format_exception(type(error), error, tb)), TRACEBACK)
+
+
+def cut(text: str, limit: int) -> str:
+    """The text with its middle left out where it would take more than `limit` bytes as JSON."""
+    size = len(json.dumps(text))
+    if size <= limit:
+        return text
+    keep = len(text) * limit // size // 2 - 20
+    while len(json.dumps(text[:keep] + text[-keep:])) > limit - 60:
+        keep = keep * 3 // 4
+    return f"{text[:keep]}\n… {len(text) - 2 * keep} characters left out …\n{text[-keep:]}"
+
+
+_LONG = (-(1 << 63), (1 << 63) - 1)  # what fits a C long; Python makes -1 of every other number
+
+
+def exit_code_of(end: SystemExit) -> int:
+    """The exit code that `SystemExit` stands for; a message is printed, as Python does."""
+    code = end.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF if _LONG[0] <= code <= _LONG[1] else 0xFF
+    with contextlib.suppress(Exception):  # a closed stream, or a user's __str__: Python is silent there too
+        sys.stderr.write(str(code))
+    with contextlib.suppress(Exception):
+        sys.stderr.write("\n")
+    return 1
+
+
+def leave(code: int) -> NoReturn:
+    """Join threads, run exit handlers, flush, and end the process with `code`."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what Python itself calls first
+        atexit._run_exitfuncs()  # noqa: SLF001  and then this
+    except BaseException as error:  # noqa: BLE001  a user's handler may raise anything; Python prints it too
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        _flush_files()
+        os._exit(code)
+
+
+def _flush_files() -> None:
+    """Flush every file that Python holds open, text layers before the buffers below them, and C's own."""
+    for kinds in ((io.TextIOWrapper,), (io.BufferedWriter, io.BufferedRandom)):
+        for file in [o for o in gc.get_objects() if issubclass(type(o), kinds)]:  # isinstance would run code
+            try:
+                if not file.closed:
+                    file.flush()
+            except (
+                OSError,
+                ValueError,
+            ):  # a full disk or a broken pipe: Python would not have saved it either
+                continue
+    ctypes.CDLL(None).fflush(None)

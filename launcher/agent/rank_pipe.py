@@ -1,0 +1,102 @@
+"""The line between a rank and its agent: small packets on an inherited socket.
+
+SOCK_SEQPACKET keeps packets whole, so several threads may send and a report can be dropped in one piece
+when the agent is busy: telemetry must never slow a training. Results and failures wait instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+PACKET = 64 << 10
+DATA = PACKET - 1
+
+ENTERED = b"E"
+RAISED = b"X"
+REPORT = b"P"
+RESULT_BEGIN = b"B"
+RESULT_DATA = b"D"
+RESULT_END = b"Z"
+RESULT_ABORT = b"A"
+RAISING = b"I"
+RECOVERED = b"R"
+LEFT = b"L"
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """The agent's end, which does not block, and the rank's."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    near.setblocking(False)
+    return near, far
+
+
+@dataclass(frozen=True, slots=True)
+class RankPipe:
+    """The rank's end. Only the process that opened it speaks: forked DataLoader workers stay silent."""
+
+    sock: socket.socket
+    owner: int
+
+    @classmethod
+    def adopt(cls, descriptor: int) -> RankPipe:
+        """Take over an inherited descriptor and keep it from the rank's own children."""
+        os.set_inheritable(descriptor, False)
+        return cls(socket.socket(fileno=descriptor), os.getpid())
+
+    @property
+    def mine(self) -> bool:
+        """Whether the calling process is the rank itself."""
+        return os.getpid() == self.owner
+
+    def send(self, kind: bytes, data: bytes | memoryview = b"") -> None:
+        """Send one packet, waiting for room. A vanished agent or closed line is not the training's error."""
+        self._send(kind, data, 0)
+
+    def send_document(self, kind: bytes, value: Mapping[str, Any]) -> None:
+        """Send a JSON object."""
+        self.send(kind, json.dumps(value, separators=(",", ":")).encode())
+
+    def offer(self, kind: bytes, value: Mapping[str, Any]) -> bool:
+        """Send a JSON object if there is room now; whether there was. What fits no packet is dropped."""
+        data = json.dumps(value, separators=(",", ":")).encode()
+        return len(data) > DATA or self._send(kind, data, socket.MSG_DONTWAIT)
+
+    def _send(self, kind: bytes, data: bytes | memoryview, flags: int) -> bool:
+        if not self.mine:
+            return False
+        try:
+            self.sock.sendmsg([kind, data], [], flags)
+        except OSError:
+            return False
+        return True
+
+
+def receive(sock: socket.socket) -> tuple[bytes, bytes] | Literal["empty", "closed"]:
+    """The next packet at the agent's end as (kind, data), or why there is none."""
+    try:
+        packet = sock.recv(PACKET * 2)
+    except BlockingIOError:
+        return "empty"
+    except ConnectionError:
+        return "closed"
+    return (packet[:1], packet[1:]) if packet else "closed"
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """A packet's JSON object.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not isinstance(value, dict):
+        raise ValueError("not an object")  # noqa: TRY004  one error for both ways of being no object
+    return value

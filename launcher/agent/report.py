@@ -1,0 +1,197 @@
+"""What user code may call inside a rank: `report` and `publish`. Outside a run both do nothing.
+
+Both find their line to the agent in this module; `launcher.agent.rank_main` puts it there.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from typing import IO, Any
+
+from ..state.summary import describe, qualified_type
+from . import rank_pipe
+from .rank_pipe import RankPipe
+
+MIN_INTERVAL_S = 0.05
+METRICS = 256
+_NAME = 100
+_FARTHEST = 2.0**62  # beyond it, and for what is no number at all, a step is unknown
+
+
+class UnpicklableResult(Exception):
+    """A rank's value cannot be pickled; the message names its type and the reason."""
+
+
+class Reporter:
+    """The rank's voice. Reports in quick succession are merged; the newest always arrives in the end."""
+
+    def __init__(self, line: RankPipe, alive: Callable[[], None]) -> None:
+        self._line = line
+        self._alive = alive
+        self._lock = threading.Lock()
+        self._publishing = threading.Lock()
+        self._pending: dict[str, Any] = {}
+        self._sent = float("-inf")
+        self._broken: set[str] = set()
+
+    def report(self, step: int | None, metrics: dict[str, float]) -> None:
+        """Send progress, or keep it for the next call if the last one was just sent."""
+        if not self._line.mine:  # the lock may have been held when this process was forked
+            return
+        self._alive()
+        with self._lock:
+            broken = {name for name, value in metrics.items() if not math.isfinite(value)} - self._broken
+            merged = dict([*{**self._pending.get("metrics", {}), **metrics}.items()][-METRICS:])
+            last = self._pending.get("step") if step is None else step
+            self._pending = {"time": time.time(), "step": last, "metrics": merged}
+            if broken or time.monotonic() - self._sent >= MIN_INTERVAL_S:
+                self._broken |= broken  # the first NaN of each figure is told with its own step
+                self._send()
+
+    def flush(self) -> None:
+        """Send what was kept back."""
+        if self._line.mine:
+            with self._lock:
+                self._send()
+
+    def publish(self, value: object) -> None:
+        """Stream a value's pickle to the run folder.
+
+        Raises:
+            UnpicklableResult: the value, or something in it, cannot be pickled.
+        """
+        if self._line.mine:
+            with self._publishing:
+                self._publish(value)
+
+    def _publish(self, value: object) -> None:
+        self._line.send(rank_pipe.RESULT_BEGIN)
+        stream = _ResultStream(self._line)
+        try:
+            _pickler(stream).dump(value)
+        except Exception as error:
+            # pickle reports an unpicklable value as PicklingError, TypeError, AttributeError or
+            # whatever a __reduce__ raised; all of them mean the same to the user
+            self._line.send(rank_pipe.RESULT_ABORT)
+            raise UnpicklableResult(
+                f"a value of type {qualified_type(value)} cannot be pickled: {_words(error)}"
+            ) from error
+        stream.flush()
+        self._line.send_document(
+            rank_pipe.RESULT_END, {"time": time.time(), "size": stream.size, **describe(value)}
+        )
+
+    def _send(self) -> None:
+        if self._pending and self._line.offer(rank_pipe.REPORT, self._pending):
+            self._pending, self._sent = {}, time.monotonic()
+
+
+def _words(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
+        return type(error).__name__
+
+
+class _ResultStream:
+    """A file for the pickler: cuts what it writes into packets, copying only what is small."""
+
+    def __init__(self, line: RankPipe) -> None:
+        self._line = line
+        self._buffer = bytearray()
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Take bytes; large ones go out at once, from where they are."""
+        view = memoryview(data).cast("B")
+        self.size += len(view)
+        if len(view) < rank_pipe.DATA:
+            self._buffer += view
+            if len(self._buffer) >= rank_pipe.DATA:
+                self.flush()
+            return len(view)
+        self.flush()
+        self._send(view)
+        return len(view)
+
+    def flush(self) -> None:
+        """Send what is buffered."""
+        if self._buffer:
+            self._send(memoryview(bytes(self._buffer)))
+            self._buffer.clear()
+
+    def _send(self, view: memoryview) -> None:
+        for start in range(0, len(view), rank_pipe.DATA):
+            self._line.send(rank_pipe.RESULT_DATA, view[start : start + rank_pipe.DATA])
+
+
+def _pickler(stream: Any) -> Any:
+    """cloudpickle's pickler, which knows classes of `__main__`; plain pickle where it is missing."""
+    file: IO[bytes] = stream
+    try:
+        from cloudpickle import Pickler
+    except ImportError:
+        return pickle.Pickler(file, protocol=5)
+    return Pickler(file, protocol=5)
+
+
+_reporter: Reporter | None = None
+
+
+def install(line: RankPipe, alive: Callable[[], None] = lambda: None) -> Reporter:
+    """Make this process a rank, as far as `report` and `publish` are concerned.
+
+    Args:
+        line: to the agent.
+        alive: what to call with every report: the training goes on.
+    """
+    global _reporter
+    _reporter = Reporter(line, alive)
+    return _reporter
+
+
+def report(*, step: int | None = None, loss: float | None = None, **metrics: float) -> None:
+    """Tell the console how the training goes; does nothing outside a run.
+
+    Args:
+        step: the global step, for progress and for finding ranks that lag.
+        loss: the loss, charted.
+        metrics: any other numbers. Tensors are converted, which waits for their device. One called
+            `total_steps` says how many there will be, and gives a progress bar and the time left. One called
+            `checkpoint` is the step that was saved last; the console says how long ago that was.
+
+    A value that is no number is left out, and so are more than 256 metrics: telemetry never ends a training.
+    """
+    if _reporter is None:
+        return
+    named = metrics if loss is None else {"loss": loss, **metrics}
+    numbers = {name[:_NAME]: n for name, value in named.items() if (n := _number(value)) is not None}
+    at = None if step is None else _number(step)
+    _reporter.report(int(at) if at is not None and abs(at) <= _FARTHEST else None, numbers)
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value)  # type: ignore[arg-type]  # what float refuses is the case below
+    except Exception:  # noqa: BLE001  a user's __float__ may raise anything, and telemetry ends no training
+        return None
+
+
+def publish(value: object) -> None:
+    """Make `value` this rank's result, as a function's return value would be; the last one counts.
+
+    Does nothing outside a run.
+
+    Raises:
+        UnpicklableResult: the value cannot be pickled.
+    """
+    if _reporter is None:
+        return
+    try:
+        _reporter.publish(value)
+    except UnpicklableResult as error:
+        raise error.with_traceback(None) from None

@@ -1,0 +1,531 @@
+"""Telemetry of one agent: its devices, its ranks' process trees and its host, once an interval, in a thread.
+
+Best effort by design: a sensor that is missing, fails or hangs makes figures unknown, never zero, and
+never touches the run. Nothing here starts, stops or signals a process.
+
+psutil comes in as an argument, because an executor may lack it. One census serves all ranks of an agent,
+so that a host with thousands of processes is looked through once a sample, and mostly from memory.
+
+It reads processes only through a `Census`, and knows nothing of devices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .. import serialization
+from ..spec.job import Device
+from ..state.events import DeviceSample, HostSample, RankSample, Sampled
+from . import nvml
+
+if TYPE_CHECKING:
+    from .boot import Boot
+
+_KEEP = 16
+
+
+class Sampling:
+    """The agent's sensors, started with the first gang; a slow sensor delays nothing but samples."""
+
+    def __init__(
+        self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[str, Mapping[str, Any]], None]
+    ) -> None:
+        self._boot = boot
+        self._devices = devices
+        self._emit = emit
+        self._waiting: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue(_KEEP)
+        self._sampler: Sampler | None = None
+
+    def start(self, ranks: Callable[[], Mapping[int, int]], wake: int) -> None:
+        """Begin to sample; `wake` is a descriptor whose other end the loop listens to."""
+
+        self.stop()
+        boot, devices = self._boot, self._devices
+        self._sampler = Sampler(
+            lambda: Probe(agent=boot.agent, host=boot.host, devices=devices),
+            boot.sample_s,
+            ranks,
+            deliver=lambda sample: self._put(wake, "sampled", _fields(sample)),
+            note=lambda text: self._put(wake, "note_made", {"text": text, "time": 0.0}),
+        )
+        self._sampler.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; it is a daemon, so a hung driver cannot keep the agent."""
+        if self._sampler:
+            self._sampler.stop()
+            self._sampler = None
+
+    def deliver(self) -> None:
+        """Emit what the thread has left here."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._emit(*self._waiting.get_nowait())
+
+    def _put(self, wake: int, tag: str, fields: dict[str, Any]) -> None:
+        """Called in the sampler's thread. A sample that finds no room is dropped: newer ones follow."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait((tag, fields))
+        with contextlib.suppress(BlockingIOError):
+            os.write(wake, b"s")
+
+
+def _fields(sample: Sampled) -> dict[str, Any]:
+    plain: dict[str, Any] = serialization.to_plain(sample)
+    return plain
+
+
+# The launch comes first: importing psutil takes as long as starting a few ranks.
+HEAD_START_S = 0.2
+
+
+class Probe:
+    """An agent's sensors. Making one imports psutil, and pynvml if there are devices.
+
+    `reason` is why there are no devices, for the note that the ranks are seen by their CPU only.
+    `notes` are the sentences that a person should read once.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: int,
+        host: str,
+        devices: tuple[Device, ...],
+        reason: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._agent, self._host, self._devices, self._clock = agent, host, devices, clock
+        self.notes: tuple[str, ...] = (f"{reason}: showing CPU only",) if reason and not devices else ()
+        self._psutil = _find_psutil()
+        self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
+        if self._psutil is None:
+            self.notes += ("psutil is not installed here: CPU and memory figures are unknown",)
+        else:
+            self._errors += (self._psutil.Error,)
+        self._nvml = self._open_nvml() if devices else None
+        self._meter = HostMeter(self._psutil)
+        self._census = Census(self._psutil)
+        self._trees: dict[int, Tree] = {}
+
+    def sample(self, now: float, ranks: Mapping[int, int]) -> Sampled:
+        """All figures at this moment; `ranks` says which process is each rank's main one."""
+        trees = self._read_trees(ranks)
+        memory = self._process_memory()
+        return replace(
+            self.unknown(now, ranks),
+            system=self._read_host(),
+            devices=tuple(map(self._read_device, self._devices)),
+            ranks=tuple(replace(s, device_memory=self._held(s.rank, memory)) for s in trees),
+        )
+
+    def unknown(self, now: float, ranks: Mapping[int, int]) -> Sampled:
+        """The sample of which nothing is known but whose it is."""
+        return Sampled(
+            time=now,
+            agent=self._agent,
+            host=self._host,
+            devices=tuple(DeviceSample(uuid=device.uuid, index=device.index) for device in self._devices),
+            ranks=tuple(RankSample(rank=rank) for rank in ranks),
+        )
+
+    def close(self) -> None:
+        """Let the driver go."""
+        if self._nvml is not None:
+            self._nvml.close()
+
+    # --- ranks ---------------------------------------------------------------------------------------
+
+    def _read_trees(self, ranks: Mapping[int, int]) -> list[RankSample]:
+        kept = {rank: self._trees.get(rank) for rank in ranks}
+        self._trees = {
+            rank: tree if tree is not None and tree.pid == ranks[rank] else Tree(ranks[rank])
+            for rank, tree in kept.items()
+        }
+        if self._psutil is None or not ranks:
+            return [RankSample(rank=rank) for rank in ranks]
+        try:
+            self._census.look()
+        except self._errors:
+            return [RankSample(rank=rank) for rank in ranks]
+        return [self._read_tree(rank, tree) for rank, tree in self._trees.items()]
+
+    def _read_tree(self, rank: int, tree: Tree) -> RankSample:
+        try:
+            return tree.sample(rank, self._census, self._clock())
+        except self._errors:
+            return RankSample(rank=rank)
+
+    def _held(self, rank: int, memory: Mapping[int, int | None]) -> int | None:
+        """Device memory of a rank. In a container the driver may name processes by other pids."""
+        return total(memory[pid] for pid in self._trees[rank].pids if pid in memory)
+
+    # --- devices -------------------------------------------------------------------------------------
+
+    def _open_nvml(self) -> nvml.NvmlSession | None:
+        try:
+            return nvml.open_session()
+        except nvml.NoAnswer as error:
+            self.notes += (f"{error}: GPU figures are unknown",)
+            return None
+
+    def _read_device(self, device: Device) -> DeviceSample:
+        if self._nvml is None:
+            return DeviceSample(uuid=device.uuid, index=device.index)
+        return replace(self._nvml.read(device.uuid), index=device.index)
+
+    def _process_memory(self) -> Mapping[int, int | None]:
+        """Bytes by pid, on all devices together."""
+        memory: dict[int, int | None] = {}
+        if self._nvml is None:
+            return memory
+        for held in [self._nvml.process_memory(device.uuid) for device in self._devices]:
+            memory |= {pid: total([memory.get(pid, 0), used]) for pid, used in held.items()}
+        return memory
+
+    # --- the host ------------------------------------------------------------------------------------
+
+    def _read_host(self) -> HostSample:
+        try:
+            return self._meter.read()
+        except self._errors:
+            return HostSample()
+
+
+def _find_psutil() -> Any | None:
+    try:
+        import psutil
+    except (ImportError, OSError):
+        return None
+    return psutil
+
+
+class Sampler(threading.Thread):
+    """Takes a sample each interval and hands it on, until it is stopped.
+
+    A daemon, because a driver may never answer: what then waits is a thread that nobody waits for.
+    `deliver` and `note` are called in this thread; a call that has begun may end after `stop`.
+    """
+
+    def __init__(
+        self,
+        probe_factory: Callable[[], Probe],
+        interval_s: float,
+        ranks: Callable[[], Mapping[int, int]],
+        deliver: Callable[[Sampled], None],
+        clock: Callable[[], float] = time.time,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._probe_factory = probe_factory
+        self._interval_s = interval_s
+        self._ranks = ranks
+        self._deliver = deliver
+        self._clock = clock
+        self._note = note
+        self._ending = threading.Event()
+        self._failed = False
+
+    def stop(self) -> None:
+        """Ask the thread to end; returns at once."""
+        self._ending.set()
+
+    def run(self) -> None:
+        """Sample until stopped."""
+        if self._ending.wait(min(self._interval_s, HEAD_START_S)):
+            return
+        probe = self._probe_factory()
+        for text in probe.notes:
+            self._note(text)
+        while not self._ending.is_set():
+            began = time.monotonic()
+            sample = self._take(probe)
+            if not self._ending.is_set():
+                self._deliver(sample)
+            self._ending.wait(pause(self._interval_s, time.monotonic() - began))
+        probe.close()
+
+    def _take(self, probe: Probe) -> Sampled:
+        now, ranks = self._clock(), self._ranks()
+        try:
+            return probe.sample(now, ranks)
+        except (OSError, ValueError, RuntimeError) as error:
+            if not self._failed:
+                self._note(f"a sensor failed ({error}): its figures are unknown")
+            self._failed = True
+            return probe.unknown(now, ranks)
+
+
+def pause(interval_s: float, took_s: float) -> float:
+    """How long to rest after a sample: a quarter of the interval at least, however slow the sensors."""
+    return max(interval_s - took_s, interval_s / 4)
+
+
+_REVIEW_EVERY = 30
+_CLOCK_SLACK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEntry:
+    """A process as the census knows it; `since` is the look at which it was first seen."""
+
+    process: Any
+    parent: int
+    created: float
+    since: int
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """What tells it from a later process with the same pid."""
+        return self.process.pid, self.created
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReading:
+    """One process at one moment. CPU in seconds; `reaped` is what its dead children had used."""
+
+    entry: ProcessEntry
+    own: float
+    reaped: float = 0.0
+    alive: bool = True
+    rss: int | None = None
+    io: tuple[int, int] | None = None
+
+
+class Census:
+    """Every process of the host by pid.
+
+    What is known of a pid is looked at again once in 30 looks, a few at a time: parents rarely change,
+    and asking each process costs more than everything else in a sample.
+    """
+
+    def __init__(self, psutil: Any) -> None:
+        self._psutil = psutil
+        self._entries: dict[int, ProcessEntry] = {}
+        self._children: Mapping[int, list[int]] = {}
+        self._confirmed: set[int] = set()
+        self.looks = 0
+
+    def look(self) -> None:
+        """Learn who is there now."""
+        self.looks += 1
+        self._confirmed.clear()
+        due = self.looks % _REVIEW_EVERY
+        entries = {}
+        for pid in self._psutil.pids():
+            entry = self._entries.get(pid)
+            if entry is None or pid % _REVIEW_EVERY == due:
+                entry = self._meet(pid, entry)
+            if entry is not None:
+                entries[pid] = entry
+        self._entries = entries
+        self._children = _by_parent(entries)
+
+    def find(self, pid: int) -> ProcessEntry | None:
+        """The process that has this pid now."""
+        entry = self._entries.get(pid)
+        if entry is None or entry.since == self.looks or pid in self._confirmed:
+            return entry
+        if not entry.process.is_running():
+            entry = self._meet(pid, None)
+        if entry is None:
+            del self._entries[pid]
+            return None
+        self._entries[pid] = entry
+        self._confirmed.add(pid)
+        return entry
+
+    def children(self, parent: ProcessEntry) -> list[ProcessEntry]:
+        """The children of a process. One that is older than its parent is the child of another one."""
+        pid, oldest = parent.process.pid, parent.created - _CLOCK_SLACK_S
+        found = map(self.find, self._children.get(pid, ()))
+        return [child for child in found if child and child.parent == pid and child.created >= oldest]
+
+    def read(self, entry: ProcessEntry) -> ProcessReading | None:
+        """What a process uses; None if it has vanished, which is nothing unusual."""
+        process = entry.process
+        try:
+            with process.oneshot():
+                times = process.cpu_times()
+                reading = ProcessReading(
+                    entry, times.user + times.system, times.children_user + times.children_system
+                )
+                if process.status() == self._psutil.STATUS_ZOMBIE:
+                    return replace(reading, alive=False, rss=0, io=(0, 0))
+                return replace(reading, rss=process.memory_info().rss, io=self._io(process))
+        except self._psutil.Error:
+            return None
+
+    def _io(self, process: Any) -> tuple[int, int] | None:
+        """Bytes read from and written to storage; None where the system keeps that to itself."""
+        try:
+            counters = process.io_counters()
+        except (self._psutil.AccessDenied, AttributeError):
+            return None
+        return counters.read_bytes, counters.write_bytes
+
+    def _meet(self, pid: int, before: ProcessEntry | None) -> ProcessEntry | None:
+        try:
+            process = self._psutil.Process(pid)
+            with process.oneshot():
+                parent, created = process.ppid(), process.create_time()
+        except self._psutil.Error:
+            return None
+        if before is not None and before.process == process:
+            return replace(before, parent=parent)
+        return ProcessEntry(process, parent, created, self.looks)
+
+
+def _by_parent(entries: Mapping[int, ProcessEntry]) -> Mapping[int, list[int]]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, entry in entries.items():
+        children[entry.parent].append(pid)
+    return children
+
+
+Readings = Mapping[tuple[int, float], ProcessReading]
+
+
+class Tree:
+    """One rank's main process and all that descends from it.
+
+    Who once belonged stays a member until it is gone, also when its parent dies before it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._readings: Readings = {}
+        self._main: tuple[int, float] | None = None
+        self._clock = 0.0
+        self._io: tuple[int, int] | None = None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that the last sample found."""
+        return tuple(pid for pid, _ in self._readings)
+
+    def sample(self, rank: int, census: Census, clock: float) -> RankSample:
+        """What the tree uses now, and its CPU since the sample before."""
+        before, elapsed = self._readings, clock - self._clock
+        self._readings, self._clock = self._read(census), clock
+        readings = self._readings.values()
+        if not any(reading.alive for reading in readings):  # a zombie's memory is not 0 bytes: it has none
+            return RankSample(rank=rank)
+        io = self._accumulate(readings)
+        spent = cpu_seconds(before, self._readings, census.looks) if before and elapsed > 0 else None
+        return RankSample(
+            rank=rank,
+            cpu=None if spent is None else 100 * spent / elapsed,
+            rss=total(reading.rss for reading in readings),
+            processes=sum(reading.alive for reading in readings),
+            read_bytes=io[0] if io else None,
+            write_bytes=io[1] if io else None,
+        )
+
+    def _read(self, census: Census) -> Readings:
+        pending = self._members(census)
+        readings: dict[tuple[int, float], ProcessReading] = {}
+        while pending:
+            entry = pending.pop()
+            reading = None if entry.key in readings else census.read(entry)
+            if reading is not None:
+                readings[entry.key] = reading
+                pending += census.children(entry)
+        return readings
+
+    def _members(self, census: Census) -> list[ProcessEntry]:
+        """The main process and those that were there before, as far as they live."""
+        main = census.find(self.pid)
+        if main is not None and self._main is None:
+            self._main = main.key
+        found = [main, *(census.find(pid) for pid in self.pids)]
+        return [
+            entry for entry in found if entry and (entry.key == self._main or entry.key in self._readings)
+        ]
+
+    def _accumulate(self, readings: Iterable[ProcessReading]) -> tuple[int, int] | None:
+        """I/O of the tree's whole life: what a dead process had done passes to whoever waited for it."""
+        known = [reading.io for reading in readings if reading.io is not None]
+        if any(reading.io is None for reading in readings):
+            return None
+        done, past = tuple(map(sum, zip(*known, strict=True))), self._io or (0, 0)
+        self._io = max(done[0], past[0]), max(done[1], past[1])
+        return self._io
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """The sum; unknown if a part of it is, or if there is nothing to add."""
+    parts = list(values)
+    known = [part for part in parts if part is not None]
+    return sum(known) if known and len(known) == len(parts) else None
+
+
+def cpu_seconds(before: Readings, after: Readings, look: int) -> float:
+    """The CPU time that a tree used between two readings of it.
+
+    Two counts, neither of which can exceed the truth. One adds what each living process has used, and
+    misses those that died; the other adds what parents have collected from dead children, and misses
+    children that nobody waited for. The larger is the better. A process that existed before but belongs
+    to the tree only now counts from now on.
+    """
+    new = [r for key, r in after.items() if key not in before and r.entry.since == look]
+    kept = [(before[key], r) for key, r in after.items() if key in before]
+    born = sum(reading.own + reading.reaped for reading in new)
+    living = sum(now.own - then.own for then, now in kept)
+    passed_on = sum(now.reaped - then.reaped for then, now in kept)
+    lost = sum(reading.own + reading.reaped for key, reading in before.items() if key not in after)
+    return max(living + born, living + born + passed_on - lost)
+
+
+class HostMeter:
+    """Reads the host; CPU is the share of the time since the reading before, so the first has none.
+
+    Without psutil only the load is known.
+    """
+
+    def __init__(self, psutil: Any | None) -> None:
+        self._psutil = psutil
+        self._times: tuple[float, float] | None = None
+
+    def read(self) -> HostSample:
+        """The host now."""
+        if self._psutil is None:
+            return HostSample(load1=_load())
+        memory = self._psutil.virtual_memory()
+        return HostSample(
+            cpu=self._cpu(self._psutil.cpu_times()._asdict()),
+            memory_used=memory.total - memory.available,
+            memory_total=memory.total,
+            load1=_load(),
+        )
+
+    def _cpu(self, times: dict[str, float]) -> float | None:
+        before, self._times = self._times, busy_and_all(times)
+        return None if before is None else share(before, self._times)
+
+
+def busy_and_all(times: dict[str, float]) -> tuple[float, float]:
+    """Seconds that the CPUs worked, and all their seconds; guests are counted within user and nice."""
+    everything = sum(times.values()) - times.get("guest", 0.0) - times.get("guest_nice", 0.0)
+    return everything - times["idle"] - times.get("iowait", 0.0), everything
+
+
+def share(before: tuple[float, float], after: tuple[float, float]) -> float | None:
+    """The busy part of the time between two readings in percent; None if no time has passed."""
+    elapsed = after[1] - before[1]
+    return min(100.0, max(0.0, 100 * (after[0] - before[0]) / elapsed)) if elapsed > 0 else None
+
+
+def _load() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None

@@ -1,0 +1,336 @@
+"""The ranks of one agent: start them, carry what they say, end them, and prove that nothing is left.
+
+No sockets to the engine here and no loop: the agent's loop calls `pump` when a descriptor is ready,
+`reap` when a child ended and `tick` when time passed, and sends what `emit` is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from ..channel import frames
+from . import linux, process, rank_pipe
+from .boot import Emit, StartOrder
+from .process import RankProcess
+from .raising import QUESTION_SIGNAL
+from .rank_main import Naming
+from .stacks import POLL_S, Dump
+
+LEFTOVER_GRACE_S = 3.0
+GIVE_UP_S = 30.0
+SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; one turn an hour costs nothing
+
+_FACTS = {
+    rank_pipe.ENTERED: "rank_entered",
+    rank_pipe.RAISED: "rank_raised",
+    rank_pipe.REPORT: "rank_reported",
+    rank_pipe.RAISING: "rank_raising",
+    rank_pipe.RECOVERED: "rank_recovered",
+}
+_RESULTS = {
+    rank_pipe.RESULT_BEGIN: frames.Kind.RESULT_BEGIN,
+    rank_pipe.RESULT_DATA: frames.Kind.RESULT_DATA,
+    rank_pipe.RESULT_END: frames.Kind.RESULT_END,
+    rank_pipe.RESULT_ABORT: frames.Kind.RESULT_ABORT,
+}
+
+
+class StopLadder(Enum):
+    """How far the end of the gang has come."""
+
+    UP = auto()
+    TERMINATING = auto()
+    KILLING = auto()
+
+
+@dataclass(slots=True)
+class _Live:
+    """A rank's process.
+
+    Attributes:
+        returns: whether it runs a function.
+        left: how that ended: False for its return, True for `sys.exit`, None for neither.
+    """
+
+    process: RankProcess
+    started: float
+    raised: bool = False
+    exited: bool = False
+    returns: bool = False
+    left: bool | None = None
+
+
+@dataclass(slots=True)
+class WorkerGroup:
+    """The ranks of one attempt on this agent, from start to proof of death."""
+
+    order: StartOrder
+    emit: Emit
+    selector: selectors.BaseSelector
+    clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    _live: dict[int, _Live] = field(default_factory=dict)
+    _sources: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _ladder: StopLadder = StopLadder.UP
+    _deadline: float | None = None
+    _give_up: float = float("inf")
+    _killed: int = 0
+    _terminated: int = 0
+    _oom_before: int | None = None
+    _paused: bool = False
+    _dump: Dump | None = None
+    finished: bool = False
+
+    def start(self) -> None:
+        """Start every rank; one that cannot be started is reported like one that failed."""
+        self._oom_before = process.oom_kills()
+        if short := linux.shortage(len(self.order.ranks)):
+            for rank in self.order.ranks:
+                self._not_started(rank, "OSError", short, linux.CANNOT_PLACE)
+            return
+        for rank, env in self.order.ranks.items():
+            try:
+                started = process.start_rank(
+                    rank,
+                    python=self.order.python,
+                    root=self.order.root,
+                    program=self.order.program,
+                    env={**self.order.env, **env},
+                    cwd=self.order.cwd,
+                    files=self.order.files,
+                )
+            except OSError as error:
+                text, code = linux.start_failure(error, self.order.python, self.order.cwd)
+                self._not_started(rank, type(error).__name__, text, code)
+                continue
+            self._live[rank] = _Live(started, self.monotonic())
+            self._watch(started)
+            self.emit.fact("rank_started", {"rank": rank, "pid": started.pid, "time": self.clock()})
+
+    def pids(self) -> dict[int, int]:
+        """The main process of every rank that is alive, for the sampler; called from its thread."""
+        return {r: live.process.pid for r, live in list(self._live.items()) if not live.exited}
+
+    def pump(self, descriptor: int) -> None:
+        """Carry what a rank has written; a closed source is forgotten."""
+        rank, stream = self._sources[descriptor]
+        alive = self._pump_line(rank) if stream == 0 else self._pump_pipe(descriptor, rank, stream)
+        if not alive:
+            self._forget(descriptor)
+
+    def pause(self) -> None:
+        """Stop listening to the ranks until `resume`: the channel is full."""
+        if not self._paused:
+            self._paused = True
+            for descriptor in self._sources:
+                self.selector.unregister(descriptor)
+
+    def resume(self) -> None:
+        """Listen again."""
+        if self._paused:
+            self._paused = False
+            for descriptor in self._sources:
+                self.selector.register(descriptor, selectors.EVENT_READ, self)
+
+    def reap(self) -> None:
+        """Take note of processes that ended, ranks and adopted orphans."""
+        by_pid = {live.process.pid: rank for rank, live in self._live.items()}
+        for pid, status in process.reap():
+            if (rank := by_pid.get(pid)) is not None:
+                self._exited(rank, status)
+
+    def stop(self, *, grace_s: float) -> None:
+        """Begin the ladder: SIGTERM now, SIGKILL to the whole tree after the grace period.
+
+        A rank that has raised is on its way out and is left to finish with its own exit code.
+        """
+        now = self.monotonic()
+        deadline = now + grace_s
+        self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
+        if self._ladder is StopLadder.UP:
+            self._ladder = StopLadder.TERMINATING
+            going = [v.process.pid for v in self._live.values() if not v.exited and not v.raised]
+            process.send(going, signal.SIGTERM)
+            process.send(going, signal.SIGCONT)
+
+    def inquire(self) -> None:
+        """Ask every rank for an exception that is on its way. One that is deep in C code does not answer."""
+        for live in self._live.values():
+            pid = live.process.pid
+            if not live.exited and not live.raised and linux.catches(pid, QUESTION_SIGNAL):
+                process.send([pid], QUESTION_SIGNAL)
+
+    def dump(self, number: int) -> None:
+        """Tell the stacks of every rank, in the round that goes on if there is one."""
+        if self._dump is None:
+            self._dump = Dump(self.emit, Naming(self.order.copied))
+        ranks = {rank: live.process for rank, live in self._live.items() if not live.exited}
+        self._dump.ask(ranks, number=number, now=self.monotonic())
+
+    def tick(self) -> None:
+        """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""
+        now = self.monotonic()
+        if self._dump and self._dump.poll(now, self.clock()):
+            self._dump = None
+        if self._all_exited and self._ladder is not StopLadder.KILLING:
+            self._end_leftovers(now)
+        if self._ladder is StopLadder.TERMINATING and self._deadline is not None and now >= self._deadline:
+            self._ladder = StopLadder.KILLING
+            self._give_up = now + GIVE_UP_S
+        if self._ladder is StopLadder.KILLING:
+            self._kill(now)
+
+    def timeout(self) -> float | None:
+        """Seconds until `tick` has something to do; None while only events matter."""
+        if self.finished:
+            return None
+        if self._ladder is StopLadder.KILLING:
+            return 0.01
+        if self._all_exited:
+            return 0.02
+        patience = POLL_S if self._dump else SELECT_LIMIT_S
+        if self._deadline is None:
+            return POLL_S if self._dump else None
+        return min(patience, max(0.0, self._deadline - self.monotonic()))
+
+    @property
+    def _all_exited(self) -> bool:
+        return all(live.exited for live in self._live.values())
+
+    def _end_leftovers(self, now: float) -> None:
+        """All ranks have ended: what they left running gets SIGTERM, a short grace, then SIGKILL."""
+        left = process.descendants(os.getpid())
+        if not left:
+            self._finish(())
+            return
+        if not self._terminated:
+            self._terminated = process.send(left, signal.SIGTERM)
+            process.send(left, signal.SIGCONT)
+            self._ladder = StopLadder.TERMINATING
+            leftover_deadline = now + min(LEFTOVER_GRACE_S, self.order.grace_s)
+            self._deadline = min(self._deadline or leftover_deadline, leftover_deadline)
+
+    def _kill(self, now: float) -> None:
+        self._killed += process.kill_all_below(os.getpid())
+        self.reap()
+        left = process.descendants(os.getpid())
+        # a killed rank is done when it has been waited for: only then is its exit known
+        if (not left and self._all_exited) or now >= self._give_up:
+            self._finish(tuple(left))
+
+    def _finish(self, survivors: tuple[int, ...]) -> None:
+        """Drain every source to its end (all writers are dead) and record the proof."""
+        self.resume()
+        self.reap()
+        for descriptor in list(self._sources):
+            self._drain(descriptor)
+        for live in self._live.values():
+            os.close(live.process.stacks)
+        proof = {"terminated": self._terminated, "killed": self._killed, "survivors": survivors}
+        self.emit.fact("cleanup_proven", {**proof, "time": self.clock()})
+        self.finished = True
+
+    def _drain(self, descriptor: int) -> None:
+        """Carry all that is left. Every writer is dead, so what is not there now will never come."""
+        rank, stream = self._sources[descriptor]
+        if stream == 0:
+            self._catch_up(rank)
+        else:
+            while data := process.read(descriptor):
+                self.emit.raw(frames.Kind.OUTPUT, data, rank=rank, stream=stream)
+        self._forget(descriptor)
+
+    def _watch(self, started: RankProcess) -> None:
+        for descriptor, stream in (
+            (started.line.fileno(), 0),
+            (started.stdout, frames.STDOUT),
+            (started.stderr, frames.STDERR),
+        ):
+            self._sources[descriptor] = (started.rank, stream)
+            if not self._paused:
+                self.selector.register(descriptor, selectors.EVENT_READ, self)
+
+    def _forget(self, descriptor: int) -> None:
+        rank, stream = self._sources.pop(descriptor)
+        if not self._paused:
+            self.selector.unregister(descriptor)
+        if stream == 0:
+            self._live[rank].process.line.close()
+        else:
+            os.close(descriptor)
+
+    def _pump_pipe(self, descriptor: int, rank: int, stream: int) -> bool:
+        """Carry one piece of output; False at the end of the pipe."""
+        data = process.read(descriptor)
+        if data:
+            self.emit.raw(frames.Kind.OUTPUT, data, rank=rank, stream=stream)
+        return data != b""
+
+    def _pump_line(self, rank: int) -> bool:
+        """Carry the packets that are waiting; False when the rank has closed its end."""
+        for _ in range(64):
+            packet = rank_pipe.receive(self._live[rank].process.line)
+            if packet == "empty":
+                return not self._live[rank].exited
+            if packet == "closed":
+                return False
+            self._carry(rank, *packet)
+        return True
+
+    def _carry(self, rank: int, kind: bytes, data: bytes) -> None:
+        if (forward := _RESULTS.get(kind)) is not None:
+            self.emit.raw(forward, data, rank=rank)
+        elif kind == rank_pipe.LEFT:
+            with contextlib.suppress(ValueError):
+                self._live[rank].left = bool(rank_pipe.parse(data).get("by_exit"))
+        elif kind in _FACTS:
+            # only rankdeck's own code writes here; a torn packet is nothing
+            with contextlib.suppress(ValueError):
+                self._tell(rank, kind, rank_pipe.parse(data))
+
+    def _tell(self, rank: int, kind: bytes, said: dict[str, Any]) -> None:
+        live = self._live[rank]
+        live.raised |= kind == rank_pipe.RAISED
+        live.returns |= bool(said.pop("returns", False))
+        self.emit.fact(_FACTS[kind], {"rank": rank, **said})
+
+    def _exited(self, rank: int, status: int) -> None:
+        live = self._live[rank]
+        live.exited = True
+        live.process.popen.returncode = os.waitstatus_to_exitcode(status)
+        self._catch_up(rank)
+        code, name = process.outcome(status)
+        after = process.oom_kills() if name == "SIGKILL" else None
+        known = after is not None and self._oom_before is not None
+        fields: dict[str, Any] = {
+            "rank": rank,
+            "exit_code": code,
+            "signal": name,
+            "duration_s": round(self.monotonic() - live.started, 3),
+            "oom_kills": (after or 0) - (self._oom_before or 0) if known else None,
+            "unreturned": code == 0 and live.returns and live.left is None,
+            "left": code == 0 and live.returns and live.left is True,
+            "time": self.clock(),
+        }
+        self.emit.fact("rank_exited", fields)
+
+    def _catch_up(self, rank: int) -> None:
+        """What the rank said before it ended comes before the fact of its end."""
+        line = self._live[rank].process.line
+        if line.fileno() >= 0:
+            while isinstance(packet := rank_pipe.receive(line), tuple):
+                self._carry(rank, *packet)
+
+    def _not_started(self, rank: int, kind: str, text: str, code: int) -> None:
+        now = self.clock()
+        raised = {"rank": rank, "kind": kind, "message": text, "traceback": text, "time": now}
+        self.emit.fact("rank_raised", raised)
+        self.emit.fact("rank_exited", {"rank": rank, "exit_code": code, "time": now})

@@ -1,0 +1,123 @@
+"""What every backend is: how agents get started, and the news that it has for the run's loop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from ..channel.connection import AgentConnection
+from ..errors import LauncherError
+from ..placement.plan import Plan
+from ..spec.job import Offer
+from ..spec.request import Request
+from ..state.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsExpected:
+    """How many agents will come."""
+
+    agents: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageOver:
+    """No agent will come any more, and those that came end: the stage is done, or broke.
+
+    Attributes:
+        error: what the run ends with; None if the facts told before this say all there is to say.
+    """
+
+    error: LauncherError | None = None
+
+
+News = AgentConnection | Event | AgentsExpected | StageOver
+
+
+class Backend(Protocol):
+    """Where ranks can be, and how an agent gets there.
+
+    `launch` may be called again once an `Over` was taken. Everything that takes time happens on the
+    backend's own threads and is told as news, so the run's loop never waits for it.
+    """
+
+    def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
+        """What there is to place ranks on, and why there are no GPUs if there are none.
+
+        None where agents themselves find out when they have been started.
+        """
+        ...
+
+    def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
+        """Start the agents: those that the plan uses, or as many as the request needs."""
+        ...
+
+    def fileno(self) -> int:
+        """Readable while there is news."""
+        ...
+
+    def news(self) -> list[News]:
+        """What has happened since the last time: agents' links, facts, numbers, the end."""
+        ...
+
+    def abort(self) -> None:
+        """Take back what `launch` started, without waiting: agents that were not reached end by it."""
+        ...
+
+    def close(self, timeout_s: float) -> bool:
+        """Wait for the agents' processes and let go of everything; whether all are gone."""
+        ...
+
+    def complaint(self) -> str:
+        """What agents wrote to their own stderr, in a sentence; empty if nothing, as it should be."""
+        ...
+
+
+T = TypeVar("T")
+
+
+class Newsbox(Generic[T]):
+    """Items go in from any thread and come out in the loop's, in order. Readable while something is in it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._items: list[T] = []
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """The descriptor for a selector."""
+        return self._event
+
+    def put(self, *items: T) -> None:
+        """Leave items; after `close` they are dropped."""
+        with self._lock:
+            if items and self._event >= 0:
+                self._items += items
+                os.eventfd_write(self._event, 1)
+
+    def wake(self) -> None:
+        """Make it readable without an item: its owner has something to do."""
+        with self._lock:
+            if self._event >= 0:
+                os.eventfd_write(self._event, 1)
+
+    def take(self) -> list[T]:
+        """All that has been left since the last time."""
+        with self._lock:
+            if self._event >= 0:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._event)
+            taken, self._items = self._items, []
+        return taken
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        with self._lock:
+            if self._event >= 0:
+                os.close(self._event)
+            self._event = -1

@@ -1,0 +1,321 @@
+"""Agents as the tasks of one barrier stage, of a classic Spark session or through a Connect server.
+
+Spark places the tasks and keeps their slots; each starts an agent beside its Python worker and waits for
+it. The agents dial the engine, and from then on Spark has nothing to do with the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ... import serialization
+from ...agent.agent import BOOT
+from ...agent.boot import Boot
+from ...channel import connection, handshake
+from ...channel.certificates import issue
+from ...channel.dial import Endpoint
+from ...channel.listener import HANDSHAKE_S, Listener
+from ...channel.spool import Spool, check_spool
+from ...errors import CannotPlace, LauncherError
+from ...placement.plan import Plan
+from ...runs.files import opener
+from ...spec.job import JobSpec, Mode, Offer
+from ...spec.request import Request
+from ...state import events as ev
+from ..base import AgentsExpected, News, Newsbox, StageOver
+from . import executors
+from .arrivals import Arrivals
+from .config import ListenAt, listen_addresses
+from .failures import read_failure
+from .job import StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
+from .relay import Relay, relay_of
+from .session import Session, find_active
+from .session_pool import OwnSession, Sessions
+from .slot_wait import await_slots, give_back
+
+SPARK_LOG = "spark.log"
+CANCEL_EVERY_S = 0.5
+# A server's first Python process takes seconds; agents that need no relay do not wait for one that hangs.
+RELAY_S = 60.0
+# What is left to wait for when the server has gone.
+GONE_S = 0.5
+WAYS_OUT = (
+    "--listen HOST:PORT names an address of this machine that executors reach, "
+    "--spool DIR a folder that both see"
+)
+
+
+class SparkBackend:
+    """A session, and one stage of agents at a time.
+
+    Args:
+        mode: cluster or connect.
+        sessions: where the session comes from; by default the caller's, or one for this run alone.
+    """
+
+    def __init__(self, mode: Mode, sessions: Sessions | None = None) -> None:
+        self._mode = mode
+        self._sessions: Sessions = sessions or OwnSession()
+        self._log = Path()
+        self._box: Newsbox[News] = Newsbox()
+        self._given: Any = None
+        self._listen_at = ListenAt()
+        self._session: Session | None = None
+        self._thread: threading.Thread | None = None
+        self._aborted = threading.Event()
+        self._over = threading.Event()
+        self._relay: Relay | None = None
+        self._complaints: list[str] = []
+        self._gone = threading.Event()
+        self._tag, self._tasks = "", 0
+
+    def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
+        """Only agents can tell what their hosts have. The caller's own session is looked for here.
+
+        Raises:
+            SpecError: the address to listen at is none, or the spool folder cannot be one.
+        """
+        self._listen_at = ListenAt.parse(request.spec.spark.listen)
+        if request.spec.spark.spool:
+            check_spool(request.spec.spark.spool)
+        if not self._sessions.shared:
+            self._given = request.session if request.session is not None else find_active(self._mode)
+        return None, ""
+
+    def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
+        """Begin to look for slots, on a thread of the stage's own."""
+        del plan
+        # of its own, so that a thread that still cancels the last stage has nothing to do with this one
+        self._aborted, self._over, self._tag = threading.Event(), threading.Event(), ""
+        work = threading.Thread(
+            target=self._carry, args=(request, folder, attempt), name="rankdeck-stage", daemon=True
+        )
+        self._thread = work
+        work.start()
+
+    def fileno(self) -> int:
+        """Readable while there is news."""
+        return self._box.fileno()
+
+    def news(self) -> list[News]:
+        """Facts, agents that joined, and the end of the stage."""
+        return self._box.take()
+
+    def abort(self) -> None:
+        """Stop waiting for slots, and cancel the job until it is over: it may be about to begin."""
+        if not self._aborted.is_set():
+            self._aborted.set()
+            args = (self._over,)
+            threading.Thread(target=self._cancel, args=args, name="rankdeck-cancel", daemon=True).start()
+
+    def close(self, timeout_s: float) -> bool:
+        """Wait for the stage's end, then let go of the session."""
+        if self._thread is not None:
+            self.abort()
+            self._thread.join(min(timeout_s, GONE_S) if self._gone.is_set() else timeout_s)
+        if self._session is not None:
+            self._sessions.let_go(self._session, self._log)
+        self._box.close()
+        return self._thread is None or not self._thread.is_alive()
+
+    def complaint(self) -> str:
+        """What agents wrote to their own stderr."""
+        return "; ".join(self._complaints[:3])
+
+    # --- the stage's thread --------------------------------------------------------------------------
+
+    def _carry(self, request: Request, folder: Path, attempt: int) -> None:
+        error: LauncherError | None = None
+        try:
+            self._run(request, folder, attempt)
+        except LauncherError as told:
+            error = told
+        except Exception as raised:  # noqa: BLE001  what Java raised; it is read below
+            error = self._read(raised, folder)
+        finally:
+            self._over.set()
+            self._box.put(StageOver(error))
+
+    def _run(self, request: Request, folder: Path, attempt: int) -> None:
+        spec = request.spec
+        session = self._open(request, folder)
+        with contextlib.ExitStack() as ends:
+            relay = self._begin_relay(session, spec, ends)
+            ends.callback(give_back, session, folder.name)
+            slots = await_slots(session, spec, aborted=self._aborted, tell=self._box.put, run=folder.name)
+            if slots is None:
+                return
+            spool = Spool(spec.spark.spool, folder.name, attempt) if spec.spark.spool else None
+            if spool is not None:
+                ends.callback(spool.close)
+            issued, token = issue(lifetime_s=spec.start_timeout_s), handshake.new_token()
+            host, told = listen_addresses(
+                self._listen_at, driver=session.driver_host, bind=session.bind_address
+            )
+            listener = Listener(
+                host,
+                self._listen_at.ports,
+                issued.engine,
+                token,
+                admit=lambda link: arrivals.admit(link),
+                agents=slots.tasks,
+                lost_after_s=spec.spark.lost_after_s,
+                # a carried connection proves itself in several exchanges, each of them as slow as its server
+                handshake_s=connection.HANDSHAKE_S if relay or spool else HANDSHAKE_S,
+            )
+            ends.callback(self._close_door, listener)
+            direct = tuple(Endpoint(name, listener.address[1]) for name in told)
+            arrivals = Arrivals(
+                slots.tasks,
+                " or ".join(f"{e.host}:{e.port}" for e in direct),
+                relay=relay,
+                spool=spool,
+                tell=self._box.put,
+            )
+            others = self._open_carriers(relay, spool, listener.address)
+            boot = Boot(
+                agent=0,
+                token=token,
+                endpoints=direct + others,
+                credentials=serialization.to_plain(issued.agents),
+                lost_after_s=spec.spark.lost_after_s,
+                lifeline=True,
+                sample_s=spec.sample_s,
+                find_gpus=slots.find_gpus,
+                spool=str(spool.folder) if spool else "",
+                marker=spool.marker if spool else "",
+            )
+            job = StageJob(
+                tasks=slots.tasks,
+                tag=f"rankdeck-{folder.name}-{attempt}-{uuid.uuid4().hex[:8]}",
+                title=f"rankdeck {folder.name}: {spec.redacted().label}",
+                boot=json.dumps(serialization.to_plain(boot)),
+                archive=launcher_zip(),
+                program=BOOT,
+                profile=slots.profile,
+            )
+            done = self._submit(session, job)
+        self._complaints = [text for end in done if (text := _complaint(end))]
+
+    def _begin_relay(self, session: Session, spec: JobSpec, ends: contextlib.ExitStack) -> Relay | None:
+        """The way through a Connect server, which is begun while there may be slots to wait for."""
+        self._relay = relay_of(session, spec.num_processes, self._on_server_gone) if session.remote else None
+        if self._relay is not None:
+            self._relay.start()
+            ends.callback(self._end_relay, self._relay)
+        return self._relay
+
+    def _open_carriers(
+        self, relay: Relay | None, spool: Spool | None, engine: tuple[str, int]
+    ) -> tuple[Endpoint, ...]:
+        """Have them lead to the listener; the addresses beside our own that agents may try."""
+        if spool is not None:
+            spool.open(engine)
+        found = relay.open(engine, RELAY_S) if relay is not None else None
+        return (found,) if found is not None else ()
+
+    def _end_relay(self, relay: Relay) -> None:
+        relay.close()
+        if relay.lost:
+            self._box.put(ev.NoteMade(time=time.time(), text=relay.lost, level="warning"))
+
+    def _submit(self, session: Session, job: StageJob) -> list[TaskEnd]:
+        """Run the stage to its end; how its tasks ended."""
+        if self._aborted.is_set():
+            return []
+        self._box.put(ev.StageSubmitted(time=time.time(), tasks=job.tasks), AgentsExpected(job.tasks))
+        self._tag, self._tasks = job.tag, job.tasks
+        return run_stage(session, job)
+
+    def _close_door(self, listener: Listener) -> None:
+        listener.close()
+        if text := listener.summary():
+            self._box.put(ev.NoteMade(time=time.time(), text=text, level="warning"))
+
+    def _open(self, request: Request, folder: Path) -> Session:
+        """The session of the run, opened with its first stage."""
+        if self._session is None:
+            self._log = folder / SPARK_LOG
+            self._session = self._sessions.open(
+                request.spec.spark,
+                session=self._given,
+                environ=request.environ,
+                log=self._log,
+                app_name=f"rankdeck {request.spec.redacted().label}",
+                slots=request.spec.num_processes,
+                want=self._mode,
+                limit_s=request.spec.start_timeout_s,
+            )
+            notes = (ev.NoteMade(time=time.time(), text=text) for text in self._session.notes)
+            self._box.put(_ready(self._session), *notes)
+        return self._session
+
+    def _cancel(self, over: threading.Event) -> None:
+        """Again and again until the stage is over: Spark forgets what it is told before a job begins."""
+        while not over.is_set():
+            try:
+                if self._session and self._tag:
+                    cancel_stage(self._session, self._tag)
+            except Exception as error:  # noqa: BLE001  a broken session's jobs end with it
+                self._complaints.append(f"Spark could not cancel the job: {str(error).splitlines()[0]}")
+            over.wait(CANCEL_EVERY_S)
+
+    def _on_server_gone(self, lost: ev.ServerLost | None = None) -> None:
+        """Tell it once, whoever notices first. The stage is over by it, whatever pyspark still tries."""
+        if self._session is not None and not self._gone.is_set():
+            self._gone.set()
+            self._session.broken = True
+            self._box.put(lost or ev.ServerLost(time=time.time(), server=self._server), StageOver())
+
+    def _no_relay(self) -> str:
+        """Why agents could not come through a Connect server either; empty where there is none."""
+        if self._relay is None:
+            return ""
+        why = self._relay.why or "agents do not reach it"
+        return f"a relay beside the Connect server was tried: {why}"
+
+    @property
+    def _server(self) -> str:
+        return self._session.master if self._session is not None and self._session.remote else ""
+
+    def _read(self, raised: Exception, folder: Path) -> LauncherError | None:
+        """What Spark's exception means; all of its text goes to the run's log of Spark."""
+        with open(folder / SPARK_LOG, "a", opener=opener) as file:
+            file.write(f"\n{raised}\n")
+        read = read_failure(raised, time=time.time(), tasks=self._tasks, server=self._server)
+        if isinstance(read.event, ev.ServerLost):
+            self._on_server_gone(read.event)
+            return None
+        if self._aborted.is_set():  # it is what we have asked for
+            return None
+        if read.unreachable and isinstance(read.error, CannotPlace):
+            read.error.hint = "; ".join(filter(None, (self._no_relay(), WAYS_OUT)))
+        if read.event is not None:
+            self._box.put(read.event)
+        return read.error
+
+
+def _ready(session: Session) -> ev.SparkReady:
+    return ev.SparkReady(
+        time=time.time(),
+        application=session.application,
+        master=session.master,
+        name=session.name,
+        version=session.version,
+        ui=session.ui,
+        remote=session.remote,
+        pages=executors.master_pages(session),
+    )
+
+
+def _complaint(end: TaskEnd) -> str:
+    """The last line of what an agent wrote to its stderr; nothing if it ended as it should."""
+    lines = end.errors.strip().splitlines()
+    return f"agent {end.agent} said: {lines[-1]}" if lines and end.code else ""

@@ -1,0 +1,297 @@
+"""Which Spark a run goes to, with what settings, and where the run listens for its agents."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...errors import SpecError
+from ...spec.job import Mode, SparkSpec
+
+CONNECT_PORT = 15002
+# A launcher's JVM lives for minutes and plans little: the quick compiler alone is up a quarter sooner, for
+# two thirds of the processor time.
+_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_NO_REMOTE = "give it with --remote sc://host:15002, or set SPARK_REMOTE"
+_LOCAL = re.compile(r"local(\[.*\])?$")
+_PAIR = re.compile(r"\s*((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConfig:
+    """A master or a Connect server, and who named it; `embedded` if nobody did."""
+
+    master: str = ""
+    remote: str = ""
+    origin: str = ""
+    embedded: bool = False
+
+    @property
+    def url(self) -> str:
+        """Whichever it is."""
+        return self.remote or self.master
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEnvironment:
+    """What the caller's environment says of Spark.
+
+    Attributes:
+        environ: its variables.
+        home: where the Spark to run is installed.
+        defaults: what its ``spark-defaults.conf`` says.
+    """
+
+    environ: Mapping[str, str]
+    home: Path
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def submit_words(self) -> list[str]:
+        """PYSPARK_SUBMIT_ARGS without the program's name at its end."""
+        words = shlex.split(self.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+        return words[:-1] if words[-1:] == ["pyspark-shell"] else words
+
+    def value(self, key: str) -> str:
+        """One of Spark's settings as it stands before the request's own."""
+        return {**self.defaults, **_submit_conf(self.submit_words)}.get(key, "")
+
+
+def spark_environment(environ: Mapping[str, str], home: Path) -> SparkEnvironment:
+    """Look at the environment and read the ``spark-defaults.conf`` that it points to, if there is one."""
+    folder = Path(environ.get("SPARK_CONF_DIR") or home / "conf")
+    try:
+        text = (folder / "spark-defaults.conf").read_text(errors="replace")
+    except OSError:
+        text = ""
+    return SparkEnvironment(environ, home, parse_properties(text))
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A Java properties file: ``key value``, ``key=value`` or ``key: value``; `#` and `!` begin comments."""
+    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n\s*", r"\1", text)
+    found = {}
+    for line in joined.splitlines():
+        if not line.strip() or line.lstrip()[0] in "#!":
+            continue
+        match = _PAIR.fullmatch(line)
+        if match:
+            key, value = (re.sub(r"\\(.)", r"\1", part) for part in match.groups())
+            found[key] = value.strip()
+    return found
+
+
+def choose_spark(spec: SparkSpec, around: SparkEnvironment, want: Mode, slots: int) -> SparkConfig:
+    """The first that names a Spark: the request, the environment, spark-defaults; else one in this machine.
+
+    Raises:
+        SpecError: Connect is wanted and there is no server, or a name cannot be right.
+    """
+    if want is Mode.CONNECT and spec.master:
+        raise SpecError(
+            f"connect mode needs a Connect server, and {spec.master} is a master", hint=_NO_REMOTE
+        )
+    named = (
+        (spec.master, "--master"),
+        (spec.remote, "--remote"),
+        (spec.conf.get("spark.master", ""), "--conf spark.master"),
+        (spec.conf.get("spark.remote", ""), "--conf spark.remote"),
+        (around.environ.get("SPARK_REMOTE", ""), "SPARK_REMOTE"),
+        (around.value("spark.master"), "spark-defaults.conf"),
+        (around.value("spark.remote"), "spark-defaults.conf"),
+        (around.environ.get("MASTER", ""), "MASTER"),
+    )
+    for value, origin in named:
+        remote = value.startswith("sc://")
+        if value and (remote or want is Mode.CLUSTER):
+            _check_kind(value, origin, remote)
+            return SparkConfig(*(("", value) if remote else (value, "")), origin=origin)
+    if want is Mode.CONNECT:
+        raise SpecError("connect mode needs a Spark Connect server, and none is named", hint=_NO_REMOTE)
+    return SparkConfig(f"local[{slots}]", embedded=True)
+
+
+def _check_kind(value: str, origin: str, remote: bool) -> None:
+    wants_remote = origin.endswith("remote") or origin == "SPARK_REMOTE"
+    if wants_remote and not remote:
+        raise SpecError(f"{origin} names {value}, which is no Connect server", hint="such as sc://host:15002")
+    if remote:
+        endpoint(value)
+
+
+def endpoint(remote: str) -> tuple[str, int]:
+    """Host and port of a Connect server's URL.
+
+    Raises:
+        SpecError: it is none.
+    """
+    server = remote.removeprefix("sc://").partition("/")[0]
+    host, port = host_port(server, CONNECT_PORT)
+    if not remote.startswith("sc://") or not host:
+        raise SpecError(f"{remote} is no Connect server's address", hint="such as sc://host:15002")
+    return host, port
+
+
+def host_port(text: str, default: int = 0) -> tuple[str, int]:
+    """``host:port``, ``host``, ``[::1]:port``; SpecError for a port that is no number."""
+    match = re.fullmatch(r"(\[[^]]*\]|[^:]*)(?::(\d{1,5}))?", text)
+    if match is None or int(match[2] or default) > 65535:
+        raise SpecError(f"{text} is no host and port")
+    return match[1].strip("[]"), int(match[2] or default)
+
+
+def standalone_hosts(master: str) -> list[tuple[str, int]]:
+    """Hosts and ports of a standalone master, which may be several for one that fails over."""
+    if not master.startswith("spark://"):
+        return []
+    found = [host_port(part) for part in master.removeprefix("spark://").split(",")]
+    if not all(host and port for host, port in found):
+        raise SpecError(f"{master} is no master's address", hint="such as spark://host:7077")
+    return found
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver's own JVM, or in executors beside it."""
+    return bool(_LOCAL.match(master)) or master.startswith("local-cluster")
+
+
+def own_settings(
+    spec: SparkSpec,
+    around: SparkEnvironment,
+    choice: SparkConfig,
+    *,
+    app_name: str,
+    slots: int,
+    limit_s: float,
+    address: str,
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Settings of a session that we make, and what a person should know of them.
+
+    `address` is this machine's own on the way to the master; empty if it is not known. What the request
+    or spark-defaults say of a setting stands, but for what would make a barrier stage impossible.
+    """
+    ours = {
+        "spark.app.name": app_name,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": _QUICK_JVM,
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": str(max(40, round(limit_s) + 1)),
+    }
+    if address and not any(around.environ.get(k) for k in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")):
+        ours["spark.driver.host"] = address
+    wanted = {k: v for k, v in ours.items() if not around.value(k)} | dict(spec.conf)
+    wanted["spark.master"] = choice.master
+    wanted.pop("spark.remote", None)
+    notes = []
+    dynamic = "spark.dynamicAllocation.enabled"
+    if dynamic not in spec.conf and around.value(dynamic).lower() == "true":
+        wanted[dynamic] = "false"
+        notes.append(
+            f"{dynamic}=true in spark-defaults.conf is off for this session: barrier stages need that"
+        )
+        instances = "spark.executor.instances"
+        if instances not in spec.conf and not around.value(instances):
+            wanted[instances] = str(_executors(slots, spec, around))
+    return wanted, tuple(notes)
+
+
+def _executors(slots: int, spec: SparkSpec, around: SparkEnvironment) -> int:
+    """How many executors hold so many tasks."""
+
+    def number(key: str) -> int:
+        text = spec.conf.get(key) or around.value(key)
+        return int(text) if text.isdigit() and int(text) else 1
+
+    each = max(1, number("spark.executor.cores") // number("spark.task.cpus"))
+    return -(-slots // each)
+
+
+def python_for(spec: SparkSpec, around: SparkEnvironment, *, here: bool, own: str) -> str:
+    """The interpreter of Python tasks, for a session that we make.
+
+    What ``spark.pyspark.python`` or PYSPARK_PYTHON says. Otherwise `own`, the driver's, where executors
+    are on this machine, and elsewhere Spark's own default, ``python3`` of the executor's PATH: the path
+    of the driver's interpreter means nothing on another machine.
+    """
+    key = "spark.pyspark.python"
+    said = spec.conf.get(key) or around.value(key) or around.environ.get("PYSPARK_PYTHON")
+    return said or (own if here else "python3")
+
+
+def _submit_conf(words: list[str]) -> dict[str, str]:
+    """Settings among the words of a spark-submit command."""
+    found: dict[str, str] = {}
+    short = {"--master": "spark.master", "--remote": "spark.remote"}
+    for position, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if not equals or option not in (*short, "--conf", "-c"):
+            option, value = word, next(iter(words[position + 1 :]), "")
+        if option in short:
+            found[short[option]] = value
+        elif option in ("--conf", "-c"):
+            key, _, text = value.partition("=")
+            found[key] = text
+    return found
+
+
+_FORM = re.compile(r"(?:\[(?P<six>[^]\s]+)\]|(?P<host>[^:\[\]\s]*))(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAt:
+    """Where to listen.
+
+    Attributes:
+        host: the address to bind; empty for the driver's own.
+        ports: the ports that will do; ``range(1)`` for any.
+    """
+
+    host: str = ""
+    ports: range = range(1)
+
+    @classmethod
+    def parse(cls, text: str) -> ListenAt:
+        """What a person means by ``host``, ``host:port``, ``:4000-4010`` or ``[fe80::1]:port``.
+
+        Raises:
+            SpecError: nothing of the kind.
+        """
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            raise SpecError(f"--listen takes HOST, HOST:PORT or HOST:FIRST-LAST, not {text!r}")
+        host, first = match["six"] or match["host"] or "", match["first"]
+        if first is None:
+            return cls(host)
+        ports = range(int(first), int(match["last"] or first) + 1)
+        if not ports or ports[0] < 1 or ports[-1] > 65535:
+            raise SpecError(f"--listen takes ports from 1 to 65535, and not {text!r}")
+        return cls(host, ports)
+
+
+def listen_addresses(wanted: ListenAt, *, driver: str, bind: str) -> tuple[str, tuple[str, ...]]:
+    """The address to bind, and those that agents try in this order.
+
+    Args:
+        wanted: what the person asked for.
+        driver: the host by which executors know the driver.
+        bind: what the driver itself binds; empty if it says nothing.
+
+    Where the driver binds another address than it is known by (it is behind a translation of addresses),
+    so do we. Spark writes IPv6 addresses in brackets.
+    """
+    driver, bind = driver.strip("[]"), bind.strip("[]")
+    if wanted.host:
+        told = (driver,) if wanted.host in ("0.0.0.0", "::") else (wanted.host, driver)
+        return wanted.host, tuple(dict.fromkeys(told))
+    return bind or driver, (driver,)
+
+
+LEAST = 64
+
+
+def embedded_slots(num_processes: int) -> int:
+    """How many slots it gets: threads, which cost nothing while they are not used."""
+    return max(LEAST, 1 << (num_processes - 1).bit_length())

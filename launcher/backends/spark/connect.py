@@ -1,0 +1,213 @@
+"""Reaching a master or a Connect server: whether somebody is there, and what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import queue
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...errors import CannotPlace, SpecError
+from . import config
+
+PROBE_S = 5.0
+RELEASE_S = 2.0
+ANSWER_S = 4.0
+REFUSED_S = 2.0
+_SETTLE_S = 20.0
+_NEEDS = {
+    "pyspark": "pyspark",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "grpcio": "grpc",
+    "grpcio-status": "grpc_status",
+    "googleapis-common-protos": "google.rpc",
+}
+
+
+def probe(hosts: Sequence[tuple[str, int]], what: str) -> str:
+    """Our own address on the way to the first of these that answers.
+
+    Raises:
+        CannotPlace: none of them accepts a connection.
+    """
+    reasons = []
+    for host, port in hosts:
+        try:
+            with socket.create_connection((host, port), timeout=PROBE_S) as connection:
+                return str(connection.getsockname()[0])
+        except TimeoutError:
+            reasons.append(f"{host}:{port} does not answer within {PROBE_S:.0f} s")
+        except socket.gaierror:
+            reasons.append(f"no host is known by the name of {host}")
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror}")
+    raise CannotPlace(f"there is no {what}: {', and '.join(reasons)}")
+
+
+def connect_remote(remote: str, limit_s: float) -> Any:
+    """A session of a Connect server, which is not made this process's default.
+
+    Raises:
+        SpecError: the URL cannot be right, or the server refuses it.
+        CannotPlace: a package is missing, nobody is there, or what is there does not speak Connect.
+    """
+    host_and_port = config.endpoint(remote)
+    quieten()
+    with _quiet_grpc():
+        sessions = _client_package()
+        probe([host_and_port], "Spark Connect server")
+        try:
+            session = sessions.SparkSession(connection=remote)
+        except ValueError as error:
+            raise SpecError(f"{remote} is no Connect server's address: {error}") from error
+        try:
+            _settle(session, remote, min(limit_s, _SETTLE_S))
+        except BaseException:
+            session.release_session_on_close = False
+            release(session)
+            raise
+    return session
+
+
+def release(session: Any) -> None:
+    """End a session that is ours, and wait a moment at most for a server that may be gone."""
+    with contextlib.suppress(AttributeError):
+        session.client.set_retry_policies([])
+    thread = threading.Thread(target=session.stop, name="connect-release", daemon=True)
+    thread.start()
+    thread.join(RELEASE_S)
+
+
+def quieten() -> None:
+    """Keep off our terminal what is of no use there: pandas' version in a warning by pyspark."""
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support", category=FutureWarning)
+
+
+def _settle(session: Any, remote: str, limit_s: float) -> None:
+    """Wait until the server has answered as a Connect server does."""
+    _await_ready(session.client._channel, remote, limit_s)  # noqa: SLF001  # there is no public way to it
+    with contextlib.suppress(AttributeError):
+        session.client.set_retry_policies([])
+    try:
+        _ = session.version
+    except Exception as error:
+        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CannotPlace(f"the Spark Connect server at {remote} refuses: {_detail(said)}") from error
+    with contextlib.suppress(AttributeError, ImportError):
+        session.client.set_retry_policies([_patience()])
+
+
+def _await_ready(channel: Any, remote: str, limit_s: float) -> None:
+    """Wait for a gRPC channel, and not for long where each connection is closed again at once.
+
+    That is what a tunnel or a balancer does whose server is down.
+    """
+    import grpc  # type: ignore[import-untyped]
+
+    states: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    channel.subscribe(states.put, try_to_connect=True)
+    began, refused = time.monotonic(), float("inf")
+    try:
+        while (left := min(began + limit_s, refused + REFUSED_S) - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                state = states.get(timeout=left)
+                if state is grpc.ChannelConnectivity.READY:
+                    return
+                if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                    refused = min(refused, time.monotonic())
+    finally:
+        channel.unsubscribe(states.put)
+    closes = "; it closes connections at once" if refused < float("inf") else ""
+    raise CannotPlace(
+        f"what listens at {remote} does not answer as a Spark Connect server within"
+        f" {time.monotonic() - began:.0f} s{closes}",
+        hint="a server behind TLS needs ;use_ssl=true in its address",
+    )
+
+
+def _patience() -> Any:
+    """How long a server that does not answer is asked again: 1 s in all, and not pyspark's ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    return DefaultPolicy(
+        max_retries=3, initial_backoff=150, backoff_multiplier=2.0, max_backoff=1000, jitter=0
+    )
+
+
+def answers(session: Any, master: str) -> bool:
+    """Whether the server still knows the session, within a moment."""
+    if not listens(master):
+        return False
+    known: list[bool] = []
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):
+            known.append(bool(session.conf.get("spark.app.id")))
+
+    asker = threading.Thread(target=ask, name="connect-answers", daemon=True)
+    asker.start()
+    asker.join(ANSWER_S)
+    return known == [True]
+
+
+def _detail(text: str) -> str:
+    """What a gRPC error says, without how it is printed."""
+    _, found, rest = text.partition('details = "')
+    return rest.partition('"')[0] if found else text
+
+
+def _client_package() -> Any:
+    """pyspark's client. Its own check for what it needs would end a program that has no file."""
+    missing = [package for package, module in _NEEDS.items() if not _importable(module)]
+    try:
+        if missing:
+            raise ImportError(f"no {' and no '.join(missing)}")
+        from pyspark.sql.connect import session as package
+    except (ImportError, SystemExit) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise CannotPlace(
+            f"connect mode needs packages that this Python does not have: {first}",
+            hint="pip install 'pyspark[connect]'; --mode local needs none of it",
+        ) from error
+    return package
+
+
+def _importable(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _quiet_grpc() -> Iterator[None]:
+    """gRPC's own log lines go to standard error unless it is told otherwise before it starts."""
+    name = "GRPC_VERBOSITY"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "NONE"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+
+
+def listens(master: str) -> bool:
+    """Whether anybody listens at a Connect server's address; one that cannot be told may."""
+    try:
+        host, port = config.endpoint(master)
+        with socket.create_connection((host, port), timeout=1.0):
+            return True
+    except ConnectionRefusedError:
+        return False
+    except (OSError, SpecError):
+        return True

@@ -1,0 +1,242 @@
+"""What Spark can be asked of executors, jobs and workers: through a classic session's JVM, or by HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import config
+from .session import Session
+from .slots import EXECUTOR_GPUS, GPU, Capacity, ExecutorShape, HeldSlots, SlotNeed, WorkerNode, capacity_of
+
+ASK_S = 3.0
+_DATA = "org$apache$spark$scheduler$cluster$CoarseGrainedSchedulerBackend$$executorDataMap"
+_MESSAGES = "org.apache.spark.deploy.master.MasterMessages$"
+
+
+def look(session: Session, need: SlotNeed) -> Capacity:
+    """The slots of a session for a run's tasks, as they are now.
+
+    What cannot be found out is None in the answer, and its explanation says why.
+    """
+    if session.remote:
+        return _look_by_http(session, need)
+    if session.local:
+        return _look_at_local(session, need)
+    state = master_state(session)
+    rooms = None if state is None else worker_nodes(state)
+    held = executors(session)
+    busy = _own_busy(session, held)
+    if state is not None:
+        busy += other_applications(state, session.application)
+    return capacity_of(need, held, rooms, shape_of(session), busy)
+
+
+def executors(session: Session) -> tuple[HeldSlots, ...]:
+    """The executors of a classic session's application that have registered."""
+    data = getattr(session.context._jsc.sc().schedulerBackend(), _DATA)()  # noqa: SLF001
+    return tuple(_held(pair._1(), pair._2()) for pair in _each(data))  # noqa: SLF001  # Scala's own names
+
+
+def own_jobs(session: Session) -> tuple[str, ...]:
+    """The running jobs of a classic session's application, as a person would know them."""
+    spark = session.context._jsc.sc()  # noqa: SLF001
+    return tuple(
+        _job_name(spark.statusStore(), job) for job in sorted(spark.statusTracker().getActiveJobIds())
+    )
+
+
+def master_state(session: Session) -> Mapping[str, Any] | None:
+    """What a standalone master's page says; None where there is none, or it cannot be reached."""
+    for page in master_pages(session):
+        state = _get_json(f"{page}/json/")
+        if isinstance(state, dict) and state.get("status", "ALIVE") == "ALIVE":
+            return state
+    session.pages = None  # another may have taken over, at a port of its own
+    return None
+
+
+def master_pages(session: Session) -> tuple[str, ...]:
+    """Where the pages of a session's standalone masters are; asked until one has told, then remembered."""
+    if not session.master.startswith("spark://"):
+        return ()
+    if not session.pages:
+        hosts = config.standalone_hosts(session.master)
+        ports = ((host, _page_port(session, host, port)) for host, port in hosts)
+        session.pages = tuple(f"http://{_bracketed(host)}:{page}" for host, page in ports if page)
+    return session.pages
+
+
+def worker_nodes(state: Mapping[str, Any]) -> tuple[WorkerNode, ...]:
+    """The live workers on a master's page."""
+    return tuple(
+        WorkerNode(
+            cores=worker["cores"],
+            cores_free=worker["coresfree"],
+            memory=worker["memory"],
+            memory_free=worker["memoryfree"],
+            gpus=_addresses(worker.get("resources")),
+            gpus_free=_addresses(worker.get("resourcesfree")),
+        )
+        for worker in state.get("workers", ())
+        if worker.get("state") == "ALIVE"
+    )
+
+
+def other_applications(state: Mapping[str, Any], own: str) -> tuple[tuple[str, int], ...]:
+    """The other applications on a master's page that hold cores."""
+    return tuple(
+        (f"application {app['name']} ({app['id']})", app["cores"])
+        for app in state.get("activeapps", ())
+        if app.get("id") != own and app.get("cores")
+    )
+
+
+def shape_of(session: Session) -> ExecutorShape:
+    """What one executor of the session's application is."""
+    cores, most = session.conf("spark.executor.cores", "0"), session.conf("spark.cores.max")
+    return ExecutorShape(
+        cores=int(cores) if cores.isdigit() else 0,
+        memory=mebibytes(session.conf("spark.executor.memory", "1g")),
+        gpus=int(session.conf(EXECUTOR_GPUS, "0") or 0),
+        most=int(most) if most.isdigit() else None,
+    )
+
+
+def mebibytes(text: str) -> int:
+    """A size in Spark's words, such as ``512m`` or ``2g``; without a unit it is MiB. 0 if it is none."""
+    match = re.fullmatch(r"(\d+)\s*([kmgtp]?)b?", text.strip().lower())
+    return int(match[1]) << 10 * " kmgtp".index(match[2] or "m") >> 20 if match else 0
+
+
+def _own_busy(session: Session, held: tuple[HeldSlots, ...]) -> tuple[tuple[str, int], ...]:
+    """Cores in use by this application's own jobs. Spark's store of tasks lags behind; executors do not."""
+    used = sum(e.cores - e.cores_free for e in held)
+    names = own_jobs(session) if used else ()
+    return ((" and ".join(names), used),) if names else ()
+
+
+def _held(executor: str, data: Any) -> HeldSlots:
+    resources = data.resourcesInfo()
+    gpus = gpus_free = 0
+    if resources.contains(GPU):
+        info = resources.apply(GPU)
+        gpus_free = info.availableAddrs().distinct().size()
+        gpus = gpus_free + info.assignedAddrs().distinct().size()
+    cores = int(data.totalCores())
+    return HeldSlots(executor, data.executorHost(), cores, _free_cores(data), gpus, gpus_free)
+
+
+def _free_cores(data: Any) -> int:
+    """Spark 4.3 counts cores in decimals, which py4j takes for integers and stumbles over: it quotes them."""
+    try:
+        return int(data.freeCores())
+    except ValueError as error:
+        quoted = re.search(r"'([-+.E\d]+)'", str(error))
+        if quoted is None:
+            raise
+        return int(float(quoted[1]))
+
+
+def _job_name(store: Any, job: int) -> str:
+    data = store.job(job)
+    group = data.jobGroup()
+    if group.isDefined() and group.get():
+        return f"job group {group.get()}"
+    return f"job {job} ({data.name()})"
+
+
+def _each(collection: Any) -> Iterator[Any]:
+    """What a Scala collection holds."""
+    iterator = collection.toList().iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _page_port(session: Session, host: str, port: int) -> int:
+    """The port of a master's page, which it tells by Spark's own protocol; 0 if it does not."""
+    jvm = session.context._jvm  # noqa: SLF001
+    loader = jvm.java.lang.Class
+    try:
+        rpc = session.context._jsc.sc().schedulerBackend().rpcEnv()  # noqa: SLF001
+        master = rpc.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, port), "Master")
+        question = _module(loader, f"{_MESSAGES}BoundPortsRequest$")
+        kind = loader.forName(f"{_MESSAGES}BoundPortsResponse")
+        answer = master.askSync(question, _module(loader, "scala.reflect.ClassTag$").apply(kind))
+        return int(answer.webUIPort())
+    except Exception:  # noqa: BLE001  # whatever Java says, the figure is then unknown
+        return 0
+
+
+def _module(loader: Any, name: str) -> Any:
+    """A Scala object."""
+    return loader.forName(name).getField("MODULE$").get(None)
+
+
+def _look_at_local(session: Session, need: SlotNeed) -> Capacity:
+    """A local master has as many slots as it was given threads, and no GPUs."""
+    spark = session.context._jsc.sc()  # noqa: SLF001
+    cores = int(spark.defaultParallelism()) if "spark.default.parallelism" not in _keys(session) else 0
+    match = re.search(r"\[(\d+)", session.master)
+    cores = int(match[1]) if match else cores or 1
+    total = need.fits(cores, 0)
+    used = _running(session)
+    busy = ((" and ".join(own_jobs(session)), used),) if used else ()
+    free = max(0, total - used // need.cpus)
+    return Capacity(
+        total, free, total, 0, need.gpus > 0, busy, f"{session.master} runs {cores} tasks at once"
+    )
+
+
+def _running(session: Session) -> int:
+    """Tasks that run in a local master's threads."""
+    counts = session.context._jsc.sc().taskScheduler().runningTasksByExecutors()  # noqa: SLF001
+    return sum(int(pair._2()) for pair in _each(counts))  # noqa: SLF001
+
+
+def _keys(session: Session) -> set[str]:
+    return {key for key, _ in session.context.getConf().getAll()}
+
+
+def _look_by_http(session: Session, need: SlotNeed) -> Capacity:
+    """A Connect server's own pages, where they are open to us at the port that its settings name."""
+    host, port = session.conf("spark.driver.host"), session.conf("spark.ui.port", "4040")
+    address = f"http://{_bracketed(host)}:{port}/api/v1/applications/{session.application}"
+    found = _get_json(f"{address}/executors") if port != "0" else None
+    if not isinstance(found, list):
+        return Capacity(gpu=need.gpus > 0, explanation="the Connect server's own pages cannot be reached")
+    held = tuple(_held_by_page(e, need) for e in found if e.get("id") != "driver" and e.get("isActive"))
+    return capacity_of(need, held, None, ExecutorShape())
+
+
+def _held_by_page(entry: Mapping[str, Any], need: SlotNeed) -> HeldSlots:
+    cores, active = int(entry["totalCores"]), int(entry["activeTasks"])
+    gpus = _addresses(entry.get("resources"))
+    free = max(0, cores - active * need.cpus)
+    return HeldSlots(
+        str(entry["id"]), str(entry["hostPort"]), cores, free, gpus, max(0, gpus - active * need.gpus)
+    )
+
+
+def _addresses(resources: Any) -> int:
+    """GPUs in a page's table of resources, which maps a name to what has it."""
+    entry = (resources or {}).get(GPU) if isinstance(resources, dict) else None
+    return len(entry.get("addresses", ())) if isinstance(entry, dict) else 0
+
+
+def _get_json(url: str) -> Any:
+    """A page as JSON; None if there is none to be had within a moment."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=ASK_S) as answer:
+            return json.load(answer)
+    except (OSError, ValueError, RecursionError, urllib.error.URLError):
+        return None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,252 @@
+"""What the end of a Spark job means: Spark's words turned into facts, or into an error with a remedy.
+
+Only the text counts, for a Py4JJavaError of a classic session and an exception of a Connect client say
+the same in it. The whole text is the caller's to keep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import AgentLost, CannotPlace, InternalError, LauncherError
+from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
+
+_TASK = re.compile(r"barrier task \w+\((\d+), (\d+)\)")
+_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (\S+) exited ([^)]*)\) Reason: (.+)")
+_WORKER = re.compile(r"worker lost: ([^\s,]+?):\d+")
+_CANCELLED = re.compile(r"\[SPARK_JOB_CANCELLED\] (.+?)(?: SQLSTATE.*)?$", re.MULTILINE)
+_STAGE_CANCELLED = re.compile(r"(Stage \d+ (?:was )?cancelled.*|Job \d+ cancelled.*)")
+_OPERATION = re.compile(r"\[?OPERATION_CANCELED\]?")
+_SHUT_DOWN = re.compile(
+    r"SparkContext was shut down|Application has been killed|Master removed our application"
+)
+_VERSIONS = re.compile(
+    r"worker has different version:? \(?([\d., ]+?)\)? than that in driver:? \(?([\d., ]*\d)", re.IGNORECASE
+)
+_PROGRAM = re.compile(r"Cannot run program \"([^\"]+)\"(?: \(in directory [^)]*\))?: (?:error=\d+, )?(.+)")
+_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_WORKER_GONE = re.compile(
+    r"Python worker exited unexpectedly[^\n]*|Python worker failed to connect back[^\n]*"
+)
+_KILLED = re.compile(r"TaskKilled \(([^)]*)\)|TaskKilledException: ?([^\n]*)")
+_THROWN = re.compile(
+    r"^:? ?(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Failed)\b: (.+)$", re.MULTILINE
+)
+_GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError")
+_TEXT_LOST = "its text was lost with Spark's JVM"
+_NO_WAY = re.compile(r"rankdeck-unreachable: (agent \d+ on [^:\s]+): (.+)")
+_ENDED = re.compile(r"NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_|SESSION_CLOSED|SESSION_NOT_FOUND")
+_UNREACHABLE = re.compile(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|RETRIES_EXCEEDED")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What happened to a job.
+
+    Attributes:
+        event: the fact, where Spark names one; what the run ends with follows from it.
+        error: what the run ends with, where no fact says it.
+        why: one sentence for a person.
+        unreachable: whether an agent has found no way to the engine; nothing has run then.
+    """
+
+    event: Event | None
+    error: LauncherError | None
+    why: str
+    unreachable: bool = False
+
+
+def text_of(error: BaseException | str) -> str:
+    """All that an exception says; a Java one is asked in its JVM, which may be gone."""
+    if isinstance(error, str):
+        return error
+    try:
+        said = str(error)
+    except Exception as gone:  # noqa: BLE001  # py4j raises whatever the lost connection did
+        said = f"{_TEXT_LOST}: {type(gone).__name__}"
+    return f"{type(error).__name__}: {said}"
+
+
+def read_failure(
+    error: BaseException | str, *, time: float, tasks: int = 0, attempt: int = 0, server: str = ""
+) -> Failure:
+    """Say what the exception of a barrier job means.
+
+    Args:
+        error: what ``collect()`` raised, or its text.
+        time: when, for the fact.
+        tasks: how many tasks the stage had; 0 if that is not known.
+        attempt: which attempt of the run it was.
+        server: the Connect server that ran it; empty for none.
+    """
+    text = text_of(error)
+    failure = _FailureReader(text, time, attempt, tasks, server).by_rule()
+    if failure is not None:
+        return failure
+    said = first_line(text)
+    return Failure(None, InternalError(f"the Spark job failed: {said}"), said)
+
+
+def first_line(text: str) -> str:
+    """The first thing that says something in a Java or Python error's text, without class names."""
+    if match := _THROWN.search(text):
+        return match[1].strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "it said nothing"
+
+
+def server_is_gone(error: Exception) -> bool:
+    """Whether a Connect client says that nobody answers."""
+    return bool(_UNREACHABLE.search(str(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class _FailureReader:
+    """A text and the rules to read it by; each answers None where it does not apply."""
+
+    text: str
+    time: float
+    attempt: int
+    tasks: int
+    server: str = ""
+
+    def by_rule(self) -> Failure | None:
+        """What the first rule that applies says; what a person can set right comes before its results."""
+        rules: tuple[Callable[[], Failure | None], ...] = (
+            self._unreachable, self._too_few, self._dynamic, self._shut_down, self._executor,
+            self._cancelled, self._versions, self._no_program, self._no_module, self._worker, self._killed,
+            self._user, self._gone,
+        )  # fmt: skip
+        return next((found for rule in rules if (found := rule()) is not None), None)
+
+    def _unreachable(self) -> Failure | None:
+        match = _NO_WAY.search(self.text)
+        if match is None:
+            return None
+        why = f"{match[1]} has no way to this run's engine: {match[2]}"
+        return Failure(None, CannotPlace(why), why, unreachable=True)
+
+    def _too_few(self) -> Failure | None:
+        if "SPARK-24819" not in self.text and "BarrierJobSlotsNumberCheckFailed" not in self.text:
+            return None
+        count = f"{self.tasks} slots" if self.tasks else "more slots"
+        why = f"Spark has not the {count} at once that the barrier stage needs"
+        return _refused(why, "give it more executors, or start fewer processes")
+
+    def _dynamic(self) -> Failure | None:
+        if "SPARK-24942" not in self.text:
+            return None
+        key = "spark.dynamicAllocation.enabled"
+        return _refused(
+            f"barrier stages cannot run with {key}=true", f"start the session with --conf {key}=false"
+        )
+
+    def _versions(self) -> Failure | None:
+        match = _VERSIONS.search(self.text)
+        if match is None:
+            return None
+        worker, driver = (part.replace(", ", ".") for part in match.groups())
+        why = f"the executors' Python is {worker} and the driver's is {driver}"
+        return _refused(why, "set PYSPARK_PYTHON, or spark.pyspark.python, to the same version on all hosts")
+
+    def _no_program(self) -> Failure | None:
+        match = _PROGRAM.search(self.text)
+        if match is None:
+            return None
+        why = f"executors cannot run {match[1]}: {match[2].strip()}"
+        return _refused(why, "set PYSPARK_PYTHON to an interpreter that exists on every executor's host")
+
+    def _no_module(self) -> Failure | None:
+        match = _MODULE.search(self.text)
+        if match is None and "PACKAGE_NOT_INSTALLED" not in self.text:
+            return None
+        name = match[1] if match else "pyarrow"
+        return _refused(f"the executors' Python has no {name}", f"install {name} where executors run")
+
+    def _shut_down(self) -> Failure | None:
+        if not _SHUT_DOWN.search(self.text):
+            return None
+        return _told(
+            JobCancelled(reason="Spark's application was ended", time=self.time, attempt=self.attempt)
+        )
+
+    def _executor(self) -> Failure | None:
+        match = _EXECUTOR.search(self.text)
+        if match is None:
+            return None
+        host = _WORKER.search(match[3])
+        fact = ExecutorLost(
+            reason=match[3].strip(),
+            executor=match[1],
+            host=host[1] if host else "",
+            task=_task_in(self.text),
+            time=self.time,
+            attempt=self.attempt,
+        )
+        return _told(fact, f"Spark lost executor {match[1]}: {fact.reason}")
+
+    def _cancelled(self) -> Failure | None:
+        match = _CANCELLED.search(self.text) or _STAGE_CANCELLED.search(self.text)
+        if match:
+            return _told(JobCancelled(reason=match[1].strip(), time=self.time, attempt=self.attempt))
+        if _OPERATION.search(self.text):
+            reason = "the operation was cancelled through Spark Connect"
+            return _told(JobCancelled(reason=reason, time=self.time, attempt=self.attempt))
+        return None
+
+    def _worker(self) -> Failure | None:
+        match = _WORKER_GONE.search(self.text)
+        if match is None:
+            return None
+        reason = match[0].partition(". Consider")[0]
+        return _told(TaskLost(reason=reason, task=_task_in(self.text), time=self.time, attempt=self.attempt))
+
+    def _killed(self) -> Failure | None:
+        match = _KILLED.search(self.text)
+        if match is None:
+            return None
+        reason = f"the task was killed in Spark: {(match[1] or match[2] or 'nobody said why').strip()}"
+        return _told(TaskLost(reason=reason, task=_task_in(self.text), time=self.time, attempt=self.attempt))
+
+    def _gone(self) -> Failure | None:
+        if self.text.startswith(_GONE) or _TEXT_LOST in self.text:
+            return _lost("the JVM of the Spark session is gone")
+        if self.server and _ENDED.search(self.text):
+            return _told(self._server_lost("its session with us has ended"))
+        if self.server and _UNREACHABLE.search(self.text):
+            return _told(self._server_lost(""))
+        if _UNREACHABLE.search(self.text):
+            return _lost("the Spark Connect server is gone")
+        return None
+
+    def _server_lost(self, reason: str) -> ServerLost:
+        return ServerLost(server=self.server, reason=reason, time=self.time, attempt=self.attempt)
+
+    def _user(self) -> Failure | None:
+        """A Python exception in a task: there our own code alone runs, so it is a defect of ours."""
+        if "Traceback (most recent call last)" not in self.text or _task_in(self.text) is None:
+            return None
+        trace = self.text.partition("Traceback (most recent call last):")[2].splitlines()
+        last = next((line for line in trace if re.match(r"[A-Za-z_][\w.]*(?:: |$)", line)), "")
+        why = f"an agent could not be started in task {_task_in(self.text)}: {last or first_line(self.text)}"
+        return Failure(None, InternalError(why), why)
+
+
+def _refused(why: str, hint: str) -> Failure:
+    return Failure(None, CannotPlace(why, hint=hint), why)
+
+
+def _lost(why: str) -> Failure:
+    return Failure(None, AgentLost(why), why)
+
+
+def _told(fact: ExecutorLost | ServerLost | TaskLost | JobCancelled, why: str = "") -> Failure:
+    return Failure(fact, None, why or fact.reason)
+
+
+def _task_in(text: str) -> int | None:
+    """The number of the task that Spark names as the first to end badly."""
+    match = _TASK.search(text)
+    return int(match[2]) if match else None

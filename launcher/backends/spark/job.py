@@ -1,0 +1,291 @@
+"""One barrier stage as a Spark job: what travels to executors, what runs in a task, and cancelling it.
+
+These functions travel by value to Python workers that know nothing of us, and they leave nothing there:
+no module, no environment variable, no import path, since Spark uses the worker again for other people's
+work. So each is whole in itself, on the standard library and pyspark.
+
+cloudpickle and pynvml go along, as pure Python; an executor's own copies come first.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import marshal
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class StageJob:
+    """A stage of `tasks` agents.
+
+    Attributes:
+        tag: what the job is known by in Spark; nothing else has it.
+        title: what people see in Spark's pages.
+        boot: the agents' boot document.
+        archive: the zip of `launcher`.
+        program: the Python program that starts an agent from it.
+        profile: a pyspark ResourceProfile, or None for the session's own.
+    """
+
+    tasks: int
+    tag: str
+    title: str
+    boot: str
+    archive: bytes
+    program: str
+    profile: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """How a task's agent ended: its exit code, and what it wrote to its stderr."""
+
+    agent: int
+    code: int
+    errors: str
+
+
+def run_stage(session: Session, job: StageJob) -> list[TaskEnd]:
+    """Hand the stage to Spark and wait for its end, in a thread of its own.
+
+    Raises:
+        Exception: whatever pyspark raises; `failures.read_failure` knows what it means.
+    """
+    rows = _connect_rows(session, job) if session.remote else _classic_rows(session, job)
+    ends = [TaskEnd(**json.loads(document)) for document in rows]
+    return sorted(ends, key=lambda end: end.agent)
+
+
+def cancel_stage(session: Session, tag: str) -> None:
+    """End the job: its Python workers are killed, and their agents end the ranks.
+
+    Raises:
+        Exception: whatever pyspark raises when the session is gone.
+    """
+    if session.remote:
+        session.spark.interruptTag(tag)
+    else:
+        session.context.cancelJobsWithTag(tag)
+
+
+def _classic_rows(session: Session, job: StageJob) -> Iterator[str]:
+    """An RDD's job: it needs nothing on executors but pyspark itself."""
+    context = session.context
+    task = classic_task(job.boot, job.archive, job.program)
+    context.addJobTag(job.tag)
+    context.setLocalProperty("spark.job.description", job.title)
+    try:
+        numbers = context.parallelize(range(job.tasks), job.tasks)
+        numbers = numbers.withResources(job.profile) if job.profile is not None else numbers
+        yield from numbers.barrier().mapPartitions(task).collect()
+    finally:
+        context.removeJobTag(job.tag)
+        context.setLocalProperty("spark.job.description", None)
+
+
+def _connect_rows(session: Session, job: StageJob) -> Iterator[str]:
+    """A DataFrame's job."""
+    spark = session.spark
+    task = connect_task(job.boot, job.archive, job.program)
+    spark.addTag(job.tag)
+    try:
+        numbers = spark.range(0, job.tasks, 1, job.tasks)
+        frame = numbers.mapInArrow(task, ROW, barrier=True, profile=job.profile)
+        yield from [row["document"] for row in frame.collect()]
+    finally:
+        spark.removeTag(job.tag)
+
+
+# The row that comes home: how the task's agent ended, as a JSON text.
+ROW = "document string"
+
+
+def classic_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function of ``rdd.barrier().mapPartitions``; it yields JSON texts.
+
+    Args:
+        boot: the agent's boot document, but for what only the task knows.
+        archive: the zip of `launcher`.
+        agent: the program that starts an agent from it.
+    """
+    run = _runner(boot, archive, agent)
+
+    def task(_rows: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import BarrierTaskContext
+
+        yield from run(BarrierTaskContext.get())
+
+    return task
+
+
+def connect_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The same as the function of ``DataFrame.mapInArrow``; it yields batches of `ROW`."""
+    run = _runner(boot, archive, agent)
+
+    def task(_batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import BarrierTaskContext
+
+        for document in run(BarrierTaskContext.get()):
+            yield pa.RecordBatch.from_arrays([pa.array([document], pa.string())], ["document"])
+
+    return task
+
+
+def _runner(boot: str, archive: bytes, agent: str) -> Callable[[Any], Iterator[str]]:
+    """A function of the task's context. All of these are nested, so that they are pickled by value."""
+    start = _starter(archive, agent)
+
+    def run(context: Any) -> Iterator[str]:
+        import json
+        import tempfile
+
+        number, granted = context.partitionId(), context.resources().get("gpu")
+        gpus = list(granted.addresses) if granted else None
+        born = {**json.loads(boot), "agent": number, "cores": context.cpus(), "gpus": gpus}
+        with tempfile.TemporaryFile() as errors:
+            code = start(born, errors).wait()
+            errors.seek(max(0, errors.seek(0, 2) - 8192))
+            said = errors.read().decode("utf-8", "replace")
+        if code == 69:  # it has found no way to the engine: the others would wait for it
+            raise RuntimeError(f"rankdeck-unreachable: agent {number} on {said.strip()}")
+        yield json.dumps({"agent": number, "code": code, "errors": said})
+
+    return run
+
+
+def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]:
+    def in_memory(data: bytes) -> int:
+        import os
+
+        descriptor = os.memfd_create("rankdeck")
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
+    def environment() -> dict[bytes, bytes]:
+        """What the executor was started with, and not what an earlier task has put into this process."""
+        import os
+
+        name = b"CUDA_VISIBLE_DEVICES"
+        with open("/proc/self/environ", "rb") as file:
+            pairs = [pair.partition(b"=") for pair in file.read().split(b"\0")]
+        preset = {key: value for key, _, value in pairs if key == name}
+        return {key: value for key, value in os.environb.items() if key != name} | preset
+
+    def start(born: dict[str, Any], errors: Any) -> Any:
+        """An agent. Its standard input stays open for its life: the end of it says that we are gone."""
+        import contextlib
+        import json
+        import os
+        import subprocess
+        import sys
+
+        program = in_memory(archive)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", agent, f"/proc/self/fd/{program}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=(program,),
+            env=environment(),
+            start_new_session=True,
+        )
+        os.close(program)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # one that could not start says why on its stderr
+            process.stdin.write(json.dumps(born).encode() + b"\n")
+            process.stdin.flush()
+        return process
+
+    return start
+
+
+# What only the side of the driver needs: folders and modules. A task's function and all that it carries stay
+# below 1 MiB, where Spark begins to warn of it.
+_DRIVER_ONLY = (
+    "backends/spark/",
+    "channel/certificates.py",
+    "channel/listener.py",
+    "channel/multiplex.py",
+    "channel/relay.py",
+    "engine/",
+    "placement/inventory.py",
+    "runs/index.py",
+    "runs/logs/files.py",
+    "runs/logs/line_index.py",
+    "runs/logs/rows.py",
+    "runs/logs/tail.py",
+    "runs/recovery.py",
+    "spec/script_options.py",
+    "state/compare.py",
+    "testing.py",
+)
+_COMPANIONS = ("cloudpickle", "pynvml")
+_DATE = (1980, 1, 1, 0, 0, 0)
+_UNCHECKED = (1).to_bytes(4, "little")
+
+
+@cache
+def launcher_zip() -> bytes:
+    """The zip, the same for every run of this process."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for name, file in _modules():
+            source = file.read_bytes()
+            zipped.writestr(zipfile.ZipInfo(name, _DATE), source, zipfile.ZIP_DEFLATED)
+            if "/" in name:  # a lone module is large, and not what a start waits for
+                code = _compiled(file, source)
+                zipped.writestr(zipfile.ZipInfo(f"{name}c", _DATE), code, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    """(path in the zip, file) of every module."""
+    yield from _below(Path(__file__).parents[2])
+    for name in _COMPANIONS:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        if spec.submodule_search_locations:
+            yield from _below(Path(spec.origin).parent)
+        else:
+            yield Path(spec.origin).name, Path(spec.origin)
+
+
+def _below(package: Path) -> Iterator[tuple[str, Path]]:
+    for file in sorted(package.rglob("*.py")):
+        name = file.relative_to(package.parent)
+        if package.name != "launcher" or not str(file.relative_to(package)).startswith(_DRIVER_ONLY):
+            yield str(name), file
+
+
+def _compiled(file: Path, source: bytes) -> bytes:
+    """Bytecode that its reader takes without comparing it with the source beside it.
+
+    Another version of Python knows by the first bytes that it is not for it, and compiles the source.
+    """
+    code = _cached(file) or marshal.dumps(compile(source, str(file), "exec", dont_inherit=True))
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + code
+
+
+def _cached(file: Path) -> bytes | None:
+    """What Python itself has compiled from this very file, without its header."""
+    try:
+        data = Path(importlib.util.cache_from_source(str(file))).read_bytes()
+        status = file.stat()
+    except OSError:
+        return None
+    stamp = b"".join((int(n) & 0xFFFFFFFF).to_bytes(4, "little") for n in (status.st_mtime, status.st_size))
+    fresh = data[:16] == importlib.util.MAGIC_NUMBER + bytes(4) + stamp
+    return data[16:] if fresh else None

@@ -1,0 +1,316 @@
+"""The Spark session of a run: the one that is active, the one that is named, or one of our own.
+
+A session that was there is used and not touched. One that we make is stopped by us, its JVM writes to a
+file and not to our terminal, and it ends with this process whatever way that ends.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...channel import network
+from ...errors import SpecError
+from ...spec.job import Mode, SparkSpec
+from . import config, connect, jvm
+from .config import SparkConfig
+from .jvm import ContextRequest
+
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(eq=False)
+class Session:
+    """A Spark to run on.
+
+    Attributes:
+        context: the SparkContext; None for a Connect server, which has none on this side.
+        remote: whether it is a Connect server's.
+        owned: whether it was made here, and is stopped by `close`.
+        application, name, master, version: as Spark says them.
+        ui: the address of its own pages; empty if that is not known.
+        driver_host: the address at which executors reach this process.
+        bind_address: the address to listen at for them.
+        notes: what a person should know of how it was made.
+        broken: whether a run has seen it end.
+        claims: the slots that runs have been given and have not given back, by run; under `claiming`.
+        pages: where its standalone masters' own pages are, once `spark_executors.master_pages` has asked.
+    """
+
+    context: Any
+    remote: bool
+    owned: bool
+    application: str
+    name: str
+    master: str
+    version: str
+    ui: str
+    driver_host: str
+    bind_address: str
+    notes: tuple[str, ...] = ()
+    pages: tuple[str, ...] | None = None
+    broken: bool = False
+    claims: dict[str, int] = field(default_factory=dict)
+    claiming: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _session: Any = field(default=None, repr=False)
+    _jvm: jvm.Jvm | None = field(default=None, repr=False)
+    _closed: bool = field(default=False, repr=False)
+
+    @cached_property
+    def spark(self) -> Any:
+        """The SparkSession; made on first use where there is only a context, because that takes a second."""
+        if self._session is not None:
+            return self._session
+        from pyspark.sql import SparkSession
+
+        return SparkSession(self.context)
+
+    @property
+    def local(self) -> bool:
+        """Whether tasks run in the driver's own JVM, where there are no executors and no profiles."""
+        return self.master.startswith("local") and not self.master.startswith("local-cluster")
+
+    def conf(self, key: str, default: str = "") -> str:
+        """One of its settings, without changing any."""
+        if not self.remote:
+            return str(self.context.getConf().get(key, default))
+        try:
+            return str(self.spark.conf.get(key, default))
+        except Exception as error:
+            if "SQL_CONF_NOT_FOUND" in str(error):
+                return default
+            raise
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can still run something: its JVM or its server is there, and it was not stopped."""
+        if self.broken:
+            return False
+        try:
+            if self.remote:
+                return connect.answers(self.spark, self.master)
+            if self._jvm is not None and self._jvm.process.poll() is not None:
+                return False
+            return not self.context._jsc.sc().isStopped()  # noqa: SLF001  # there is no public way to ask
+        except Exception:  # noqa: BLE001  # whatever a broken session raises says the same
+            return False
+
+    def close(self) -> None:
+        """Stop it if it is ours, and return when its JVM is gone. Calling it again does nothing."""
+        if self._closed or not self.owned:
+            return
+        self._closed = True
+        if self.remote:
+            connect.release(self.spark)
+        elif self._jvm is None:
+            self.context.stop()
+        else:
+            jvm.end_context(self.context, self._jvm)
+
+
+def open_session(
+    spec: SparkSpec,
+    *,
+    session: object | None,
+    environ: Mapping[str, str],
+    log: Path,
+    app_name: str,
+    slots: int,
+    want: Mode,
+    limit_s: float = 600.0,
+) -> Session:
+    """The Spark that a run goes to.
+
+    Args:
+        spec: what the request says of Spark.
+        session: a session or a context that the caller gave; None to find one.
+        environ: the caller's environment.
+        log: where a JVM of ours writes to.
+        app_name: the name of an application of ours.
+        slots: how many tasks run at once, if Spark has to be embedded in this machine.
+        want: cluster, or connect.
+        limit_s: seconds that making a session may take.
+
+    Raises:
+        SpecError: what is asked for cannot be, such as another master than the active session's.
+        CannotPlace: there is no Spark where the request or the environment says.
+    """
+    given = session if session is not None else find_active(want)
+    if given is not None:
+        return _adopt(given, spec, want, explicit=session is not None)
+    connect.quieten()
+    home = jvm.spark_home(environ)
+    around = config.spark_environment(environ, home)
+    choice = config.choose_spark(spec, around, want, slots)
+    if choice.remote:
+        return _open_remote(choice, spec, limit_s)
+    order = ContextRequest(spec, around, choice, log, app_name, slots, limit_s)
+    made = jvm.make_context(order)
+    return _describe_classic(made.context, None, owned=True, notes=made.notes, _jvm=made.jvm)
+
+
+def _is_connect(given: Any) -> bool:
+    package = sys.modules.get("pyspark.sql.connect.session")
+    return package is not None and isinstance(given, package.SparkSession)
+
+
+def _adopt(given: Any, spec: SparkSpec, want: Mode, *, explicit: bool) -> Session:
+    """Use a session that is there, after checking that the request does not ask for another."""
+    whose = "given to the run" if explicit else "already active in this process"
+    if _is_connect(given):
+        adopted = _describe_remote(given, owned=False)
+        named = spec.remote or spec.conf.get("spark.remote", "") or spec.master
+        same = bool(named) and _same_server(named, adopted.master)
+    else:
+        adopted = _describe_classic(_context_of(given), given, owned=False)
+        if want is Mode.CONNECT:
+            raise SpecError(
+                f"the Spark session {whose} is no Spark Connect session", hint="use --mode cluster with it"
+            )
+        named = spec.master or spec.conf.get("spark.master", "") or spec.remote
+        same = named == adopted.master
+    if named and not same:
+        raise SpecError(
+            f"a Spark session on {adopted.master} is {whose} and cannot be moved to {named}",
+            hint="stop it, or leave out the other's name",
+        )
+    _check_conf(adopted, spec, whose)
+    return adopted
+
+
+def _check_conf(adopted: Session, spec: SparkSpec, whose: str) -> None:
+    for key, value in spec.conf.items():
+        if key in ("spark.master", "spark.remote"):
+            continue
+        if (now := adopted.conf(key)) != value:
+            raise SpecError(
+                f"the Spark session {whose} has {key}={now or 'unset'}, which cannot be changed to {value}",
+                hint="set it where that session is made",
+            )
+
+
+def _context_of(given: Any) -> Any:
+    """The live SparkContext of a classic session, or of a context itself."""
+    context = getattr(given, "sparkContext", given)
+    if not hasattr(type(context), "applicationId"):
+        raise SpecError(f"a {type(given).__name__} is no Spark session")
+    try:
+        stopped = context._jsc is None or context._jsc.sc().isStopped()  # noqa: SLF001
+    except Exception:  # noqa: BLE001  # a JVM that is gone fails in many ways
+        stopped = True
+    if stopped:
+        raise SpecError("the Spark session of this process has ended", hint="stop() it and make another")
+    return context
+
+
+def _describe_classic(context: Any, given: Any, *, owned: bool, **more: Any) -> Session:
+    conf = context.getConf()
+    host = conf.get("spark.driver.host", "") or _LOOPBACK
+    return Session(
+        context=context,
+        remote=False,
+        owned=owned,
+        application=context.applicationId,
+        name=context.appName,
+        master=context.master,
+        version=context.version,
+        ui=context.uiWebUrl or "",
+        driver_host=host,
+        bind_address=conf.get("spark.driver.bindAddress", "") or host,
+        _session=given if given is not context else None,
+        **more,
+    )
+
+
+def _describe_remote(session: Any, *, owned: bool, notes: tuple[str, ...] = ()) -> Session:
+    host, port = _server_of(session)
+    address = _address_towards(host) or socket.gethostname()
+    made = Session(
+        context=None,
+        remote=True,
+        owned=owned,
+        application="",
+        name="",
+        master=f"sc://{host}:{port}",
+        version=session.version,
+        ui="",
+        driver_host=address,
+        bind_address=address,
+        notes=notes,
+        _session=session,
+    )
+    made.application = made.conf("spark.app.id")
+    made.name = made.conf("spark.app.name")
+    return made
+
+
+def _address_towards(host: str) -> str:
+    """Our own address on the way to a host; empty if there is no way."""
+    try:
+        return network.source_for(host) if host else ""
+    except OSError:
+        return ""
+
+
+def _server_of(session: Any) -> tuple[str, int]:
+    """Where a Connect session's server is; an empty host if its channel does not say."""
+    text = str(getattr(getattr(session.client, "_builder", None), "endpoint", ""))
+    try:
+        return config.host_port(text, config.CONNECT_PORT)
+    except SpecError:
+        return "", 0
+
+
+def _same_server(named: str, master: str) -> bool:
+    return named.startswith("sc://") and config.endpoint(named) == config.endpoint(master)
+
+
+def _open_remote(choice: SparkConfig, spec: SparkSpec, limit_s: float) -> Session:
+    session = connect.connect_remote(choice.remote, limit_s)
+    try:
+        for key, value in spec.conf.items():
+            if key not in ("spark.master", "spark.remote"):
+                _set_remote(session, key, value)
+        return _describe_remote(session, owned=True)
+    except BaseException:
+        connect.release(session)
+        raise
+
+
+def _set_remote(session: Any, key: str, value: str) -> None:
+    try:
+        session.conf.set(key, value)
+    except Exception as error:
+        raise SpecError(
+            f"{key} cannot be set from a client of a Connect server",
+            hint="set it where the server is started",
+        ) from error
+
+
+def find_active(want: Mode = Mode.CLUSTER) -> Any:
+    """The session that is active in this process, or None. A Connect session may be its thread's alone.
+
+    Ask on the caller's own thread: a thread of ours does not see what another has made active there.
+    """
+    connect, classic = _active_connect(), _active_classic()
+    return (connect or classic) if want is Mode.CONNECT else (classic or connect)
+
+
+def _active_classic() -> Any:
+    core = sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context")
+    context = core.SparkContext._active_spark_context if core else None  # noqa: SLF001  # no thread's own
+    return None if context is None or context._jsc is None else context  # noqa: SLF001
+
+
+def _active_connect() -> Any:
+    package = sys.modules.get("pyspark.sql.connect.session")
+    if package is None:
+        return None
+    kind = package.SparkSession
+    return kind.getActiveSession() or kind._get_default_session()  # noqa: SLF001  # every thread's

@@ -1,0 +1,142 @@
+"""Waiting for slots: what is missing is said at once, in numbers, and again when it changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import CannotPlace
+from ...spec.job import JobSpec
+from ...state.events import SlotsAwaited
+from . import executors
+from .session import Session
+from .slots import Capacity, Outlook, SlotNeed, beside, has_gpus, need_of, profile_for, refuse_dynamic
+
+LOOK_S = 0.5
+SETTLE_S = 10.0
+
+Look = Callable[[Session, SlotNeed], Capacity]
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What a stage gets.
+
+    Attributes:
+        tasks: how many tasks.
+        profile: a pyspark ResourceProfile for them, or None for the session's own defaults.
+        find_gpus: whether agents look for GPUs, granted or not.
+    """
+
+    tasks: int
+    profile: Any
+    find_gpus: bool
+
+
+def await_slots(
+    session: Session,
+    spec: JobSpec,
+    *,
+    aborted: threading.Event,
+    tell: Callable[[SlotsAwaited], None],
+    run: str = "",
+    look: Look = executors.look,
+    clock: Callable[[], float] = time.monotonic,
+) -> Slots | None:
+    """Wait until a run's tasks fit at once; None if it was called off meanwhile.
+
+    An elastic run takes fewer, as soon as there are at least its least and no more have come for a while, or
+    there is no more time for that. What it gets counts as taken until `give_back`.
+
+    Raises:
+        CannotPlace: they did not come in time, or never can.
+    """
+    refuse_dynamic(session)
+    need, least = _choose_need(session, spec, look), least_tasks(spec)
+    began = changed = clock()
+    free: int | None = None
+    said = ""
+    while not aborted.is_set():
+        capacity, now = beside(look(session, need), _others(session, run)), clock()
+        if capacity.free != free:
+            free, changed = capacity.free, now
+        waited, over = now - began, now - began >= spec.start_timeout_s
+        tasks = settle(capacity, need.tasks, least=least, steady=SETTLE_S if over else now - changed)
+        if tasks and _claim(session, run, tasks, capacity):
+            return Slots(tasks, profile_for(session, need), find_gpus=spec.gpu is not False)
+        if over or (session.local and capacity.outlook(least) is Outlook.NEVER):
+            raise CannotPlace(capacity.sentence(least), hint=_advice(capacity, spec, waited))
+        sentence = capacity.sentence(need.tasks)
+        if sentence != said:
+            said = sentence
+            tell(
+                SlotsAwaited(
+                    time=time.time(),
+                    have=capacity.free or 0,
+                    need=need.tasks,
+                    limit_s=spec.start_timeout_s,
+                    reason=sentence,
+                )
+            )
+        aborted.wait(min(LOOK_S, max(0.0, spec.start_timeout_s - waited)))
+    return None
+
+
+def _others(session: Session, run: str) -> dict[str, int]:
+    """What the session's other runs have been given."""
+    with session.claiming:
+        return {name: tasks for name, tasks in session.claims.items() if name != run}
+
+
+def _claim(session: Session, run: str, tasks: int, capacity: Capacity) -> bool:
+    """Take slots for a run, unless another was quicker since its capacity was looked up."""
+    with session.claiming:
+        others = {name: count for name, count in session.claims.items() if name != run}
+        if capacity.free is not None and (beside(capacity, others).free or 0) < tasks:
+            return False
+        session.claims[run] = tasks
+        return True
+
+
+def give_back(session: Session, run: str) -> None:
+    """The run's stage is over."""
+    with session.claiming:
+        session.claims.pop(run, None)
+
+
+def least_tasks(spec: JobSpec) -> int:
+    """The least number of tasks that hold the least number of ranks."""
+    return -(-spec.least // spec.ranks_per_task)
+
+
+def settle(capacity: Capacity, tasks: int, *, least: int, steady: float) -> int:
+    """With how many tasks to go on now; 0 for not yet. `steady`: for how many seconds nothing has changed.
+
+    What cannot be known is Spark's to decide: it then waits by itself.
+    """
+    if capacity.outlook(tasks) in (Outlook.FITS, Outlook.UNKNOWN):
+        return tasks
+    free = capacity.free or 0
+    all_there = capacity.possible is not None and (capacity.total or 0) >= capacity.possible == free
+    enough = free >= least and (steady >= SETTLE_S or all_there)
+    return min(free, tasks) if enough else 0
+
+
+def _choose_need(session: Session, spec: JobSpec, look: Look) -> SlotNeed:
+    """With GPUs where Spark hands them out, unless the run can do without and they could never be enough."""
+    if spec.gpu is False or not has_gpus(session)[0]:
+        return need_of(session, spec, gpu=False)
+    need = need_of(session, spec, gpu=True)
+    if spec.gpu is None and look(session, replace(need, tasks=1)).outlook(least_tasks(spec)) is Outlook.NEVER:
+        return need_of(session, spec, gpu=False)
+    return need
+
+
+def _advice(capacity: Capacity, spec: JobSpec, waited: float) -> str:
+    if capacity.outlook(least_tasks(spec)) is Outlook.NEVER:
+        ranks = max(capacity.total or 0, capacity.possible or 0) * spec.ranks_per_task
+        return f"use -n {ranks} or fewer" if ranks else "look at what the session asks of its executors"
+    return f"waited {waited:.0f} s; --start-timeout waits longer"

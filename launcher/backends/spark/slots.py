@@ -1,0 +1,269 @@
+"""How many slots there are for a run, who holds them, and what to say while it waits.
+
+A slot is room for one Spark task of the run: its cores and its GPUs, on one executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from ...errors import CannotPlace
+from ...spec.job import JobSpec
+from .session import Session
+
+GPU = "gpu"
+DYNAMIC = "spark.dynamicAllocation.enabled"
+TASK_GPUS = "spark.task.resource.gpu.amount"
+EXECUTOR_GPUS = "spark.executor.resource.gpu.amount"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotNeed:
+    """What a run asks of Spark: so many tasks at once, each with so many cores and GPUs."""
+
+    tasks: int
+    cpus: int = 1
+    gpus: int = 0
+
+    def fits(self, cores: int, gpus: int) -> int:
+        """How many of its tasks so much room holds."""
+        by_gpu = gpus // self.gpus if self.gpus else cores
+        return max(0, min(cores // self.cpus, by_gpu))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSlots:
+    """One executor of the session's application. It has no free cores until it has said that it is up."""
+
+    executor: str
+    host: str
+    cores: int
+    cores_free: int
+    gpus: int = 0
+    gpus_free: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNode:
+    """One worker machine, as the cluster's manager sees it. Memory in MiB."""
+
+    cores: int
+    cores_free: int
+    memory: int = 0
+    memory_free: int = 0
+    gpus: int = 0
+    gpus_free: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorShape:
+    """What one executor of the application takes of a worker, and the cores that the application may have.
+
+    `cores` 0 means all of the worker's; `most` None means no cap.
+    """
+
+    cores: int = 0
+    memory: int = 0
+    gpus: int = 0
+    most: int | None = None
+
+
+class Outlook(StrEnum):
+    """What becomes of a run that asks for slots now."""
+
+    FITS = "fits"
+    WAITS = "waits"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Slots for one kind of task. None is unknown.
+
+    Attributes:
+        total: on the executors that are there.
+        free: of these, not in use.
+        possible: with every executor that the cluster could ever give the application.
+        coming: beyond `total`, on executors that can start with what nobody else holds.
+        gpu: whether a slot has a GPU.
+        busy: who holds slots, and how many: jobs of this application, and other applications.
+        explanation: what limits it, where that is not the number of machines.
+    """
+
+    total: int | None = None
+    free: int | None = None
+    possible: int | None = None
+    coming: int = 0
+    gpu: bool = False
+    busy: tuple[tuple[str, int], ...] = ()
+    explanation: str = ""
+
+    def outlook(self, tasks: int) -> Outlook:
+        """Whether so many tasks can run at once: now, after a wait, or not with this cluster."""
+        if self.free is not None and self.free >= tasks:
+            return Outlook.FITS
+        if self.possible is not None and max(self.possible, self.total or 0) < tasks:
+            return Outlook.NEVER
+        if self.free is None:
+            return Outlook.UNKNOWN
+        return Outlook.WAITS
+
+    def sentence(self, tasks: int) -> str:
+        """What a person should know: what is needed, what there is, and who has it."""
+        kind = "GPU slot" if self.gpu else "slot"
+        need = f"needs {_count(tasks, kind)} at once"
+        if self.total is None and self.possible is None:
+            return f"{need}; how many there are is not known here" + _tail(self.explanation)
+        there = max(self.total or 0, self.possible or 0)
+        parts = [f"the cluster has {there}"]
+        if self.total is not None and self.total < there:
+            starting = min(self.coming, there - self.total)
+            parts[0] += f", {self.total} of them up" + (f" and {starting} starting" if starting else "")
+        held = [f"{count} busy with {name}" for name, count in self.busy]
+        if held:
+            parts.append(" and ".join(held))
+        elif self.free is not None and self.total is not None and self.free < self.total:
+            parts.append(f"{self.total - self.free} of them in use by other jobs of this application")
+        return f"{need}; {', '.join(parts)}" + _tail(self.explanation)
+
+
+def beside(capacity: Capacity, claims: Mapping[str, int]) -> Capacity:
+    """What is left beside the slots that other runs of ours have been given: Spark may not show those yet."""
+    if not claims or capacity.total is None or capacity.free is None:
+        return capacity
+    free = min(capacity.free, max(0, capacity.total - sum(claims.values())))
+    busy = capacity.busy or tuple((f"run {run}", tasks) for run, tasks in claims.items())
+    return replace(capacity, free=free, busy=busy)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _tail(explanation: str) -> str:
+    return f": {explanation}" if explanation else ""
+
+
+def capacity_of(
+    need: SlotNeed,
+    held: Sequence[HeldSlots],
+    rooms: Sequence[WorkerNode] | None,
+    shape: ExecutorShape,
+    busy: Sequence[tuple[str, int]] = (),
+) -> Capacity:
+    """Slots by what the application's executors and the cluster's workers have.
+
+    `rooms` is None where the cluster's manager cannot be asked; `busy` is in cores.
+    """
+    total = sum(need.fits(e.cores, e.gpus) for e in held)
+    free = sum(need.fits(e.cores_free, e.gpus_free) for e in held)
+    blocked = tuple((name, max(1, cores // need.cpus)) for name, cores in busy if cores > 0)
+    if rooms is None:
+        return Capacity(total, free, None, 0, need.gpus > 0, blocked)
+    left = None if shape.most is None else max(0, shape.most - sum(e.cores for e in held))
+    ever = sum(_slots_on(need, room.cores, room.memory, room.gpus, shape) for room in rooms)
+    now = sum(_slots_on(need, room.cores_free, room.memory_free, room.gpus_free, shape) for room in rooms)
+    explanation = ""
+    if shape.most is not None:
+        if need.fits(shape.most, shape.most * max(1, need.gpus)) < ever:
+            explanation = f"spark.cores.max={shape.most} caps this application"
+        ever = min(ever, shape.most // need.cpus)
+        now = min(now, (left or 0) // need.cpus)
+    if not ever and need.gpus > shape.gpus:
+        explanation = f"{EXECUTOR_GPUS} is {shape.gpus}, and a task needs {need.gpus}"
+    return Capacity(total, free, max(ever, total), now, need.gpus > 0, blocked, explanation)
+
+
+def _slots_on(need: SlotNeed, cores: int, memory: int, gpus: int, shape: ExecutorShape) -> int:
+    """Slots that executors of a shape have on so much of a worker."""
+    if cores <= 0:
+        return 0
+    each = shape.cores or cores
+    number = cores // each
+    if shape.memory:
+        number = min(number, memory // shape.memory)
+    if shape.gpus:
+        number = min(number, gpus // shape.gpus)
+    return number * need.fits(each, shape.gpus)
+
+
+def need_of(session: Session, spec: JobSpec, *, gpu: bool) -> SlotNeed:
+    """What a run asks of this session's Spark; a task takes the session's ``spark.task.cpus``."""
+    cpus = session.conf("spark.task.cpus", "1")
+    return SlotNeed(
+        tasks=spec.num_processes // spec.ranks_per_task,
+        cpus=max(1, round(float(cpus))),
+        gpus=(spec.gpus_per_task or spec.gpus_per_rank) if gpu else 0,
+    )
+
+
+def refuse_dynamic(session: Session) -> None:
+    """Barrier stages and dynamic allocation do not go together.
+
+    Raises:
+        CannotPlace: it is on.
+    """
+    if session.conf(DYNAMIC, "false").lower() == "true" and not session.local:
+        raise CannotPlace(
+            f"barrier stages cannot run with {DYNAMIC}=true",
+            hint=f"start the session with --conf {DYNAMIC}=false",
+        )
+
+
+def has_gpus(session: Session) -> tuple[bool, str]:
+    """Whether the session's executors have GPUs that Spark hands out; else what to set."""
+    if session.local:
+        return False, f"Spark hands out no GPUs on {session.master}; use --mode local for this machine's"
+    amount = session.conf(EXECUTOR_GPUS, "0")
+    if amount.isdigit() and int(amount) > 0:
+        return True, ""
+    return False, (
+        f"Spark's executors have no GPUs: {EXECUTOR_GPUS} is not set; start the session with it, and on a "
+        "standalone cluster the workers with spark.worker.resource.gpu.amount and .discoveryScript"
+    )
+
+
+def profile_for(session: Session, need: SlotNeed) -> Any:
+    """The resource profile of a run's tasks; None where the session's own defaults are what it needs.
+
+    It changes what a task takes, never what an executor has, so that the executors that are there serve
+    it. Works with ``rdd.withResources`` and with ``mapInArrow(profile=…)``. There are none on a local
+    master, nor before Spark 3.4.
+    """
+    if session.local or _release(session.version) < (3, 4):
+        return None
+    cpus, gpus = session.conf("spark.task.cpus", "1"), session.conf(TASK_GPUS, "0")
+    if (float(cpus), float(gpus)) == (need.cpus, need.gpus):
+        return None
+    from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
+
+    requests = TaskResourceRequests().cpus(need.cpus)
+    if need.gpus:
+        requests = requests.resource(GPU, need.gpus)
+    if not session.remote:
+        return ResourceProfileBuilder().require(requests).build
+    profile = ResourceProfile(_exec_req={}, _task_req=requests.requests)
+    profile._id = _remote_profile(session, requests)  # noqa: SLF001  # else it asks this thread's session
+    return profile
+
+
+def _remote_profile(session: Session, requests: Any) -> int:
+    """Make a profile on a Connect server; its number there."""
+    from pyspark.sql.connect import proto
+
+    wanted = {
+        key: proto.TaskResourceRequest(resource_name=one.resourceName, amount=one.amount)
+        for key, one in requests.requests.items()
+    }
+    made = session.spark.client._create_profile(proto.ResourceProfile(task_resources=wanted))  # noqa: SLF001
+    return int(made)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Major and minor number of a version."""
+    numbers = version.split(".")[:2]
+    return tuple(int(n) for n in numbers if n.isdigit())

@@ -1,0 +1,268 @@
+"""An agent's way to its engine: the first of its addresses that answers, else a folder of both."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import selectors
+import socket
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .tls import Credentials, SecureStream, Untrusted, context
+
+STAGGER_S = 0.25
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+
+
+class Unreachable(OSError):
+    """No address of the engine could be reached; the message names each, and why."""
+
+
+def dial(
+    addresses: Sequence[tuple[str, int]], credentials: Mapping[str, str], timeout_s: float
+) -> SecureStream:
+    """A secure stream to the engine, non-blocking.
+
+    Addresses are tried in their order, each a quarter of a second after the last or at once when it has
+    failed, and names are looked up after the numbers have had their turn, since that may take long. An
+    engine that is flooded by strangers may drop us before we have proven who we are; then we come again.
+
+    Args:
+        addresses: where the engine may listen: (host, port).
+        credentials: the fields of this end's `Credentials`.
+        timeout_s: how long all of it may take.
+
+    Raises:
+        Unreachable: no engine of this run answers.
+    """
+    deadline = time.monotonic() + timeout_s
+    caller = _Caller(Credentials(**credentials), deadline)
+    wanted: Iterable[DialAddress] = caller.look_up(sorted(addresses, key=lambda a: not _is_number(a[0])))
+    pause_s = FIRST_PAUSE_S
+    while True:
+        if (stream := caller.try_all(wanted, len(addresses))) is not None:
+            return stream
+        wanted = caller.dropped
+        if not caller.dropped or time.monotonic() + pause_s >= deadline:
+            break
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    tried = "; ".join(f"{name} ({why})" for name, why in caller.why.items())
+    raise Unreachable(f"cannot reach the engine at {tried or 'no address'}")
+
+
+def secure(sock: socket.socket, credentials: Mapping[str, str], timeout_s: float) -> SecureStream:
+    """A secure stream over a socket that leads to the engine by another way; the stream is its owner.
+
+    Raises:
+        Unreachable: the engine does not answer by it, or is not this run's.
+    """
+    try:
+        own = Credentials(**credentials)
+        stream = SecureStream(sock, context(own, server=False), own.peer, server=False)
+        sock.setblocking(False)
+        _shake(stream, time.monotonic() + timeout_s)
+    except OSError as error:
+        sock.close()
+        raise Unreachable(f"the engine does not answer: {_words(error)}") from error
+    return stream
+
+
+class _Caller:
+    """What one dialling has learnt: why addresses failed, and which may be tried again."""
+
+    def __init__(self, credentials: Credentials, deadline: float) -> None:
+        self.why: dict[str, str] = {}
+        self.dropped: list[DialAddress] = []
+        self._peer = credentials.peer
+        self._deadline = deadline
+        try:
+            self._tls = context(credentials, server=False)
+        except Untrusted as error:
+            raise Unreachable(str(error)) from error
+
+    def look_up(self, addresses: Sequence[tuple[str, int]]) -> Iterator[DialAddress]:
+        for host, port in addresses:
+            try:
+                yield from dial_addresses(host, port)
+            except (OSError, UnicodeError) as error:
+                self.why[f"{host}:{port}"] = f"no such name: {_words(error)}"
+
+    def try_all(self, wanted: Iterable[DialAddress], count: int) -> SecureStream | None:
+        """One round with about `count` targets; the first stream that is secure."""
+        self.dropped = []
+        attempts = connect(wanted, self._left(), stagger_s=STAGGER_S)
+        with contextlib.closing(attempts):
+            for tried, (target, outcome) in enumerate(attempts):
+                share_s = self._left() / max(1, count - tried)
+                if isinstance(outcome, OSError):
+                    self.why[target.name] = _words(outcome)
+                elif (stream := self._secured(target, outcome, share_s)) is not None:
+                    return stream
+        return None
+
+    def _secured(self, target: DialAddress, sock: socket.socket, limit_s: float) -> SecureStream | None:
+        stream = SecureStream(sock, self._tls, self._peer, server=False)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _shake(stream, time.monotonic() + limit_s)
+        except OSError as error:
+            stream.close()
+            foreign = isinstance(error, Untrusted)
+            self.why[target.name] = f"not this run's engine: {error}" if foreign else _words(error)
+            if isinstance(error, ConnectionError) and not foreign:
+                self.dropped.append(target)
+            return None
+        return stream
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+
+def _shake(stream: SecureStream, deadline: float) -> None:
+    """The TLS handshake, to its end or to the deadline, however slowly the other end drips."""
+    with selectors.DefaultSelector() as selector:
+        key = selector.register(stream, selectors.EVENT_READ)
+        while not stream.shake():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("it accepted the connection and then said nothing that TLS says")
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if stream.blocked else 0)
+            selector.modify(key.fileobj, events)
+            selector.select(left)
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class DialAddress:
+    """An address as it was given, and one of the socket addresses that it stands for."""
+
+    name: str
+    family: int
+    address: tuple[object, ...]
+
+
+Outcome = socket.socket | OSError
+
+
+def dial_addresses(host: str, port: int) -> list[DialAddress]:
+    """What a name or an address stands for.
+
+    Raises:
+        OSError: nothing.
+    """
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [DialAddress(name, family, address) for family, _, _, _, address in found]
+
+
+def connect(
+    wanted: Iterable[DialAddress], timeout_s: float, *, stagger_s: float = 0.0
+) -> Generator[tuple[DialAddress, Outcome], None, None]:
+    """Connect to all, and tell each outcome as it comes: a non-blocking socket, or why there is none.
+
+    Sockets that were told belong to the caller. Closing the generator gives up the rest.
+
+    Args:
+        wanted: whom to connect to, the best first; taken one by one, as their turn comes.
+        timeout_s: how long each attempt may take.
+        stagger_s: the head start of each attempt over the next; a failure ends it.
+    """
+    waiting, more = iter(wanted), True
+    with _Attempts(timeout_s) as attempts:
+        next_start = time.monotonic()
+        while more or attempts:
+            if more and (time.monotonic() >= next_start or not attempts):
+                begun = next(waiting, None)
+                more = begun is not None
+                next_start = time.monotonic() + stagger_s
+                if begun is not None and (failed := attempts.begin(begun)) is not None:
+                    next_start = time.monotonic()
+                    yield begun, failed
+                continue
+            for target, outcome in attempts.ended(next_start if more else None):
+                if isinstance(outcome, OSError):
+                    next_start = time.monotonic()
+                yield target, outcome
+
+
+class _Attempts:
+    """Sockets that are on their way."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout = timeout_s
+        self._selector = selectors.DefaultSelector()
+        self._until: dict[socket.socket, tuple[DialAddress, float]] = {}
+
+    def __enter__(self) -> _Attempts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sock in self._until:
+            sock.close()
+        self._selector.close()
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    def begin(self, target: DialAddress) -> OSError | None:
+        """Start one; why it failed, if it did at once."""
+        try:
+            sock = socket.socket(target.family, socket.SOCK_STREAM)
+        except OSError as error:
+            return error
+        sock.setblocking(False)
+        try:
+            code = sock.connect_ex(target.address)
+        except OSError as error:
+            sock.close()
+            return error
+        if code not in (0, errno.EINPROGRESS):
+            sock.close()
+            return OSError(code, os.strerror(code))
+        self._until[sock] = target, time.monotonic() + self._timeout
+        self._selector.register(sock, selectors.EVENT_WRITE)
+        return None
+
+    def ended(self, until: float | None) -> Iterator[tuple[DialAddress, Outcome]]:
+        """Wait for some to end, but not beyond `until`, on the monotonic clock."""
+        now = time.monotonic()
+        limits = [limit for _, limit in self._until.values()] + ([until] if until is not None else [])
+        ready = {key.fileobj for key, _ in self._selector.select(max(0.0, min(limits) - now))}
+        now = time.monotonic()
+        over = [s for s, (_, limit) in self._until.items() if s in ready or now >= limit]
+        for sock in over:
+            yield self._end(sock, in_time=sock in ready)
+
+    def _end(self, sock: socket.socket, *, in_time: bool) -> tuple[DialAddress, Outcome]:
+        target, _ = self._until.pop(sock)
+        self._selector.unregister(sock)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if in_time else errno.ETIMEDOUT
+        if not code:
+            return target, sock
+        sock.close()
+        why = os.strerror(code) if in_time else f"no answer within {self._timeout:.3g} s"
+        return target, OSError(code, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where an engine listens."""
+
+    host: str
+    port: int

@@ -1,0 +1,218 @@
+"""This host as others see it, and a port for rank 0's store.
+
+Linux lets two sockets with SO_REUSEADDR bind one port as long as neither listens; torch's store (and
+libuv under it) sets that option. The kernel gives a bound port to nobody who asks for any port. So the
+port is held from before the ranks exist until they have ended, instead of being guessed and hoped for.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import fcntl
+import ipaddress
+import os
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .dial import DialAddress, connect, dial_addresses
+
+_SIOCGIFCONF, _SIOCGIFFLAGS = 0x8912, 0x8913
+_IFF_UP, _IFNAMSIZ = 0x1, 16
+_IFREQ = 40 if struct.calcsize("P") == 8 else 32
+_IFREQS = 1024
+_IF_INET6 = "/proc/net/if_inet6"
+_LINK_LOCAL, _UNUSABLE = 0x20, 0x40 | 0x08  # scope; flags: tentative, found to be a duplicate
+_ANY_PORT = 9
+
+
+def addresses() -> list[tuple[str, str]]:
+    """(interface, address) of every interface that is up, those of loopback last.
+
+    Link-local addresses are left out: they mean something on one wire only.
+    """
+    found = [*_ipv4(), *((i, a) for i, a, link_local in _ipv6() if not link_local)]
+    return sorted(found, key=lambda pair: ipaddress.ip_address(pair[1]).is_loopback)
+
+
+def interface_of(address: str) -> str:
+    """The interface that holds an address of this host; empty if none does."""
+    wanted = _number(address)
+    if wanted is None:
+        return ""
+    held = [(i, ipaddress.ip_address(a)) for i, a in (*_ipv4(), *((i, a) for i, a, _ in _ipv6()))]
+    for interface, own in held:
+        if own == wanted:
+            return interface
+    # All of 127.0.0.0/8 is the loopback's, though it names one address only.
+    return next((i for i, own in held if own.is_loopback and wanted.is_loopback), "")
+
+
+def source_for(address: str) -> str:
+    """This host's own address on the way to another. Nothing is sent.
+
+    Raises:
+        OSError: there is no way.
+    """
+    target = dial_addresses(address, _ANY_PORT)[0]
+    with socket.socket(target.family, socket.SOCK_DGRAM) as sock:
+        sock.connect(target.address)
+        return str(sock.getsockname()[0])
+
+
+def machine(environ: Mapping[str, str] = os.environ) -> str:
+    """What tells this host from all others, as a process can tell it here: the same for all of its processes.
+
+    It holds the kernel's boot, the network namespace, the host's name, and Spark's own name for the host:
+    workers of one machine under several addresses are several hosts to Spark.
+    """
+    parts = [boot(), _network_namespace(), socket.gethostname(), _spark_name(environ)]
+    return "|".join(parts)
+
+
+def host_name(environ: Mapping[str, str] = os.environ) -> str:
+    """The host's name for people: Spark's own if it has one, else the kernel's."""
+    return _spark_name(environ) or socket.gethostname()
+
+
+def reach(wanted: Sequence[str], port: int, timeout_s: float) -> dict[str, str]:
+    """Which of another host's addresses answer from here, and the interface of ours that leads to each.
+
+    All are tried at once. Hosts may have the same address, such as that of a container bridge: one that is
+    our own leads to us, and counts only if the port is held here, so that we are the host that is meant.
+
+    Args:
+        wanted: addresses of one host.
+        port: a port that the host holds, listening or not.
+        timeout_s: how long an answer may take.
+    """
+    found = {}
+    elsewhere: dict[DialAddress, str] = {}
+    for address in wanted:
+        if interface := interface_of(address):
+            if _held_here(address, port):
+                found[address] = interface
+        else:
+            with contextlib.suppress(OSError, UnicodeError):
+                elsewhere.update(dict.fromkeys(dial_addresses(address, port), address))
+    for target, outcome in connect(elsewhere, timeout_s):
+        if isinstance(outcome, socket.socket):
+            outcome.close()
+        elif outcome.errno != errno.ECONNREFUSED:
+            continue
+        address = elsewhere[target]
+        with contextlib.suppress(OSError):
+            found[address] = interface_of(source_for(address))
+    return {address: found[address] for address in wanted if address in found}
+
+
+def _held_here(address: str, port: int) -> bool:
+    """Whether somebody on this host has bound the port at that address."""
+    target = dial_addresses(address, port)[0]
+    with socket.socket(target.family, socket.SOCK_STREAM) as sock:
+        try:
+            sock.bind(target.address)
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def _ipv4() -> Iterator[tuple[str, str]]:
+    """By SIOCGIFCONF, which tells every address of an interface, not its first alone."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        space = array.array("B", bytes(_IFREQ * _IFREQS))
+        asked = struct.pack("iP", len(space), space.buffer_info()[0])
+        (filled, _) = struct.unpack("iP", fcntl.ioctl(sock, _SIOCGIFCONF, asked))
+        for start in range(0, filled, _IFREQ):
+            entry = bytes(space[start : start + _IFREQ])
+            name = entry[:_IFNAMSIZ].partition(b"\0")[0]
+            if _is_up(sock, name):
+                interface = os.fsdecode(name.partition(b":")[0])  # eth0:1 is another label of eth0
+                yield interface, socket.inet_ntoa(entry[_IFNAMSIZ + 4 : _IFNAMSIZ + 8])
+
+
+def _is_up(sock: socket.socket, name: bytes) -> bool:
+    try:
+        answer = fcntl.ioctl(sock, _SIOCGIFFLAGS, struct.pack(f"{_IFREQ}s", name))
+    except OSError:
+        return False  # it has just gone
+    return bool(struct.unpack_from("H", answer, _IFNAMSIZ)[0] & _IFF_UP)
+
+
+def _ipv6() -> Iterator[tuple[str, str, bool]]:
+    """(interface, address, whether it is link-local); nothing where there is no IPv6."""
+    try:
+        with open(_IF_INET6) as file:
+            lines = file.readlines()
+    except OSError:
+        return
+    for line in lines:
+        digits, _, _, scope, flags, interface = line.split()
+        if not int(flags, 16) & _UNUSABLE:
+            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
+            yield interface, address, int(scope, 16) == _LINK_LOCAL
+
+
+def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address as a number: without the zone, and IPv4 out of its IPv6 clothes."""
+    try:
+        number = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = number.ipv4_mapped if isinstance(number, ipaddress.IPv6Address) else None
+    return mapped or number
+
+
+def boot() -> str:
+    """What tells this boot of the kernel from all others; empty if nothing does."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _network_namespace() -> str:
+    try:
+        return str(os.stat("/proc/self/ns/net").st_ino)
+    except OSError:
+        return ""
+
+
+def _spark_name(environ: Mapping[str, str]) -> str:
+    return environ.get("SPARK_LOCAL_HOSTNAME") or environ.get("SPARK_LOCAL_IP") or ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPort:
+    """A port that is ours while `sock` is open."""
+
+    sock: socket.socket
+    number: int
+
+
+def hold_port() -> HeldPort:
+    """Hold a port on every address, IPv6 included where there is any."""
+    sock = _bound(socket.AF_INET6, "::") or _bound(socket.AF_INET, "0.0.0.0")
+    if sock is None:
+        raise OSError("this host has no port left to bind")
+    return HeldPort(sock, sock.getsockname()[1])
+
+
+def _bound(family: socket.AddressFamily, address: str) -> socket.socket | None:
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family is socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((address, 0))
+    except OSError:
+        sock.close()
+        return None
+    return sock

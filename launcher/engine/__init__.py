@@ -1,0 +1,1 @@
+"""The detached process that owns runs, and its clients."""

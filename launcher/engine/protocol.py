@@ -1,0 +1,142 @@
+"""What a client and an engine say to each other: JSON lines, each followed by the bytes that it announces.
+
+engine → client   {"version", "build", "pid"}          to everybody of the same user, at once
+client → engine   {"op": "submit" | "status" | "stop", "build", …}
+engine → client   {"run", "folder"} | {"error", …} | …  the answer
+engine → client   {"news": 1} | {"ended", …}            after a submission that is held
+client → engine   {"op": "next"}                        when it has looked at what was new
+client → engine   {"op": "leave"}                       when it goes, and lets the run go on
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import errors, serialization
+from ..errors import InternalError, LauncherError, RankFailed, SpecError
+from ..spec.job import JobSpec
+from ..spec.request import Inherited, Request
+
+_LINE = 64 << 20
+_BLOB = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One document, and the bytes behind it."""
+
+    document: dict[str, Any]
+    blobs: tuple[bytes, ...] = ()
+
+
+class Conversation:
+    """One end of a connection. One thread sends and one receives.
+
+    Both raise `ConnectionError` where the other end is gone, or says what nobody says.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._reader = sock.makefile("rb")
+
+    def send(self, document: dict[str, Any], *blobs: bytes) -> None:
+        """Say something."""
+        head = {**document, "blobs": [len(b) for b in blobs]} if blobs else document
+        try:
+            self.sock.sendall(json.dumps(head).encode() + b"\n")
+            for blob in blobs:
+                self.sock.sendall(blob)
+        except OSError as error:
+            raise ConnectionError(f"the other end is gone: {error}") from error
+
+    def receive(self) -> Message:
+        """Wait for what the other end says next."""
+        try:
+            line = self._reader.readline(_LINE)
+            if not line.endswith(b"\n"):
+                raise ConnectionError("the other end is gone")
+            document = json.loads(line)
+            sizes = [int(size) for size in document.pop("blobs", ())]
+            return Message(document, tuple(self._blob(size) for size in sizes))
+        except ConnectionError:
+            raise
+        except TimeoutError as error:
+            raise ConnectionError("the other end says nothing") from error
+        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError) as error:
+            raise ConnectionError(f"the other end makes no sense: {error}") from error
+
+    def close(self) -> None:
+        """End it."""
+        self._reader.close()
+        self.sock.close()
+
+    def _blob(self, size: int) -> bytes:
+        if not 0 <= size <= _BLOB:
+            raise ValueError(f"{size} bytes")
+        data = self._reader.read(size)
+        if len(data) < size:
+            raise ConnectionError("the other end is gone")
+        return data
+
+
+def pack_request(request: Request) -> Message:
+    """A request as it travels. What its target needs was packed where the caller is; a session cannot go."""
+    bare = replace(request, payload=None, bundle=None)
+    document = {
+        "spec": serialization.to_plain(bare.spec),
+        "environ": dict(bare.environ),
+        "python": bare.python,
+        "path": bare.path,
+        "inherited": serialization.to_plain(bare.inherited),
+        "payload": request.payload is not None,
+        "bundle": request.bundle is not None,
+    }
+    return Message(document, tuple(b for b in (request.payload, request.bundle) if b is not None))
+
+
+def unpack_request(message: Message) -> Request:
+    """What `pack_request` packed.
+
+    Raises:
+        LauncherError: it describes no request.
+    """
+    fields, blobs = message.document, iter(message.blobs)
+    try:
+        return Request(
+            spec=serialization.from_plain(JobSpec, fields["spec"]),
+            environ=fields["environ"],
+            python=fields["python"],
+            payload=next(blobs) if fields["payload"] else None,
+            bundle=next(blobs) if fields["bundle"] else None,
+            path=tuple(fields["path"]),
+            inherited=serialization.from_plain(Inherited, fields["inherited"]),
+        )
+    except (LookupError, TypeError, ValueError, StopIteration) as error:
+        raise InternalError(f"a client sent a request that makes no sense: {error!r}") from error
+
+
+def another_version(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SpecError:
+    """Why an engine does not talk to a client."""
+    return SpecError(
+        f"this engine is rankdeck {ours['version']} ({ours['build']}) and the client is rankdeck "
+        f"{theirs.get('version')} ({theirs.get('build')}): stop it with `rankdeck engine stop`"
+    )
+
+
+def error_document(error: LauncherError) -> dict[str, Any]:
+    """An error as it travels."""
+    return {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+
+
+def error_from(document: dict[str, Any]) -> LauncherError:
+    """The error that a document tells; one whose kind is not known here is a defect's."""
+    kind: Any = getattr(errors, str(document.get("error")), None)
+    if not (isinstance(kind, type) and issubclass(kind, LauncherError)) or issubclass(kind, RankFailed):
+        kind = InternalError
+    error: LauncherError = kind(str(document.get("message")))
+    error.hint = document.get("hint")
+    return error

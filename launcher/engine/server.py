@@ -1,0 +1,392 @@
+"""The engine: a process without a terminal that owns runs, and the Spark session that they share.
+
+Started on demand by `launcher.engine.client` and left to itself; it ends when it has had nothing to do for a
+while. Clients come and go; what becomes of a run whose client is gone was said when it was submitted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from .. import settings
+from ..agent.linux import resident
+from ..backends.base import Backend
+from ..backends.local import LocalBackend, RunQueue
+from ..distributor import launch
+from ..errors import InternalError, LauncherError, RunStopped, SpecError
+from ..job import Job
+from ..runs.paths import runs_root
+from ..runtime_dir import has_left
+from ..spec.job import Mode
+from ..spec.request import Request
+from .address import EngineAddress, fingerprint, sweep_dead_engines
+from .protocol import Conversation, Message, another_version, error_document, unpack_request
+
+HELLO_S = 10.0
+CLIENT_GONE = "its client is gone"
+TERMINATED = "its engine was stopped"
+_TEND_S = 30.0
+_PAUSE_S = 1.0
+
+log = logging.getLogger("rankdeck.engine")
+
+
+class Engine:
+    """Holds runs. `serve` is the main thread's; each client has a thread of its own."""
+
+    def __init__(self, identity: dict[str, Any], place: Path, chosen: settings.Settings) -> None:
+        self._identity = identity
+        self._settings = chosen
+        self._turns = RunQueue(chosen.engine.max_local_runs)
+        self._sessions: Any = None
+        self._jobs: dict[str, Job] = {}
+        self._guard = threading.Lock()
+        self._clients = self._launching = 0
+        self._busy_at = time.monotonic()
+        self._tended_at = 0.0
+        self._tend_s = min(_TEND_S, max(0.5, chosen.engine.session_idle_s))
+        self._leaving = self._outdated = False
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._address = EngineAddress(place)
+        self._tidying = Housekeeping(self._address.folder)
+        self._started = time.time()
+        self._address.announce(identity)
+        log.info("up for %s, pid %d", identity["target"], os.getpid())
+
+    def serve(self) -> None:
+        """Take clients until there is nothing more to do."""
+        gc.freeze()
+        try:
+            while not self._done():
+                select.select([self._address.fileno(), self._wake], [], [], self._patience())
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._wake)
+                    gc.collect()  # the parts of a run that has ended know each other, and may hold much
+                self._let_in()
+                self._tend()
+        finally:
+            self._end()
+
+    def leave(self) -> None:
+        """Stop every run and end; for a signal handler and for clients' threads."""
+        self._leaving = True
+        for job in list(self._jobs.values()):
+            job.stop(reason=TERMINATED)
+        self._wake_up()
+
+    # --- the main thread -----------------------------------------------------------------------------
+
+    def _wake_up(self) -> None:
+        os.eventfd_write(self._wake, 1)
+
+    def _patience(self) -> float:
+        left = self._busy_at + self._settings.engine.idle_s - time.monotonic()
+        return max(0.1, min(self._tend_s, left)) if not self._busy else self._tend_s
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._jobs or self._clients)
+
+    def _done(self) -> bool:
+        if self._leaving:
+            return not self._jobs and not self._launching
+        now = time.monotonic()
+        if self._jobs or self._launching:  # and not for clients that only ask
+            self._busy_at = now
+        # nobody comes any more to one whose files have changed since it was started, or whose place is taken
+        limit = 0.0 if self._outdated else self._settings.engine.idle_s
+        return not self._busy and now - self._busy_at >= limit and self._retire()
+
+    def _retire(self) -> bool:
+        """Give up the address, unless a client is about to come."""
+        if not self._address.give_up():
+            self._busy_at = time.monotonic()
+            return False
+        log.info("leaves after %g s without work", self._settings.engine.idle_s)
+        return True
+
+    def _tend(self) -> None:
+        """What is due now and then: idle sessions, and folders that may go."""
+        now = time.monotonic()
+        if self._tended_at and now - self._tended_at < self._tend_s:
+            return
+        self._tended_at = now
+        self._outdated = not self._address.renew(self._identity) or fingerprint() != self._identity["build"]
+        self._tidying.start(self._sessions)
+
+    def _end(self) -> None:
+        self._address.close()
+        if self._sessions is not None:
+            self._sessions.close()
+        log.info("gone")
+
+    # --- clients -------------------------------------------------------------------------------------
+
+    def _let_in(self) -> None:
+        """Take a client that waits. Where there is no room for one it goes on waiting, and the runs go on."""
+        try:
+            if sock := self._address.accept(self._clients):
+                self._greet(sock)
+        except (OSError, RuntimeError) as error:  # no descriptor, no thread
+            log.warning("a client cannot be let in: %s", error)
+            select.select([self._wake], [], [], _PAUSE_S)
+
+    def _greet(self, sock: socket.socket) -> None:
+        thread = threading.Thread(target=self._converse, args=(sock,), name="rankdeck-client", daemon=True)
+        with self._guard:
+            self._clients += 1
+        try:
+            thread.start()
+        except RuntimeError:
+            sock.close()
+            with self._guard:
+                self._clients -= 1
+            raise
+
+    def _converse(self, sock: socket.socket) -> None:
+        sock.settimeout(HELLO_S)
+        talk = Conversation(sock)
+        try:
+            talk.send(self._identity)
+            self._answer(talk, talk.receive())
+        except ConnectionError as error:
+            log.info("a client left: %s", error)
+        except Exception:
+            log.exception("a client could not be served")
+        finally:
+            talk.close()
+            with self._guard:
+                self._clients -= 1
+            self._wake_up()
+
+    def _answer(self, talk: Conversation, message: Message) -> None:
+        asked = message.document
+        try:
+            if asked.get("build") != self._identity["build"]:
+                raise another_version(self._identity, asked)
+            match asked.get("op"):
+                case "submit":
+                    return self._submit(talk, message)
+                case "status":
+                    return talk.send(self._status())
+                case "stop":
+                    return self._stop(talk, force=bool(asked.get("force")))
+                case other:
+                    raise SpecError(f"an engine cannot {other!r}")
+        except LauncherError as error:
+            talk.send(error_document(error))
+        except ConnectionError:
+            raise
+        except Exception as error:
+            log.exception("what a client asked for failed")
+            talk.send(error_document(InternalError(f"the engine failed: {type(error).__name__}: {error}")))
+
+    def _submit(self, talk: Conversation, message: Message) -> None:
+        request, asked = unpack_request(message), message.document
+        if has_left(talk.sock):
+            raise ConnectionError("it has given up")
+        job = self._launch(request, Path(asked.get("root") or runs_root()))
+        log.info("run %s of %s", job.id, request.spec.redacted().label)
+        job.watch(partial(self._on_news, job))
+        self._on_news(job)
+        try:
+            talk.send({"run": job.id, "folder": str(job.folder)})
+            if asked.get("hold"):
+                self._hold(talk, job)
+        except ConnectionError:
+            self._abandoned(job, str(asked.get("on_disconnect", "detach")))
+
+    def _launch(self, request: Request, root: Path) -> Job:
+        with self._guard:
+            if self._leaving:
+                raise InternalError("the engine is being stopped", hint="try again")
+            backend = self._backend(request)
+            self._launching += 1
+        try:
+            job = launch(request, root=root, backend=backend)
+            self._jobs[job.id] = job
+            if self._leaving:  # since we asked
+                job.stop(reason=TERMINATED)
+            return job
+        finally:
+            with self._guard:
+                self._launching -= 1
+            self._wake_up()
+
+    def _on_news(self, job: Job) -> None:
+        if job.done and self._jobs.pop(job.id, None) is not None:
+            log.info("run %s: %s", job.id, job.state.phase)
+            self._tidying.run_ended()
+            self._wake_up()
+
+    def _hold(self, talk: Conversation, job: Job) -> None:
+        """Tell a client of its run's news until that ends, or the client leaves.
+
+        Raises:
+            ConnectionError: it is gone without a word.
+        """
+        talk.sock.settimeout(None)
+        teller = Notifier(talk, job)
+        job.watch(teller.on_news)
+        teller.on_news()
+        try:
+            while talk.receive().document.get("op") != "leave":
+                teller.on_next()
+        except ConnectionError:
+            if not job.done:
+                raise
+        finally:
+            job.unwatch(teller.on_news)
+
+    def _abandoned(self, job: Job, policy: str) -> None:
+        log.info("the client of run %s is gone: %s", job.id, policy)
+        if policy == "stop":
+            job.stop(reason=CLIENT_GONE, exit_code=RunStopped.exit_code)
+
+    def _backend(self, request: Request) -> Backend:
+        if request.spec.mode is Mode.LOCAL:
+            return LocalBackend(self._turns)
+        from ..backends.spark.backend import SparkBackend
+        from ..backends.spark.session_pool import WarmSessions
+
+        if self._sessions is None:
+            place = Path(self._identity["log"]).with_suffix(".spark.log")
+            self._sessions = WarmSessions(place, idle_s=self._settings.engine.session_idle_s)
+        return SparkBackend(request.spec.mode, self._sessions)
+
+    # --- what it says of itself ----------------------------------------------------------------------
+
+    def _status(self) -> dict[str, Any]:
+        runs = [{"id": j.id, "state": j.state.phase.value} for j in list(self._jobs.values())]
+        return {
+            **self._identity,
+            "started": self._started,
+            "memory": resident(os.getpid()),
+            "clients": self._clients - 1,
+            "slots": {"local_runs": self._turns.held, "of": self._turns.limit},
+            "session": self._sessions.describe() if self._sessions is not None else None,
+            "idle_s": self._settings.engine.idle_s,
+            "runs": runs,
+        }
+
+    def _stop(self, talk: Conversation, *, force: bool) -> None:
+        if self._jobs and not force:
+            count = len(self._jobs)
+            what = "1 run is" if count == 1 else f"{count} runs are"
+            raise SpecError(f"{what} going on", hint="engine stop --force stops them too")
+        if has_left(talk.sock):
+            raise ConnectionError("it has given up")
+        talk.send({"stopping": len(self._jobs)})
+        self.leave()
+
+
+class Notifier:
+    """Tells a client that there is news, and the next time only when it has asked: it may be slow or stopped.
+
+    So no more than one word is on the way, and whoever has news never waits for the client: one who asks
+    on and on and never listens is let go.
+    """
+
+    def __init__(self, talk: Conversation, job: Job) -> None:
+        self._sock, self._job = talk.sock, job
+        self._lock = threading.Lock()
+        self._news, self._asked = False, True
+
+    def on_news(self) -> None:
+        """For the run's thread."""
+        with self._lock:
+            self._news = True
+            self._tell()
+
+    def on_next(self) -> None:
+        """The client has looked, and asks for more."""
+        with self._lock:
+            self._asked = True
+            self._tell()
+
+    def _tell(self) -> None:
+        if not (self._news and self._asked):
+            return None
+        self._news = self._asked = False
+        with contextlib.suppress(OSError):  # it is gone: the thread that listens to it sees that
+            if not self._job.done:
+                return self._say({"news": 1})
+            state = self._job.state
+            self._say({"ended": state.phase.value, "exit_code": state.exit_code, "why": state.why})
+            self._sock.shutdown(socket.SHUT_RD)  # that was all
+        return None
+
+    def _say(self, document: dict[str, Any]) -> None:
+        line = json.dumps(document).encode() + b"\n"
+        try:
+            if self._sock.send(line, socket.MSG_DONTWAIT) == len(line):
+                return
+        except BlockingIOError:
+            pass
+        self._sock.shutdown(socket.SHUT_RDWR)
+
+
+_log = logging.getLogger("rankdeck.engine")
+
+
+class Tended(Protocol):
+    """Sessions that end by themselves when nobody needs them."""
+
+    def tend(self) -> None:
+        """Let go of what has been idle for too long."""
+
+
+class Housekeeping:
+    """Works on a thread of its own, one round at a time.
+
+    Args:
+        folder: where engines have their sockets; names that dead ones left there go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._first = True
+        self._unpruned = True
+        self._thread: threading.Thread | None = None
+
+    def run_ended(self) -> None:
+        """There is one more folder, so that older ones may have to go."""
+        self._unpruned = True
+
+    def start(self, sessions: Tended | None) -> None:
+        """Begin a round, unless the last one goes on."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=self._round, args=(sessions,), name="rankdeck-tidy", daemon=True
+            )
+            self._thread.start()
+
+    def _round(self, sessions: Tended | None) -> None:
+        from ..runs import (
+            catalog,  # here: a client waits for the engine that starts
+            recovery,
+        )
+
+        try:
+            if sessions is not None:
+                sessions.tend()
+            if self._first:
+                self._first = False
+                sweep_dead_engines(self._folder)
+                recovery.mark_lost_runs(runs_root())
+            if self._unpruned:
+                self._unpruned = False  # before it, for the run that ends meanwhile
+                catalog.prune(runs_root(), settings.load().retention)
+        except (OSError, LauncherError):
+            _log.exception("could not tidy up")

@@ -1,0 +1,1 @@
+"""Who goes where: ranks, hosts, devices and addresses."""

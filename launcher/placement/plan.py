@@ -1,0 +1,284 @@
+"""Which rank goes where, on which devices, with which environment. Pure; `--dry-run` prints it.
+
+Ranks of one host are contiguous and local ranks are counted by host, however many agents share it: that
+is what LOCAL_RANK means to every framework. Ranks of one agent are contiguous too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ..errors import CannotPlace, LauncherError, SpecError
+from ..frameworks import torch
+from ..spec.job import Assignment, Device, JobSpec, Mode, Offer
+from ..state.outcome_rules import listed
+
+THREADS = "OMP_NUM_THREADS"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every rank's place, and what a person should be told about the choices made."""
+
+    ranks: tuple[Assignment, ...]
+    uses_gpu: bool
+    notes: tuple[str, ...] = ()
+    _by_agent: dict[int, list[Assignment]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        for rank in self.ranks:
+            self._by_agent.setdefault(rank.agent, []).append(rank)
+
+    def on(self, agent: int) -> tuple[Assignment, ...]:
+        """The ranks that one agent supervises; none if it has no part in this gang."""
+        return tuple(self._by_agent.get(agent, ()))
+
+
+def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -> Plan:
+    """Places for all ranks: as many as the offers hold, within what the spec allows.
+
+    Args:
+        spec: the request.
+        offers: what the agents can hold.
+        gpu_reason: why there are no GPUs, for the error.
+
+    Raises:
+        SpecError: GPUs were demanded of this machine and it has too few.
+        CannotPlace: the offers hold fewer ranks than asked for, or a cluster's have too few GPUs.
+    """
+    hosts = by_host(offers)
+    taken, uses_gpu, notes = _choose(spec, hosts, gpu_reason)
+    if len(taken) < spec.num_processes:
+        what = "GPUs" if uses_gpu else "slots"
+        notes += (f"{len(taken)} ranks of at most {spec.num_processes}: there are no more {what}",)
+    hide = not uses_gpu and (spec.gpu is False or any(o.devices for o in offers))
+    ranks = _assign(taken, hosts, gpus=spec.gpus_per_rank if uses_gpu else 0, hide=hide)
+    return Plan(ranks, uses_gpu, (*notes, *_sharing(ranks)))
+
+
+def _assign(taken: Sequence[Seat], hosts: Hosts, *, gpus: int, hide: bool) -> tuple[Assignment, ...]:
+    """A rank for every seat, numbered as torchrun would."""
+    local: dict[str, list[Seat]] = {}
+    for seat in taken:
+        local.setdefault(seat.offer.host, []).append(seat)
+    ranks: list[Assignment] = []
+    for node, (host, here) in enumerate(local.items()):
+        cores = sum(o.cores for o in hosts[host])
+        shown = visible(here, gpus) if gpus else ["" if hide else None] * len(here)
+        for index, seat in enumerate(here):
+            ranks.append(
+                Assignment(
+                    rank=len(ranks),
+                    world_size=len(taken),
+                    local_rank=index,
+                    local_world_size=len(here),
+                    node_rank=node,
+                    node_count=len(local),
+                    agent=seat.offer.agent,
+                    host=host,
+                    devices=seat.devices,
+                    visible=shown[index],
+                    threads=max(1, cores // len(here)),
+                )
+            )
+    return tuple(ranks)
+
+
+def _choose(spec: JobSpec, hosts: Hosts, reason: str) -> tuple[list[Seat], bool, tuple[str, ...]]:
+    """The seats to take, whether they are on GPUs, and what to say about it."""
+    notes: tuple[str, ...] = ()
+    if spec.gpu is not False:
+        on_gpus = seats(hosts, gpus=spec.gpus_per_rank, most=spec.num_processes)
+        if len(on_gpus) >= spec.least:
+            return on_gpus, True, ()
+        if spec.gpu:
+            raise _too_few_gpus(spec, len(on_gpus), reason)
+        notes = _on_the_cpu(spec, len(on_gpus), _count(hosts), reason)
+    found = seats(hosts, gpus=0, most=spec.num_processes)
+    if len(found) < spec.least:
+        few = f"{spec.least} slots at once, and there are {len(found) or 'none'}"
+        needs = f"need {few}" if spec.least > 1 else "needs 1 slot, and there is none"
+        raise CannotPlace(f"{_at_least(spec)} {needs}")
+    return found, False, notes
+
+
+def _count(hosts: Hosts) -> int:
+    """How many GPUs the agents have, one that several share counted once."""
+    return len({(host, d.uuid) for host, offers in hosts.items() for o in offers for d in o.devices})
+
+
+def _at_least(spec: JobSpec) -> str:
+    ranks = f"{spec.least} rank{'s' * (spec.least > 1)}"
+    return ranks if spec.min_processes is None else f"at least {ranks}"
+
+
+def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
+    """The error for demanded GPUs that are missing; `rooms` is how many ranks could have theirs."""
+    need, each = spec.least, spec.gpus_per_rank
+    if each == 1:
+        wants = f"{need} GPU{'s' * (need > 1)}, one a rank,"
+        found = f"there {'is' if rooms == 1 else 'are'} {rooms}" if rooms else "there is none"
+    else:
+        wants = f"{each} GPUs on one host for each of {_at_least(spec)}"
+        found = f"there are enough for {rooms}" if rooms else "there are not enough for one"
+    local = spec.mode is Mode.LOCAL
+    why = f": {reason}" if reason and not (local and rooms) else ""
+    kind = SpecError if local else CannotPlace
+    return kind(
+        f"--gpu needs {wants} and {found}{why}",
+        hint="use --no-gpu, or a smaller -n" if rooms else "use --no-gpu to train on the CPU",
+    )
+
+
+def _on_the_cpu(spec: JobSpec, rooms: int, count: int, reason: str) -> tuple[str, ...]:
+    """What to say when nobody demanded GPUs and there are not enough."""
+    if not count:
+        return (f"{reason}: the ranks run on the CPU",) if reason else ()
+    have = rooms if spec.gpus_per_rank == 1 and rooms else count
+    each = f" with {spec.gpus_per_rank} each" if spec.gpus_per_rank > 1 else ""
+    why = f"{have} GPU{'s' * (have > 1)} for {_at_least(spec)}{each} is too few: the ranks run on the CPU"
+    use = "it" if have == 1 else "them"
+    return (f"{why} (-n {rooms} would use {use})" if rooms else why,)
+
+
+def _sharing(ranks: Sequence[Assignment]) -> tuple[str, ...]:
+    """What to say where a scheduler granted one device to several agents."""
+    owners: dict[tuple[str, str], list[Assignment]] = {}
+    for rank in ranks:
+        for device in rank.devices:
+            owners.setdefault((rank.host, device.uuid), []).append(rank)
+    shared = [
+        f"ranks {listed([str(r.rank) for r in users])} share GPU {_index(users[0], uuid)} on {host}"
+        for (host, uuid), users in owners.items()
+        if len(users) > 1
+    ]
+    if not shared:
+        return ()
+    return (f"{listed(shared, most=_SHOWN, joint='; ', last='; ')} (NCCL takes one rank a GPU, gloo more)",)
+
+
+def _index(rank: Assignment, uuid: str) -> int:
+    return next(d.index for d in rank.devices if d.uuid == uuid)
+
+
+def rank_environ(
+    place: Assignment, rendezvous: torch.Rendezvous, base: Mapping[str, str], *, interface: str = ""
+) -> dict[str, str]:
+    """What a rank's environment has beyond what the gang shares.
+
+    Args:
+        place: the rank's place.
+        rendezvous: where the gang meets.
+        base: what the user has chosen; nothing of that is chosen again.
+        interface: the network interface by which this host reaches rank 0's; empty to leave it open.
+    """
+    env = torch.environ(place, rendezvous)
+    chosen = {THREADS: str(place.threads), **torch.network(interface)}
+    return {**env, **{name: value for name, value in chosen.items() if name not in base}}
+
+
+def thread_note(plan: Plan, base: Mapping[str, str]) -> str | None:
+    """What to say about the threads that were chosen for the user, once a run; `base` as above."""
+    if THREADS in base or not plan.ranks:
+        return None
+    each = sorted({r.threads for r in plan.ranks})
+    shown = "/".join(map(str, each)) if len(each) <= _SHOWN else f"{each[0]} to {each[-1]}"
+    return (
+        f"{THREADS}={shown} for each rank: the run's cores on a host divided among its ranks there "
+        f"(--env {THREADS}=N to choose)"
+    )
+
+
+Hosts = Mapping[str, Sequence[Offer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Room for one rank at an agent, with the devices that would be its own."""
+
+    offer: Offer
+    devices: tuple[Device, ...] = ()
+
+
+def by_host(offers: Iterable[Offer]) -> dict[str, list[Offer]]:
+    """The agents of every host by number, hosts in order of their first agent."""
+    hosts: dict[str, list[Offer]] = {}
+    for offer in sorted(offers, key=lambda o: o.agent):
+        hosts.setdefault(offer.host, []).append(offer)
+    return hosts
+
+
+def seats(hosts: Hosts, *, gpus: int, most: int) -> list[Seat]:
+    """All seats in the order in which ranks take them: host by host, and agent by agent on each.
+
+    Args:
+        hosts: the agents by host.
+        gpus: devices of each seat; 0 for seats on the CPU.
+        most: how many seats are wanted at most; an agent without a limit of its own has that many.
+    """
+    found = (seat for offers in hosts.values() for seat in _on_host(offers, gpus, most))
+    return list(islice(found, most))
+
+
+def _on_host(offers: Sequence[Offer], gpus: int, most: int) -> Iterator[Seat]:
+    given = _divide(offers, gpus, most) if gpus else {}
+    for offer in offers:
+        if not gpus:
+            yield from (Seat(offer) for _ in range(_limit(offer, most)))
+        own = given.get(offer.agent, ())
+        for start in range(0, len(own), gpus or 1):
+            yield Seat(offer, own[start : start + gpus])
+
+
+def _limit(offer: Offer, most: int) -> int:
+    return most if offer.slots is None else min(offer.slots, most)
+
+
+def _divide(offers: Sequence[Offer], gpus: int, most: int) -> dict[int, tuple[Device, ...]]:
+    """The devices that each agent of a host uses, for as many whole ranks as it can hold.
+
+    What was granted to an agent is its own, even if another was granted it too. What all agents of a host
+    see is divided, and those that see less choose first: what they leave serves the others as well.
+    """
+    given: dict[int, tuple[Device, ...]] = {}
+    taken: set[str] = set()
+    for offer in sorted(offers, key=lambda o: (not o.exclusive, len(o.devices))):
+        free = {d.uuid: d for d in offer.devices if offer.exclusive or d.uuid not in taken}
+        count = max(0, min(_limit(offer, most), len(free) // gpus)) * gpus
+        given[offer.agent] = tuple(islice(free.values(), count))
+        taken.update(d.uuid for d in given[offer.agent])
+    return given
+
+
+def visible(local: Sequence[Seat], gpus: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES says to each rank of a host, in local-rank order.
+
+    With several GPUs a rank, each sees its own. With one, each sees all that the gang has on the host, and
+    its own at its local rank. Where ranks share a GPU there are fewer than ranks, and none may be named
+    twice (CUDA would show none): a rank's own is then at its local rank modulo their number, which is what
+    scripts take that expect to share.
+    """
+    if gpus > 1:
+        return [_named(seat.devices) for seat in local]
+    owned = [seat.devices[0] for seat in local]
+    distinct = list({d.uuid: d for d in owned}.values())
+    if len(distinct) == len(owned):
+        return [_named(distinct)] * len(owned)
+    return [_named(_turned(distinct, own, index % len(distinct))) for index, own in enumerate(owned)]
+
+
+def _turned(devices: Sequence[Device], own: Device, place: int) -> list[Device]:
+    """The devices with one of them at a given place, by an exchange."""
+    turned = list(devices)
+    at = next(i for i, d in enumerate(turned) if d.uuid == own.uuid)
+    turned[at], turned[place] = turned[place], turned[at]
+    return turned
+
+
+def _named(devices: Sequence[Device]) -> str:
+    return ",".join(d.uuid for d in devices)

@@ -1,0 +1,1 @@
+"""Ranks' output on disk, and its lines in the order of arrival."""

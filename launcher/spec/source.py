@@ -1,0 +1,349 @@
+"""Python source, found and read as text: nothing is imported.
+
+Importing a training module may take ten seconds, claim a GPU or start the training; reading it does none
+of these. What reading cannot decide is accepted, and the ranks will say.
+
+Pure but for reading those files. The rules are git's.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import io
+import keyword
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tokenize
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path, PurePath
+
+from ..errors import SpecError
+from .signature import Parameter, ParameterKind, Signature, signature_of
+
+ANYTHING = (
+    Parameter("args", ParameterKind.VAR_POSITIONAL),
+    Parameter("kwargs", ParameterKind.VAR_KEYWORD),
+)
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def described(path: Path) -> tuple[str, tuple[Signature, ...]]:
+    """The first line of a file's docstring, empty without one, and its public functions in source order.
+
+    Raises:
+        SpecError: the file cannot be read, or is not Python.
+    """
+    module = read_module(path)
+    nodes = {n.name: n for n in module.body if isinstance(n, ast.FunctionDef)}
+    shown = (signature_of(n) for n in nodes.values() if not n.name.startswith("_"))
+    told = " ".join((ast.get_docstring(module) or "").strip().partition("\n")[0].split())
+    return told, tuple(sorted(shown, key=lambda s: s.line))
+
+
+def read_module(path: Path) -> ast.Module:
+    """The syntax tree of a file that would also compile.
+
+    Raises:
+        SpecError: the file cannot be read, or is not Python.
+    """
+    source = _read(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is odd in the user's source is for its own run to say
+            tree = ast.parse(source, str(path))
+            compile(tree, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise SpecError(f"{path}:{error.lineno or 1} is not valid Python: {error.msg}") from error
+    except (RecursionError, MemoryError, ValueError, OverflowError) as error:
+        raise SpecError(f"{path} cannot be parsed: {str(error) or 'it is nested too deeply'}") from error
+    return tree
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from error
+    if b"\0" in data:
+        raise SpecError(f"{path} holds a NUL byte, so it is not Python source", hint="save it as UTF-8 text")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return data.decode(encoding)
+    except (SyntaxError, UnicodeError, LookupError) as error:
+        hint = "save it as UTF-8, or name its encoding in line 1"
+        raise SpecError(f"{path} cannot be decoded: {error}", hint=hint) from error
+
+
+def function_in(path: Path, name: str, label: str) -> Signature:
+    """What the function `name` takes; anything, if only running the file could tell.
+
+    Args:
+        label: the file as the person called it, for the errors.
+
+    Raises:
+        SpecError: there is no such function, or the file is not Python.
+    """
+    tree = read_module(path)
+    bound = dict(_bindings(tree.body))
+    node = bound.get(name)
+    if isinstance(node, ast.ClassDef):
+        raise SpecError(f"{name} in {label} is a class", hint="name a function that makes one and trains")
+    if isinstance(node, ast.AsyncFunctionDef) and not node.decorator_list:
+        raise SpecError(f"{name} in {label} is async", hint="name a function that calls asyncio.run on it")
+    if name not in bound and not {"*", "__getattr__"} & bound.keys():
+        raise _no_function(tree, name, label)
+    if not isinstance(node, ast.FunctionDef):
+        return Signature(name, ANYTHING)
+    signature = signature_of(node)
+    return _loosened(signature) if signature.decorated else signature
+
+
+def _bindings(body: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST | None]]:
+    """The names that a module's code binds, in order; with the definition where there is no doubt of it."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node
+            case ast.Import() | ast.ImportFrom():
+                yield from ((alias.asname or alias.name.partition(".")[0], None) for alias in node.names)
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, None
+            case ast.Lambda() | ast.comprehension():
+                pass
+            case _:  # a definition under `if` or `try` is one of several
+                yield from ((name, None) for name, _ in _bindings(ast.iter_child_nodes(node)))
+
+
+def _no_function(tree: ast.Module, name: str, label: str) -> SpecError:
+    for owner in ast.walk(tree):
+        if isinstance(owner, _DEFINITIONS) and any(_defines(node, name) for node in owner.body):
+            hint = "a target is a function at the top level of its file"
+            return SpecError(f"{name} in {label} is defined inside {owner.name}", hint=hint)
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    hint = suggestion(name, names) or (f"it has {listed(names)}" if names else "it defines none")
+    return SpecError(f"{label} has no function {name}", hint=hint)
+
+
+def _defines(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name
+
+
+def _loosened(signature: Signature) -> Signature:
+    """The same, but nothing must be given and anything more may be."""
+    named = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD)
+    known = (replace(p, default=p.default or "...") for p in signature.parameters if p.kind in named)
+    return replace(signature, parameters=(*known, *ANYTHING))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a sentence, at most eight of them."""
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+
+
+def suggestion(wanted: str, names: Iterable[str]) -> str | None:
+    """What was probably meant, as a question; None if nothing is near."""
+    near = get_close_matches(wanted, list(names), 1)
+    return f"did you mean {near[0]}?" if near else None
+
+
+_FOREIGN = {"__pycache__", "node_modules", "site-packages"}
+
+
+def find_sources(workdir: Path, limit: int = 2000) -> list[Path]:
+    """Python files below a folder that its owner wrote: not ignored by git, in no virtual environment.
+
+    The shallowest come first, and at most `limit` come at all.
+    """
+    found = _listed_by_git(workdir) or _walked(workdir, limit)
+    return sorted(found, key=lambda p: (len(p.parts), p))[:limit]
+
+
+def _listed_by_git(workdir: Path) -> list[Path]:
+    command = ["git", "-C", str(workdir), "ls-files", "-coz", "--exclude-standard", "--", "*.py"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=5, stdin=subprocess.DEVNULL, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    names = {PurePath(os.fsdecode(name)) for name in done.stdout.split(b"\0") if name}
+    folders = {f for n in names for f in n.parents if f.name}
+    foreign = {f for f in folders if _foreign(workdir / f)}
+    own = (workdir / n for n in names if foreign.isdisjoint(n.parents))
+    return [p for p in own if os.path.isfile(p)]
+
+
+def _foreign(folder: Path) -> bool:
+    """Whether what lies in a folder was installed or generated rather than written."""
+    hidden = folder.name.startswith(".") or folder.name in _FOREIGN
+    return hidden or os.path.exists(folder / "pyvenv.cfg")
+
+
+def _walked(workdir: Path, limit: int) -> list[Path]:
+    """The same without git, level by level, so that the limit cuts the deepest; ``.gitignore`` holds."""
+    found: list[Path] = []
+    level, seen = [(workdir, Rules().within(str(workdir)))], 0
+    while level and len(found) < limit and seen < 10 * limit:
+        seen += len(level)
+        below = []
+        for folder, rules in level:
+            for entry in _entries(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    if not _foreign(Path(entry.path)) and not rules.ignore(entry.path, is_folder=True):
+                        below.append((Path(entry.path), rules.within(entry.path)))
+                elif _is_source(entry) and not rules.ignore(entry.path, is_folder=False):
+                    found.append(Path(entry.path))
+        level = below
+    return found
+
+
+def _is_source(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py") and os.path.isfile(entry.path)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []  # a folder that cannot be listed has nothing to offer
+
+
+def module_file(module: str, workdir: Path) -> Path | None:
+    """The source file of a module, found without importing its parents; None if it has another form.
+
+    Raises:
+        SpecError: there is no such module.
+    """
+    if not all(p.isidentifier() and not keyword.iskeyword(p) for p in module.split(".")):
+        raise SpecError(f"{module!r} is neither a Python file nor a module", hint="write FILE.py:FUNCTION")
+    spec = find_module(module, workdir)
+    if spec is None:
+        raise _no_module(module, workdir)
+    if isinstance(spec.loader, SourceFileLoader):
+        return Path(spec.loader.path)
+    if spec.origin is None and spec.submodule_search_locations is not None:
+        raise SpecError(
+            f"{module} is a folder without __init__.py", hint=f"name a module in it: {module}.MODULE:FUNCTION"
+        )
+    return None
+
+
+def find_module(module: str, workdir: Path) -> ModuleSpec | None:
+    """The module's place, in `workdir` or on `sys.path`; None if there is none."""
+    importlib.invalidate_caches()  # a console is open for hours, and files appear meanwhile
+    first, *rest = module.split(".")
+    spec = PathFinder.find_spec(first, _search_path(workdir)) or _found_elsewhere(first)
+    for part in rest:
+        locations = spec.submodule_search_locations if spec else None
+        if locations is None:
+            return None
+        # The bare name keeps the finder from asking for the parent package, which is not imported.
+        spec = PathFinder.find_spec(part, list(locations))
+    return spec
+
+
+def _search_path(workdir: Path) -> list[str]:
+    return [str(workdir), *(p for p in sys.path if p)]
+
+
+def _found_elsewhere(name: str) -> ModuleSpec | None:
+    """A module that no folder holds: built in, or made known by an editable install."""
+    finders = (f for f in sys.meta_path if f is not PathFinder)
+    return next(filter(None, (f.find_spec(name, None) for f in finders)), None)
+
+
+def _no_module(module: str, workdir: Path) -> SpecError:
+    parent, _, last = module.rpartition(".")
+    if not parent:
+        locations: Iterable[str] = _search_path(workdir)
+    elif found := find_module(parent, workdir):
+        locations = found.submodule_search_locations or []
+    else:
+        return _no_module(parent, workdir)
+    names = [m.name for m in pkgutil.iter_modules([*locations])]
+    where = f"in {parent}" if parent else f"in {workdir} or on sys.path"
+    return SpecError(f"there is no module {last} {where}", hint=suggestion(last, names))
+
+
+FILE = ".gitignore"
+_MOST_BYTES = 1 << 18
+_TOKEN = re.compile(r"/\*\*/|^\*\*/|/\*\*$|\*+|\?|\[!?\]?[^]]*\]|\\.|.", re.DOTALL)
+_WILD = {"/**/": "/(?:.*/)?", "**/": "(?:.*/)?", "/**": "/.*", "?": "[^/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line: what it matches, whether that is kept after all, and whether it speaks of folders only."""
+
+    pattern: re.Pattern[str]
+    kept: bool
+    folders: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The lines that hold in a folder: its own after those of the folders above it."""
+
+    levels: tuple[tuple[str, tuple[Rule, ...]], ...] = ()
+
+    def within(self, folder: str) -> Rules:
+        """The rules for what lies in a folder, with those of its own file."""
+        own = tuple(parse(_read_rules(os.path.join(folder, FILE))))
+        return Rules((*self.levels, (folder, own))) if own else self
+
+    def ignore(self, path: str, *, is_folder: bool) -> bool:
+        """Whether the last line that matches a path leaves it out."""
+        said = False
+        for folder, rules in self.levels:
+            name = os.path.relpath(path, folder)
+            for rule in rules:
+                if (is_folder or not rule.folders) and rule.pattern.fullmatch(name):
+                    said = not rule.kept
+        return said
+
+
+def parse(text: str) -> Iterator[Rule]:
+    """The rules that a file's text says; a line that is no pattern is skipped."""
+    for line in text.splitlines():
+        stripped = re.sub(r"(?<!\\) +$", "", line)
+        if not stripped or stripped.startswith("#"):
+            continue
+        kept = stripped.startswith("!")
+        body = stripped[kept:]
+        try:
+            yield Rule(re.compile(_translated(body.rstrip("/")), re.DOTALL), kept, body.endswith("/"))
+        except re.error:
+            continue  # git, too, matches nothing by it
+
+
+def _translated(pattern: str) -> str:
+    """A pattern with a slash is taken from its folder, any other from every folder below."""
+    anchored = "/" in pattern
+    tokens = _TOKEN.findall(pattern.removeprefix("/"))
+    return ("" if anchored else "(?:.*/)?") + "".join(map(_token, tokens))
+
+
+def _token(token: str) -> str:
+    if token in _WILD:
+        return _WILD[token]
+    if token[0] == "*":
+        return "[^/]*"
+    if token[0] == "[" and len(token) > 1:
+        return "[^" + token[2:] if token[1] == "!" else token
+    return re.escape(token[-1])
+
+
+def _read_rules(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""  # the usual case: there is none

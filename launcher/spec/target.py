@@ -1,0 +1,273 @@
+"""What a person means to run, found and checked before anything starts: a file, a function, its arguments.
+
+Nothing here imports what it finds. What reading cannot decide is accepted, and the ranks will say: a name
+that is assigned or imported, a module that is compiled or zipped.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import keyword
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..errors import SpecError
+from .job import Target, TargetKind
+from .signature import Parameter, ParameterKind, Signature, literal
+from .source import (
+    ANYTHING,
+    find_module,
+    find_sources,
+    function_in,
+    listed,
+    module_file,
+    read_module,
+    suggestion,
+)
+
+_ANY = "..."
+
+
+def resolve(text: str, *, params: Mapping[str, str], args: Sequence[str], workdir: Path) -> Target:
+    """What a person means by ``train.py``, ``train.py:fn`` or ``package.module:fn``, checked.
+
+    Args:
+        params: a function's keyword arguments, as typed.
+        args: a script's argv; a function's positional arguments, as typed.
+        workdir: where relative paths and modules are looked for first.
+
+    Raises:
+        SpecError: there is no such thing to run, or the arguments do not fit it.
+    """
+    source, name = _split(text, workdir)
+    if not name:
+        return _script(source, params=params, args=args, workdir=workdir)
+    place, signature = _place(source, name, workdir)
+    positional, keywords = _bind(signature, params=params, args=args)
+    return Target(TargetKind.FUNCTION, place, name, args=positional, kwargs=keywords)
+
+
+def resolve_call(text: str, *, count: int, names: Iterable[str], workdir: Path) -> Target:
+    """The function of a call from Python: its values are Python's own, so only their places are checked.
+
+    Args:
+        count: how many arguments are given by position.
+        names: the arguments given by name.
+
+    Raises:
+        SpecError: there is no such function, or it does not take these arguments.
+    """
+    source, name = _split(text, workdir)
+    place, signature = _place(source, name, workdir)
+    untyped = (
+        replace(p, annotation="", default=p.default and _ANY, choices=()) for p in signature.parameters
+    )
+    _bind(
+        replace(signature, parameters=tuple(untyped)), params=dict.fromkeys(names, _ANY), args=[_ANY] * count
+    )
+    return Target(TargetKind.FUNCTION, place, name)
+
+
+def signature_for(text: str, workdir: Path) -> Signature | None:
+    """What the function that a target names takes; None for a script.
+
+    Raises:
+        SpecError: there is no such thing to run.
+    """
+    source, name = _split(text, workdir)
+    if name:
+        return _place(source, name, workdir)[1]
+    read_module(_file(source, workdir))
+    return None
+
+
+def misfitting(signature: Signature, params: Mapping[str, str], places: int) -> str | None:
+    """The name of a parameter that was given what it does not take, or that is missing; None if none is.
+
+    Args:
+        places: how many arguments are given by position.
+    """
+    known = {p.name: p for p in signature.parameters}
+    for name, text in params.items():
+        try:
+            if name in known:
+                literal(known[name], text)
+        except SpecError:
+            return name
+    filled = {p.name for p in signature.parameters[:places]} | params.keys()
+    missing = (p.name for p in signature.parameters if p.required and not p.unnamed)
+    return next((name for name in missing if name not in filled), None)
+
+
+def typed(parameter: Parameter, value: str) -> str:
+    """What a person would type to have a parameter get this literal: the opposite of `literal`."""
+    try:
+        plain = ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
+    for text in (plain, value):
+        with contextlib.suppress(SpecError):
+            if isinstance(text, str) and literal(parameter, text) == value:
+                return text
+    return value
+
+
+def typed_arguments(target: Target, workdir: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """A recorded target's positional and named arguments as a person would type them.
+
+    Where the function cannot be read any more they are left as they are.
+    """
+    named, places = _takers(target, workdir)
+    args = tuple(typed(p, v) if (p := places(i)) else v for i, v in enumerate(target.args))
+    return args, {k: typed(p, v) if (p := named(k)) else v for k, v in target.kwargs}
+
+
+def _takers(
+    target: Target, workdir: Path
+) -> tuple[Callable[[str], Parameter | None], Callable[[int], Parameter | None]]:
+    """Which parameter a name, and a place, is for."""
+    try:
+        signature = signature_for(target.label, workdir) if target.kind is TargetKind.FUNCTION else None
+    except SpecError:
+        signature = None
+    found = signature.parameters if signature else ()
+    by_kind = {kind: [p for p in found if p.kind is kind] for kind in ParameterKind}
+    takers, rest = by_kind[ParameterKind.POSITIONAL], by_kind[ParameterKind.VAR_POSITIONAL]
+    named = {p.name: p for p in takers + by_kind[ParameterKind.KEYWORD] if not p.unnamed}
+    others = next(iter(by_kind[ParameterKind.VAR_KEYWORD]), None)
+    return (
+        lambda name: named.get(name, others),
+        lambda index: takers[index] if index < len(takers) else next(iter(rest), None),
+    )
+
+
+def _place(source: str, name: str, workdir: Path) -> tuple[str, Signature]:
+    """Where a function is found again, and what it takes."""
+    if source.endswith(".py") or "/" in source:
+        path: Path | None = _file(source, workdir)
+        place = str(path)
+    else:
+        path, place = module_file(source, workdir), source
+    return place, function_in(path, name, source) if path else Signature(name, ANYTHING)
+
+
+def _script(source: str, *, params: Mapping[str, str], args: Sequence[str], workdir: Path) -> Target:
+    path = _file(source, workdir)
+    read_module(path)
+    if params:
+        raise SpecError(
+            f"{source} is a script, and --param is for functions",
+            hint=f"give a script its arguments after --, or name a function: {source}:FUNCTION",
+        )
+    return Target(TargetKind.SCRIPT, str(path), args=tuple(args))
+
+
+def _split(text: str, workdir: Path) -> tuple[str, str]:
+    """A target's file or module, and its function's name; the name of a script is empty."""
+    if not text or "\0" in text:
+        raise SpecError(
+            "the target is empty or holds a NUL", hint="name a file, or a function as train.py:train"
+        )
+    source, colon, name = text.rpartition(":")
+    if not colon or os.path.exists(_absolute(text, workdir)):
+        return text, ""
+    if not source or not name:
+        raise SpecError(f"{text!r} is half a target", hint="write FILE.py:FUNCTION or MODULE:FUNCTION")
+    if all(map(str.isidentifier, name.split("."))) and "." in name:
+        raise SpecError(
+            f"{name!r} is an attribute or a method, which cannot be a target",
+            hint="call it in a function at the top level of the file, and name that",
+        )
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise SpecError(f"{name!r} cannot be a function's name", hint="write FILE.py:FUNCTION")
+    return source, name
+
+
+def _absolute(text: str, workdir: Path) -> Path:
+    return Path(os.path.abspath(workdir / os.path.expanduser(text)))
+
+
+def _file(text: str, workdir: Path) -> Path:
+    """The absolute path of a Python file that exists."""
+    path = _absolute(text, workdir)
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise _no_file(text, path, workdir) from None
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from error
+    if stat.S_ISDIR(mode):
+        raise SpecError(f"{text} is a folder", hint="name a Python file in it")
+    if path.suffix != ".py" or not stat.S_ISREG(mode):
+        raise SpecError(f"{text} is not a Python file", hint="a target is a .py file or MODULE:FUNCTION")
+    return path
+
+
+def _no_file(text: str, path: Path, workdir: Path) -> SpecError:
+    if path.suffix != ".py" and all(map(str.isidentifier, text.split("."))):
+        return _no_function_named(text, workdir)
+    nearby = [os.path.relpath(p, workdir) for p in [*path.parent.glob("*.py"), *find_sources(workdir)]]
+    hint = suggestion(text, nearby) or f"paths are taken from {workdir}"
+    return SpecError(f"there is no file {text}", hint=hint)
+
+
+def _no_function_named(text: str, workdir: Path) -> SpecError:
+    """The mistake in a dotted name without a colon."""
+    if _absolute(f"{text}.py", workdir).is_file():
+        return SpecError(f"there is no file {text}", hint=f"did you mean {text}.py?")
+    module, _, last = text.rpartition(".")
+    if module and find_module(text, workdir) is None:
+        return SpecError(f"{text} is neither a file nor a module", hint=f"write {module}:{last}")
+    return SpecError(f"{text} does not say which function to run", hint=f"write {text}:FUNCTION")
+
+
+def _bind(
+    signature: Signature, *, params: Mapping[str, str], args: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Positional and keyword arguments as literals, each checked against its parameter."""
+    by_kind = {kind: [p for p in signature.parameters if p.kind is kind] for kind in ParameterKind}
+    takers = by_kind[ParameterKind.POSITIONAL]
+    rest = by_kind[ParameterKind.VAR_POSITIONAL]
+    if len(args) > len(takers) and not rest:
+        raise _too_many(signature, takers, args)
+    takers = takers[: len(args)] + rest * (len(args) - len(takers))
+    positional = tuple(literal(p, text) for p, text in zip(takers, args, strict=True))
+    filled = {p.name for p in takers if p not in rest}
+    keywords = tuple((k, literal(_named(signature, k, filled), v)) for k, v in params.items())
+    missing = [p for p in signature.parameters if p.required and p.name not in filled | params.keys()]
+    if missing:
+        ways = " ".join("-- …" if p.unnamed else f"--param {p.name}=…" for p in missing)
+        raise SpecError(f"{signature.name} needs {listed([p.name for p in missing])}", hint=f"add {ways}")
+    return positional, keywords
+
+
+def _named(signature: Signature, name: str, filled: set[str]) -> Parameter:
+    """The parameter that a keyword argument is for."""
+    named = {
+        p.name: p for p in signature.parameters if p.kind in (ParameterKind.POSITIONAL, ParameterKind.KEYWORD)
+    }
+    rest = [p for p in signature.parameters if p.kind is ParameterKind.VAR_KEYWORD]
+    found = named.get(name)
+    if found and not found.unnamed:
+        if name in filled:
+            raise SpecError(
+                f"{signature.name} is given {name!r} twice", hint="by position after --, and by --param"
+            )
+        return found
+    if rest:
+        return rest[0]
+    if found:
+        raise SpecError(f"{signature.name} takes {name!r} by position only", hint="give it after --")
+    takes = f"it takes {listed(list(named))}" if named else "it takes none by name"
+    raise SpecError(f"{signature.name} has no parameter {name!r}", hint=suggestion(name, named) or takes)
+
+
+def _too_many(signature: Signature, takers: Sequence[Parameter], args: Sequence[str]) -> SpecError:
+    takes = f"{len(takers)} ({listed([p.name for p in takers])})" if takers else "none"
+    named = [p.name for p in signature.parameters if p.kind is ParameterKind.KEYWORD]
+    hint = f"{listed(named)} must be named: --param {named[0]}=…" if named else None
+    return SpecError(f"{signature.name} takes {takes} by position, not {len(args)}", hint=hint)

@@ -1,0 +1,395 @@
+"""`fold`: a run's state after one more fact. Pure, and the only way in which a state ever changes.
+
+Live view, history, replay and the verdict all come from it, so they cannot disagree. A fact of an attempt
+that is over changes nothing of the one that goes on, however late it comes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from typing import Any
+
+from . import events as ev
+from .events import AgentDeparted, RankExited, RankRaised, RankRaising
+from .peer_loss import doubt
+from .run_state import Host, Loss, Phase, Rank, RankPhase, RunState
+
+UNREADABLE_LINES = 3
+_RUN_STOPS = frozenset({"person", "limit", "spark"})
+
+
+def fold(state: RunState, event: ev.Event) -> RunState:
+    """The state after one more fact. Facts it does not know change nothing."""
+    handler = _HANDLERS.get(type(event))
+    return state if handler is None or _is_stale(state, event) else handler(state, event)
+
+
+def fold_all(facts: Iterable[ev.Event], *, run: str = "") -> RunState:
+    """The state after all of `facts`, from nothing."""
+    state = RunState(id=run)
+    for fact in facts:
+        state = fold(state, fact)
+    return state
+
+
+def _is_stale(state: RunState, event: ev.Event) -> bool:
+    """Whether it tells of an attempt that is over, and not of the whole run."""
+    if event.attempt >= state.attempt or type(event) in _OF_THE_RUN:
+        return False
+    return not (isinstance(event, ev.StopRequested) and event.by in _RUN_STOPS)
+
+
+def _enter(state: RunState, phase: Phase, time: float) -> RunState:
+    if state.phase.final or (state.phase is phase and state.since):
+        return state
+    near = None if phase.final else _past(state.near, "start")
+    return replace(state, phase=phase, since=(*state.since, (phase, time)), near=near)
+
+
+def _past(near: ev.LimitNear | None, *limits: str) -> ev.LimitNear | None:
+    """The warning, unless it is of a limit that is no danger any more."""
+    return None if near is not None and near.limit in limits else near
+
+
+def _upset(state: RunState, time: float) -> RunState:
+    earliest = time if state.upset_at is None else min(state.upset_at, time)
+    return replace(state, upset_at=earliest)
+
+
+def _update_rank(state: RunState, rank: int, **changes: Any) -> RunState:
+    if not 0 <= rank < len(state.ranks):
+        return state
+    ranks = list(state.ranks)
+    ranks[rank] = replace(ranks[rank], **changes)
+    return replace(state, ranks=tuple(ranks))
+
+
+def _update_host(state: RunState, agent: int, **changes: Any) -> RunState:
+    old = state.hosts.get(agent) or Host(agent=agent, host=changes.get("host", ""))
+    return replace(state, hosts={**state.hosts, agent: replace(old, **changes)})
+
+
+def _submitted(state: RunState, e: ev.RunSubmitted) -> RunState:
+    size = e.num_processes
+    named = replace(state, name=e.name, target=e.target, mode=e.mode, submitted=e)
+    return _enter(replace(named, num_processes=size, asked=size, started=e.time), Phase.SUBMITTED, e.time)
+
+
+def _origin_found(state: RunState, e: ev.OriginFound) -> RunState:
+    return replace(state, origin=e)
+
+
+def _spark_ready(state: RunState, e: ev.SparkReady) -> RunState:
+    return replace(state, spark=e)
+
+
+def _delivery_chosen(state: RunState, e: ev.DeliveryChosen) -> RunState:
+    return replace(state, delivery=e)
+
+
+def _awaited(state: RunState, e: ev.SlotsAwaited) -> RunState:
+    if state.ranks:
+        return state
+    return _enter(replace(state, waiting=e), Phase.WAITING, e.time)
+
+
+def _stage_submitted(state: RunState, e: ev.StageSubmitted) -> RunState:
+    return state if state.ranks else _enter(state, Phase.STARTING, e.time)
+
+
+def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
+    ranks = tuple(
+        Rank(rank=a.rank, host=a.host, agent=a.agent, local_rank=a.local_rank, devices=a.devices)
+        for a in e.ranks
+    )
+    placed = replace(state, ranks=ranks, num_processes=len(ranks), waiting=None, attempt=e.attempt)
+    return _enter(placed, Phase.STARTING, e.time)
+
+
+def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
+    """Nothing of the old attempt is left but its agents where they stayed, and those yet to depart."""
+    if e.attempt <= state.attempt or state.phase.final:
+        return state
+    here = {agent: host for agent, host in state.hosts.items() if host.present}
+    if e.in_place:
+        here = {agent: replace(host, attempt=e.attempt, cleanup=None) for agent, host in here.items()}
+    return replace(
+        state,
+        attempt=e.attempt,
+        restarts=(*state.restarts, e),
+        phase=Phase.STARTING,
+        since=(*state.since, (Phase.STARTING, e.time)),
+        attempt_index=len(state.since),
+        num_processes=state.asked,
+        waiting=None,
+        near=_past(state.near, "start", "progress"),
+        stacks=(),
+        ranks=(),
+        hosts=here,
+        stop=None,
+        upset_at=None,
+        losses=(),
+        lost_tasks=frozenset(),
+        cancelled=None,
+    )
+
+
+def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
+    """A new attempt's agent takes nothing over from an old one that had its number."""
+    old = state.hosts.get(e.agent)
+    if old is not None and old.attempt < e.attempt:
+        state = replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
+    told = {"host": e.host, "pid": e.pid, "clock_offset": e.clock_offset, "present": True}
+    return _update_host(state, e.agent, attempt=e.attempt, address=e.address, **told)
+
+
+def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
+    """With an agent go its ranks; one that stayed behind in an old attempt just goes."""
+    if e.attempt < state.attempt:
+        old = state.hosts.get(e.agent)
+        if old is None or old.attempt >= state.attempt:
+            return state
+        return replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
+    state = _update_host(state, e.agent, present=False)
+    ranks = tuple(without_agent(r, e) if r.agent == e.agent else r for r in state.ranks)
+    return state if ranks == state.ranks else _upset(replace(state, ranks=ranks), e.time)
+
+
+def _lost(state: RunState, e: Loss) -> RunState:
+    ranks = tuple(without_place(r) if r.agent == e.task else r for r in state.ranks)
+    lost = state.lost_tasks if e.task is None else state.lost_tasks | {e.task}
+    return _upset(replace(state, losses=(*state.losses, e), lost_tasks=lost, ranks=ranks), e.time)
+
+
+def _cancelled(state: RunState, e: ev.JobCancelled) -> RunState:
+    return state if state.cancelled else _upset(replace(state, cancelled=e), e.time)
+
+
+def _rank_started(state: RunState, e: ev.RankStarted) -> RunState:
+    return _update_rank(state, e.rank, phase=RankPhase.STARTING, pid=e.pid, started=e.time)
+
+
+def _rank_entered(state: RunState, e: ev.RankEntered) -> RunState:
+    state = _update_rank(state, e.rank, phase=RankPhase.RUNNING, entered=e.time)
+    return _enter(state, Phase.RUNNING, e.time) if state.phase is Phase.STARTING else state
+
+
+def _reported(state: RunState, e: ev.RankReported) -> RunState:
+    if not 0 <= e.rank < len(state.ranks):
+        return state
+    old = state.ranks[e.rank]
+    step = old.step if e.step is None else e.step
+    return _update_rank(state, e.rank, step=step, metrics={**old.metrics, **e.metrics}, reported_at=e.time)
+
+
+def _raised(state: RunState, e: ev.RankRaised) -> RunState:
+    """What raises after the gang was told to end, or lost a part, does so in consequence.
+
+    An exception that is heard of before the stop was not caused by it, whatever two hosts' clocks say.
+    """
+    seen = 0 <= e.rank < len(state.ranks) and state.ranks[e.rank].raising is not None
+    failing = seen or state.upset_at is None or e.time <= state.upset_at
+    return _update_rank(state, e.rank, raised=e, failing=failing)
+
+
+def _raising(state: RunState, e: ev.RankRaising) -> RunState:
+    """What is on its way after the gang was told to end is no evidence."""
+    on_time = state.upset_at is None or e.time <= state.upset_at
+    return _update_rank(state, e.rank, raising=e) if on_time else state
+
+
+def _recovered(state: RunState, e: ev.RankRecovered) -> RunState:
+    return _update_rank(state, e.rank, raising=None)
+
+
+def _returned(state: RunState, e: ev.RankReturned) -> RunState:
+    return _update_rank(state, e.rank, returned=e)
+
+
+def _exited(state: RunState, e: ev.RankExited) -> RunState:
+    if not 0 <= e.rank < len(state.ranks):
+        return state
+    rank = state.ranks[e.rank]
+    phase, raised = end_of(state, rank, e)
+    told = {"oom_kills": e.oom_kills, "unreturned": e.unreturned, "left": e.left, "raised": raised}
+    end = {"ended": e.time, "exit_code": e.exit_code, "signal": e.signal, **told}
+    return _update_rank(state, e.rank, phase=phase, unbidden=state.upset_at is None, **end)
+
+
+def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
+    """The first one counts; but one that ends the run counts beside one that only ends the attempt."""
+    if state.final_stop is None and e.by in _RUN_STOPS:
+        state = replace(state, final_stop=e)
+    if state.stop is not None:
+        return state
+    return _enter(_upset(replace(state, stop=e, near=None), e.time), Phase.STOPPING, e.time)
+
+
+def _cleanup(state: RunState, e: ev.CleanupProven) -> RunState:
+    return _update_host(state, e.agent, cleanup=e)
+
+
+def _sampled(state: RunState, e: ev.Sampled) -> RunState:
+    host = state.hosts.get(e.agent)
+    if host is not None:
+        devices = {d.uuid: d for d in e.devices}
+        state = _update_host(state, e.agent, system=e.system, devices=devices, sampled_at=e.time)
+    ranks = list(state.ranks)
+    for sample in e.ranks:
+        if 0 <= sample.rank < len(ranks):
+            ranks[sample.rank] = _with_sample(ranks[sample.rank], sample, e.time)
+    return replace(state, ranks=tuple(ranks))
+
+
+def _with_sample(rank: Rank, sample: ev.RankSample, time: float) -> Rank:
+    """A rank that has ended keeps the last figures of its life."""
+    return rank if rank.phase.ended else replace(rank, sample=sample, sampled_at=time)
+
+
+def _limit_near(state: RunState, e: ev.LimitNear) -> RunState:
+    return replace(state, near=e)
+
+
+def _resumed(state: RunState, _: ev.ProgressResumed) -> RunState:
+    """A sign of life moves no other limit."""
+    return replace(state, near=_past(state.near, "progress"))
+
+
+def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
+    at = bisect_left(state.stacks, e.rank, key=lambda taken: taken.rank)
+    after = at + 1 if at < len(state.stacks) and state.stacks[at].rank == e.rank else at
+    return replace(state, stacks=(*state.stacks[:at], e, *state.stacks[after:]))
+
+
+def _noted(state: RunState, e: ev.NoteMade) -> RunState:
+    return replace(state, notes=(*state.notes, e))
+
+
+def _recording_stopped(state: RunState, e: ev.RecordingStopped) -> RunState:
+    return replace(state, recording=e)
+
+
+def _records_lost(state: RunState, e: ev.RecordsLost) -> RunState:
+    return replace(state, lost=e, recording=None if e.resumed else state.recording)
+
+
+def _unreadable(state: RunState, e: ev.PartUnreadable) -> RunState:
+    """One for each file; of the lines, the first few."""
+    known = {part.file: part for part in state.unreadable}
+    if (old := known.get(e.file)) is not None:
+        lines = (*old.lines, *e.lines)[:UNREADABLE_LINES]
+        e = replace(old, lines=lines, count=old.count + e.count)
+    return replace(state, unreadable=tuple({**known, e.file: e}.values()))
+
+
+def _unrecognised(state: RunState, _: ev.Unrecognised) -> RunState:
+    return replace(state, newer=state.newer + 1)
+
+
+def _ended(state: RunState, e: ev.RunEnded) -> RunState:
+    """Whoever was at work when all was lost is lost too."""
+    ranks = state.ranks
+    if e.state == Phase.LOST:
+        ranks = tuple(r if r.phase.ended else lost_at(r, e.time) for r in ranks)
+    done = replace(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank, ranks=ranks)
+    phase = next((p for p in Phase if p == e.state), Phase.FAILED)  # a newer version may know more ends
+    return _enter(done, phase, e.time)
+
+
+_OF_THE_RUN = (
+    ev.RunSubmitted, ev.OriginFound, ev.SparkReady, ev.DeliveryChosen, ev.GangRestarted, ev.NoteMade,
+    ev.RunEnded, ev.AgentDeparted, ev.RecordingStopped, ev.RecordsLost, ev.PartUnreadable, ev.Unrecognised,
+)  # fmt: skip
+_HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], RunState]] = {
+    ev.RunSubmitted: _submitted, ev.SparkReady: _spark_ready, ev.DeliveryChosen: _delivery_chosen,
+    ev.SlotsAwaited: _awaited, ev.StageSubmitted: _stage_submitted, ev.GangPlaced: _placed,
+    ev.GangRestarted: _restarted, ev.ExecutorLost: _lost, ev.TaskLost: _lost, ev.ServerLost: _lost,
+    ev.JobCancelled: _cancelled, ev.AgentJoined: _joined, ev.AgentDeparted: _departed,
+    ev.RankStarted: _rank_started,
+    ev.RankEntered: _rank_entered, ev.RankReported: _reported, ev.RankRaised: _raised,
+    ev.RankRaising: _raising, ev.RankRecovered: _recovered,
+    ev.RankReturned: _returned, ev.RankExited: _exited, ev.StopRequested: _stop_requested,
+    ev.CleanupProven: _cleanup, ev.Sampled: _sampled, ev.NoteMade: _noted, ev.RunEnded: _ended,
+    ev.OriginFound: _origin_found, ev.LimitNear: _limit_near, ev.ProgressResumed: _resumed,
+    ev.StacksTaken: _stacks_taken,
+    ev.RecordingStopped: _recording_stopped, ev.RecordsLost: _records_lost,
+    ev.PartUnreadable: _unreadable, ev.Unrecognised: _unrecognised,
+}  # fmt: skip
+
+
+_TAKEN_DOWN = frozenset({"SIGTERM", "SIGHUP"})
+
+
+def end_of(state: RunState, rank: Rank, e: RankExited) -> tuple[RankPhase, RankRaised | None]:
+    """How a rank ended, and with which exception.
+
+    One that was only seen on its way counts if it left with a code, or if it was ended where nobody else
+    knows of a cause.
+    """
+    phase = _phase_of(state, rank, e)
+    if rank.raised is not None or rank.raising is None:
+        return phase, rank.raised
+    seen = _as_raised(rank.raising)
+    if phase is RankPhase.FAILED and e.exit_code and e.signal is None:
+        return phase, seen
+    if phase is RankPhase.STOPPED and _explains(state, seen):
+        return RankPhase.FAILED, seen
+    return phase, None
+
+
+def _as_raised(e: RankRaising) -> RankRaised:
+    return RankRaised(**{f.name: getattr(e, f.name) for f in fields(RankRaised)})
+
+
+def _explains(state: RunState, seen: RankRaised) -> bool:
+    """Whether an exception is the cause of failures of which each says that it follows from another."""
+    known = state.cause
+    by_rank = state.stop is not None and state.stop.by == "rank"
+    return by_rank and known is not None and known.doubt > doubt(seen.message, seen.traceback)
+
+
+def _phase_of(state: RunState, rank: Rank, e: RankExited) -> RankPhase:
+    """Where it stands. What follows from the gang being stopped, or from a loss, is nobody's failure.
+
+    A crash can be heard of after the stop that its victims caused, and is told from them by its time.
+    SIGTERM is the stop's own, whatever two hosts' clocks say; so is SIGKILL where it gave no grace.
+    """
+    if rank.failing:
+        return RankPhase.FAILED
+    if e.exit_code == 0 and e.signal is None and not e.unreturned:
+        return RankPhase.SUCCEEDED
+    upset = state.upset_at
+    if upset is None or (e.time < upset and not _is_ours(state, rank, e.signal)):
+        return RankPhase.FAILED
+    return RankPhase.LOST if rank.agent in state.lost_tasks else RankPhase.STOPPED
+
+
+def _is_ours(state: RunState, rank: Rank, signal: str | None) -> bool:
+    """Whether it is a signal that ends ranks which did nothing wrong."""
+    if state.stop is not None and state.stop.grace_s <= 0 and signal == "SIGKILL":
+        return True
+    return signal == "SIGTERM" and (state.stop is not None or rank.agent in state.lost_tasks)
+
+
+def lost_at(rank: Rank, time: float) -> Rank:
+    """The rank once nobody can tell any more how it goes on."""
+    return replace(rank, phase=RankPhase.LOST, ended=time)
+
+
+def without_agent(rank: Rank, e: AgentDeparted) -> Rank:
+    """The rank once its agent is gone."""
+    if not rank.phase.ended:
+        return lost_at(rank, e.time)
+    return rank if e.expected else without_place(rank)
+
+
+def without_place(rank: Rank) -> Rank:
+    """The rank once its place is gone.
+
+    What takes a place down tells its processes to end, and the ranks may be heard of first: that is no
+    failure of theirs.
+    """
+    told = rank.phase is RankPhase.FAILED and rank.raised is None and rank.signal in _TAKEN_DOWN
+    return replace(rank, phase=RankPhase.LOST) if told else rank

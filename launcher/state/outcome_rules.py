@@ -1,0 +1,317 @@
+"""What to do next, how a run ended, and the sentence that says so: pure rules over its state.
+
+`next_stop` says when a gang must be stopped and why; `next_restart`, once it has stopped, whether it is
+started again; `verdict`, once nothing is alive, which state and exit code the run has and in which words.
+The supervisor only carries them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import AgentLost, InternalError, NoProgress, RunStopped, TimeLimit
+from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, StopRequested
+from .peer_loss import operation
+from .run_state import Loss, Phase, Rank, RankPhase, RunState
+
+DOUBT_S = 2.0  # how long peers are kept after a failure that may follow from another's
+
+
+def next_stop(
+    state: RunState,
+    *,
+    now: float,
+    timeout_s: float | None,
+    grace_s: float,
+    quiet_s: float | None = None,
+    no_progress_timeout_s: float | None = None,
+    doubted_s: float = 0.0,
+) -> StopRequested | None:
+    """The stop that the facts call for, if none was asked for yet.
+
+    Args:
+        state: all facts so far.
+        now: the engine's clock.
+        timeout_s: the run's time limit, over all its attempts.
+        grace_s: what the ranks get to end by themselves.
+        quiet_s: seconds since any rank's last sign of life; None while none is expected.
+        no_progress_timeout_s: how long that may be.
+        doubted_s: for how many seconds it has been in doubt who failed first.
+    """
+    if state.stop is not None or state.phase.final:
+        return None
+    asked = _cause_to_stop(state, now, timeout_s, doubted_s)
+    if asked is None and quiet_s is not None and _is_hung(state, quiet_s, no_progress_timeout_s):
+        asked = "limit", f"no progress for {no_progress_timeout_s:g} s", NoProgress.exit_code
+    if asked is None:
+        return None
+    by, reason, code = asked
+    return StopRequested(
+        time=now, attempt=state.attempt, by=by, reason=reason, exit_code=code, grace_s=grace_s
+    )
+
+
+def _cause_to_stop(
+    state: RunState, now: float, timeout_s: float | None, doubted_s: float
+) -> tuple[str, str, int | None] | None:
+    """Who asks for a stop, why, and with which code: a failure before a loss, and both before the clock.
+
+    A failure that may follow from another's waits for that one, or for the loss under it.
+    """
+    cause = state.cause
+    if cause is not None and not (cause.doubt and _is_missing_a_part(state)):
+        if state.undecided and doubted_s < DOUBT_S:
+            return None
+        return "rank", f"rank {cause.rank} failed", None
+    if not state.all_ended and state.cancelled is not None:
+        return "spark", _cancelled(state), RunStopped.exit_code
+    if not state.all_ended and (state.losses or _lost(state)):
+        return "loss", describe_loss(state), None
+    if _is_over(state, now, timeout_s):
+        return "limit", f"the time limit of {timeout_s:g} s", TimeLimit.exit_code
+    return None
+
+
+def _is_hung(state: RunState, quiet_s: float, limit_s: float | None) -> bool:
+    """Whether the whole gang has been silent for too long; a gang that is through says no more."""
+    return limit_s is not None and not state.all_ended and quiet_s >= limit_s
+
+
+def _is_missing_a_part(state: RunState) -> bool:
+    """Whether the gang has lost what ranks ran on."""
+    return bool(state.losses) or _lost(state)
+
+
+def _lost(state: RunState) -> bool:
+    return any(r.phase is RankPhase.LOST for r in state.ranks)
+
+
+def _is_over(state: RunState, now: float, timeout_s: float | None) -> bool:
+    """Whether the run, all its attempts together, has had its time."""
+    return timeout_s is not None and state.started is not None and now - state.started >= timeout_s
+
+
+def _cancelled(state: RunState) -> str:
+    reason = brief(state.cancelled.reason) if state.cancelled else ""
+    return "cancelled in Spark" + (f": {reason}" if reason else "")
+
+
+def next_restart(
+    state: RunState, *, now: float, max_restarts: int, timeout_s: float | None = None
+) -> GangRestarted | None:
+    """The start of another attempt, for a gang that has stopped and may have one.
+
+    A failed gang whose agents are all here is started again in place. After a loss it needs new agents,
+    and so a new stage; that is known for sure once the old one is over, because what looks like a loss at
+    first may be a job that somebody cancelled.
+
+    Args:
+        state: all facts so far; its ranks have ended, or their agents have gone.
+        now: the engine's clock.
+        max_restarts: how many attempts may follow the first.
+        timeout_s: the run's time limit, over all its attempts.
+    """
+    ends = state.phase.final or state.final_stop is not None or state.cancelled is not None
+    ends = ends or any(isinstance(loss, ServerLost) for loss in state.losses)
+    if ends or state.attempt >= max_restarts or _is_over(state, now, timeout_s):
+        return None
+    first = state.first_failure
+    if first is not None and not _is_victim(state):
+        reason, in_place = describe_cause(state, first), not state.losses and _all_here(state)
+    elif _went_away(state):
+        reason, in_place = describe_loss(state), False
+    else:
+        return None
+    return GangRestarted(time=now, attempt=state.attempt + 1, reason=reason, in_place=in_place)
+
+
+def _all_here(state: RunState) -> bool:
+    agents = {r.agent for r in state.ranks}
+    return all(agent in state.hosts and state.hosts[agent].present for agent in agents)
+
+
+def _is_victim(state: RunState) -> bool:
+    """Whether what failed did so because the gang was stopped for a loss."""
+    return state.stop is not None and state.stop.by == "loss"
+
+
+def _is_cut_short(state: RunState) -> bool:
+    """Whether a rank ended before it was done, or never began."""
+    return not state.all_ended or any(r.phase is not RankPhase.SUCCEEDED for r in state.ranks)
+
+
+def _went_away(state: RunState) -> bool:
+    """Whether what was under the ranks went away; a gang told to end for that has not succeeded."""
+    return _is_victim(state) or _lost(state) or (bool(state.losses) and _is_cut_short(state))
+
+
+def verdict(
+    state: RunState, *, now: float, broken: str = "", exit_code: int = InternalError.exit_code
+) -> RunEnded:
+    """How the run ended.
+
+    Args:
+        state: all facts but this one.
+        now: the engine's clock.
+        broken: what broke under the run, if that is why it ended.
+        exit_code: the code for that.
+    """
+    phase, code, why, rank = _end(state, broken, exit_code)
+    told = why if phase is Phase.STOPPED else why + after_restarts(state)
+    return RunEnded(time=now, attempt=state.attempt, state=phase.value, exit_code=code, why=told, rank=rank)
+
+
+def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str, int | None]:
+    """State, exit code, reason, and the rank to blame if there is one."""
+    if broken:
+        return (Phase.LOST if exit_code == AgentLost.exit_code else Phase.FAILED), exit_code, broken, None
+    stop, first = state.stop, state.first_failure
+    if stop is not None and stop.by in ("person", "limit", "spark") and not _came_too_late(state):
+        phase = Phase.FAILED if stop.by == "limit" else Phase.STOPPED
+        return phase, stop.exit_code or RunStopped.exit_code, f"stopped: {stop.reason}", None
+    if first is not None and not _is_victim(state):
+        return Phase.FAILED, exit_code_of(first), describe_cause(state, first), first.rank
+    if state.cancelled is not None and (stop is not None or _is_cut_short(state)):
+        return Phase.STOPPED, RunStopped.exit_code, f"stopped: {_cancelled(state)}", None
+    if _went_away(state) or not state.all_ended:
+        return Phase.LOST, AgentLost.exit_code, describe_loss(state), None
+    if stop is not None and not _came_too_late(state):
+        return Phase.FAILED, 1, f"stopped: {stop.reason}", None
+    return Phase.SUCCEEDED, 0, describe_success(state), None
+
+
+def _came_too_late(state: RunState) -> bool:
+    """Whether every rank had ended well before the gang was told to end: the stop has stopped nothing."""
+    return bool(state.ranks) and all(r.phase is RankPhase.SUCCEEDED and r.unbidden for r in state.ranks)
+
+
+def exit_code_of(rank: Rank) -> int:
+    """The failing rank's own code, never 0.
+
+    For a rank that raised and then had to be ended, it is what Python would have said.
+    """
+    if rank.raised is not None and rank.signal in ("SIGTERM", "SIGKILL"):
+        return 1
+    return rank.exit_code or 1
+
+
+SENTENCE = 300
+
+
+def describe_failure(rank: Rank) -> str:
+    """Which rank, where, how; the OOM killer only where the kernel counted it."""
+    where = f"rank {rank.rank} on {rank.host}"
+    if rank.raised is not None:
+        text = brief(rank.raised.message)
+        return f"{where} raised {rank.raised.kind}{f': {text}' if text else ''}"
+    if rank.signal:
+        oom = rank.signal == "SIGKILL" and bool(rank.oom_kills)
+        hint = (
+            "; the kernel's OOM killer struck while it ran: it probably used too much memory" if oom else ""
+        )
+        return f"{where} was killed by {rank.signal}{hint}"
+    if rank.unreturned:
+        return f"{where} never returned: its process ended with 0 in the middle of the function"
+    after = ", after it had returned its value" if rank.returned else ""
+    return f"{where} exited with code {rank.exit_code}{after}"
+
+
+def describe_cause(state: RunState, rank: Rank) -> str:
+    """The same, and which ranks it missed, where others had left before."""
+    told = describe_failure(rank)
+    return f"{early}: {told}" if (early := left_before(state, rank)) else told
+
+
+def left_before(state: RunState, rank: Rank) -> str:
+    """Which ranks had left before one failed for want of a peer; empty where it did not, or none had."""
+    early = early_leavers(state, rank)
+    if not early:
+        return ""
+    where = operation(rank.raised.traceback) if rank.raised else ""
+    who = f"rank{'s' * (len(early) > 1)} {listed([str(r) for r in early])}"
+    return f"{who} had left with 0 before rank {rank.rank} failed{f' in {where}' if where else ''}"
+
+
+def early_leavers(state: RunState, rank: Rank) -> tuple[int, ...]:
+    """The ranks that had left with 0 when another one failed, if it failed for want of a peer.
+
+    A busy host hears of a process's end after the exception that it caused, so those count that had left
+    before the gang was told to end, whatever clocks say.
+    """
+    if not rank.doubt:
+        return ()
+    return tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.unbidden)
+
+
+def describe_success(state: RunState) -> str:
+    """That all went well, and whose value is missing all the same."""
+    left = [str(r.rank) for r in state.ranks if r.left and r.returned is None]
+    told = "every rank exited with 0"
+    if not left:
+        return told
+    ranks, has = ("ranks", "have") if len(left) > 1 else ("rank", "has")
+    return (
+        f"{told}; {ranks} {listed(left)} ended by sys.exit before the function returned, and {has} no value"
+    )
+
+
+def describe_loss(state: RunState) -> str:
+    """What went away under the ranks, and why as far as Spark says."""
+    if state.losses:
+        return loss_sentence(state, min(state.losses, key=_closeness_to_the_cause))
+    lost = [r for r in state.ranks if r.phase is RankPhase.LOST]
+    if not lost:
+        return "the ranks could not be started: the agent went away"
+    count = len(lost)
+    hosts = listed(sorted({r.host for r in lost}))
+    return f"the agent on {hosts} went away with {count} rank{'s' * (count > 1)} running"
+
+
+def _closeness_to_the_cause(loss: Loss) -> int:
+    """Spark ends all tasks of a gang that lost one, so most of what agents tell is a consequence."""
+    if isinstance(loss, ServerLost):
+        return -1
+    if isinstance(loss, ExecutorLost):
+        return 0
+    return 2 if loss.agent_time is not None else 1
+
+
+def loss_sentence(state: RunState, loss: Loss) -> str:
+    """What one loss took away."""
+    reason = brief(loss.reason.rpartition("Reason: ")[2])
+    why = f": {reason}" if reason else ""
+    if isinstance(loss, ServerLost):
+        return f"the Connect server {loss.server} is gone{why}"
+    ranks = [r for r in state.ranks if r.agent == loss.task]
+    if isinstance(loss, ExecutorLost):
+        which = f"executor {loss.executor}" if loss.executor else "an executor"
+        host = loss.host or (ranks[0].host if ranks else "")
+        return f"{which}{f' on {host}' if host else ''} was lost{why}"
+    which = "a Spark task" if loss.task is None else f"Spark task {loss.task}"
+    host = f" on {ranks[0].host}" if ranks else ""
+    under = (
+        f" under rank {ranks[0].rank}" if len(ranks) == 1 else " under its ranks" if ranks else " too early"
+    )
+    return f"{which}{host} ended{under}{why}"
+
+
+def after_restarts(state: RunState) -> str:
+    """What a verdict says of the attempts before the last; empty if that was the only one."""
+    count = state.attempt
+    return f", after {count} restart{'s' * (count > 1)}" if count else ""
+
+
+def brief(text: str) -> str:
+    """The first line that says anything, as far as a sentence has room for it."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= SENTENCE else line[: SENTENCE - 1] + "…"
+
+
+def listed(names: Sequence[str], *, most: int = 5, joint: str = ", ", last: str = " and ") -> str:
+    """The names as one would say them: ``a, b and c``, and ``a, b and 998 more`` beyond `most`.
+
+    One more than `most` is named all the same: "1 more" would be no shorter.
+    """
+    if len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} more"]
+    return joint.join(names[:-1]) + last + names[-1] if len(names) > 1 else "".join(names)

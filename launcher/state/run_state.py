@@ -1,0 +1,235 @@
+"""What is known of a run: frozen values that `launcher.state.fold` moves on by facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..spec.job import Device
+from . import events as ev
+from .peer_loss import doubt
+
+
+class Phase(StrEnum):
+    """Where a run is. The last four are final."""
+
+    SUBMITTED = "submitted"
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more can happen."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.LOST)
+
+
+class RankPhase(StrEnum):
+    """Where one rank is."""
+
+    PLACED = "placed"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process is gone."""
+        return self not in (RankPhase.PLACED, RankPhase.STARTING, RankPhase.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank as known so far.
+
+    Attributes:
+        failing: whether it raised by itself, not because the gang was stopped.
+        raising: an exception that was seen on its way through it before the gang was stopped.
+        unreturned: whether it ended with 0 in the middle of the function that it ran.
+        left: whether its function ended by `sys.exit`, without a value.
+        unbidden: whether its end was heard of before the gang was told to end, or lost a part.
+    """
+
+    rank: int
+    phase: RankPhase = RankPhase.PLACED
+    host: str = ""
+    agent: int = 0
+    local_rank: int = 0
+    devices: tuple[Device, ...] = ()
+    pid: int | None = None
+    started: float | None = None
+    entered: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    oom_kills: int | None = None
+    raised: ev.RankRaised | None = None
+    raising: ev.RankRaising | None = None
+    failing: bool = False
+    unreturned: bool = False
+    left: bool = False
+    unbidden: bool = False
+    returned: ev.RankReturned | None = None
+    step: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    reported_at: float | None = None
+    sample: ev.RankSample | None = None
+    sampled_at: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a process."""
+        return self.phase in (RankPhase.STARTING, RankPhase.RUNNING)
+
+    @property
+    def failed_at(self) -> float | None:
+        """When it went wrong: the exception if there was one, else the end of a failed process.
+
+        An interpreter can take seconds to die after its exception, while the ranks that wait for it
+        fail at once; by their exits alone the victim would look like the cause.
+        """
+        if not (self.phase is RankPhase.FAILED or (self.failing and not self.phase.ended)):
+            return None
+        told = [e.time for e in (self.raising, self.raised) if e is not None]
+        return min(told, default=self.ended)
+
+    @property
+    def doubt(self) -> int:
+        """How likely its failure only follows from another rank's end: 0 for its own, 2 for a broken wire."""
+        return doubt(self.raised.message, self.raised.traceback) if self.raised else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One agent's host: its clock, its last system sample and its devices by UUID.
+
+    `attempt` is the last one that the agent belonged to; `address` is its own on the way to the engine.
+    """
+
+    agent: int
+    host: str
+    attempt: int = 0
+    pid: int = 0
+    clock_offset: float = 0.0
+    present: bool = True
+    system: ev.HostSample | None = None
+    devices: Mapping[str, ev.DeviceSample] = field(default_factory=dict)
+    sampled_at: float | None = None
+    cleanup: ev.CleanupProven | None = None
+    address: str = ""
+
+
+Loss = ev.ExecutorLost | ev.ServerLost | ev.TaskLost
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run, folded from its facts. What belongs to an attempt is that of the attempt that goes on.
+
+    Attributes:
+        submitted: who asked for it, and with which arguments.
+        origin: which code it runs, and which packages are beside it; None while that is not known.
+        asked: the world size that was asked for; `num_processes` is the one that was placed.
+        attempt: 0 at first, one more with every restart.
+        since: every phase that was entered and when, over all attempts; those of this attempt begin at
+            `attempt_index`.
+        stop: why this attempt was told to end.
+        final_stop: a request that ends the run and not only this attempt: no restart follows it.
+        upset_at: when the gang was told to end, or lost a part: what goes wrong after that follows from it.
+        losses: what Spark took away in this attempt, in the order in which it was told.
+        lost_tasks: the agents whose tasks those were, as far as that is known.
+        near: the limit that was warned of last, unless the danger has passed.
+        stacks: what ranks of this attempt were doing when they were last asked, by rank.
+        recording: why the folder takes no more; None while it does.
+        lost: what the folder has not taken, in all.
+        unreadable: what of the folder could not be read, by file.
+        newer: how many facts were written by a newer version, and skipped.
+    """
+
+    id: str = ""
+    name: str = ""
+    target: str = ""
+    mode: str = ""
+    num_processes: int = 0
+    submitted: ev.RunSubmitted | None = None
+    origin: ev.OriginFound | None = None
+    asked: int = 0
+    attempt: int = 0
+    restarts: tuple[ev.GangRestarted, ...] = ()
+    phase: Phase = Phase.SUBMITTED
+    since: tuple[tuple[Phase, float], ...] = ()
+    attempt_index: int = 0
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    why: str = ""
+    waiting: ev.SlotsAwaited | None = None
+    ranks: tuple[Rank, ...] = ()
+    hosts: Mapping[int, Host] = field(default_factory=dict)
+    stop: ev.StopRequested | None = None
+    final_stop: ev.StopRequested | None = None
+    upset_at: float | None = None
+    losses: tuple[Loss, ...] = ()
+    lost_tasks: frozenset[int] = frozenset()
+    cancelled: ev.JobCancelled | None = None
+    spark: ev.SparkReady | None = None
+    delivery: ev.DeliveryChosen | None = None
+    notes: tuple[ev.NoteMade, ...] = ()
+    near: ev.LimitNear | None = None
+    stacks: tuple[ev.StacksTaken, ...] = ()
+    recording: ev.RecordingStopped | None = None
+    lost: ev.RecordsLost | None = None
+    blamed: int | None = None
+    unreadable: tuple[ev.PartUnreadable, ...] = ()
+    newer: int = 0
+
+    @property
+    def first_failure(self) -> Rank | None:
+        """The rank whose failure the others' follow from.
+
+        That is the first one by the engine's clock; but whose exception speaks of the transport was left by
+        a peer, and often tells of it before anybody knows that the peer is gone.
+        """
+        failed = [r for r in self.ranks if r.phase is RankPhase.FAILED]
+        return min(failed, key=_guilt, default=None)
+
+    @property
+    def cause(self) -> Rank | None:
+        """The same, of ranks that are only about to end as well: a process may take seconds to die."""
+        return min((r for r in self.ranks if r.failed_at is not None), key=_guilt, default=None)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the cause is in doubt, and a rank is left that could still turn out to be it."""
+        cause = self.cause
+        open_ends = any(not r.phase.ended and r.raised is None for r in self.ranks)
+        return cause is not None and cause.doubt > 0 and open_ends
+
+    @property
+    def leader(self) -> Rank | None:
+        """The first rank that reports: whose step and figures stand for the run's."""
+        return next((r for r in self.ranks if r.reported_at is not None), None)
+
+    @property
+    def attempt_since(self) -> tuple[tuple[Phase, float], ...]:
+        """The phases of this attempt, and when each was entered."""
+        return self.since[self.attempt_index :]
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every rank's process is gone."""
+        return bool(self.ranks) and all(r.phase.ended for r in self.ranks)
+
+
+def _guilt(rank: Rank) -> tuple[int, float, int]:
+    """What ranks that failed are ordered by: the cause comes first."""
+    return rank.doubt, rank.failed_at or 0.0, rank.rank

@@ -1,0 +1,268 @@
+"""One attempt at a run: agents' hellos become hosts and a plan, and the plan the START of each agent.
+
+joining    agents arrive; the backend says how many will
+placing    what they offer becomes the plan, unless that was made beforehand
+reaching   agents of several hosts say at which address they reach rank 0's host
+started    every agent has its order
+
+The engine sends it, and an executor that cannot reach the engine makes the same for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..agent.boot import base_environ
+from ..agent.hello import torch_version
+from ..channel.frames import Kind
+from ..channel.handshake import Hello
+from ..errors import CannotPlace, InternalError, LauncherError
+from ..frameworks.torch import Rendezvous
+from ..placement.plan import Plan, make_plan, rank_environ, thread_note
+from ..placement.topology import (
+    MeetingPoint,
+    Versions,
+    choose_address,
+    gpu_reason,
+    host_names,
+    offers_of,
+    version_notes,
+)
+from ..runs.provenance import user_name
+from ..runs.writer import RunWriter
+from ..serialization import to_plain
+from ..spec.job import JobSpec, Mode
+from ..spec.request import Request
+from ..state import events as ev
+from .agents import Roster
+
+
+def submission(request: Request, time: float) -> ev.RunSubmitted:
+    """A run's first fact: that it exists, and whose it is."""
+    spec = request.spec.redacted()
+    return ev.RunSubmitted(
+        time=time,
+        name=spec.label,
+        target=spec.target.label,
+        mode=spec.mode.value,
+        num_processes=spec.num_processes,
+        user=user_name(request.environ),
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        args=spec.target.arguments,
+    )
+
+
+class Attempt:
+    """What must be so before ranks can start, in order; `advance` goes as far as it can.
+
+    Attributes:
+        number: 0 for the first.
+        plan: every rank's place, once that is known.
+        started: whether the ranks have been ordered to start.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        plan: Plan | None,
+        *,
+        writer: RunWriter,
+        roster: Roster,
+        clock: Callable[[], float],
+    ) -> None:
+        self.number = 0
+        self.started = False
+        self._request = request
+        self._spec = request.spec
+        self.plan = self._given = plan
+        self._base = base_environ(request.environ, request.spec.env, python=request.python)
+        self._writer = writer
+        self._roster = roster
+        self._clock = clock
+        self._meeting: MeetingPoint | None = None
+        self._asked = self._delivered = False
+
+    def place(self) -> None:
+        """Record the plan, if there is one already: the agents that it needs are being started."""
+        if self.plan and not self._writer.state.ranks:
+            self._record(self.plan)
+
+    def advance(self) -> None:
+        """Go on if the next step's conditions are met.
+
+        Raises:
+            CannotPlace: the agents cannot hold the gang, or cannot reach each other.
+        """
+        if self.started or not self._roster.complete:
+            return
+        if self.plan is None:
+            self.plan = self._made_from_offers()
+            self._record(self.plan)
+        if self._meeting is None:
+            self._meeting = self._met(self.plan)
+        if self._meeting is not None:
+            self._start(self.plan, self._meeting)
+
+    def again(self, number: int) -> None:
+        """Another attempt with the same agents in the same places."""
+        self.number = number
+        self.started = False
+        if self.plan:
+            self._record(self.plan)
+        self.advance()
+
+    def anew(self, number: int) -> None:
+        """Another attempt, with agents that are still to come."""
+        self.number = number
+        self.started = self._asked = self._delivered = False
+        self.plan, self._meeting = self._given, None
+        self._roster.reset()
+
+    def too_late(self, limit_s: float) -> LauncherError:
+        """The error for agents that have not come in time."""
+        if self._roster.expected is None and self._spec.mode is Mode.LOCAL:
+            return CannotPlace(
+                f"no room on this machine within {limit_s:g} s", hint="--start-timeout waits longer"
+            )
+        came = f"{self._roster.joined} of {self._roster.expected or 'the'} agents came within {limit_s:g} s"
+        return InternalError(came) if self._spec.mode is Mode.LOCAL else CannotPlace(came)
+
+    def _made_from_offers(self) -> Plan:
+        hellos = self._roster.hellos
+        ours = Versions(platform.python_version(), torch_version())
+        for text in version_notes(hellos, ours, pickled=self._spec.target.pickled):
+            self._note(text)
+        return make_plan(self._spec, offers_of(hellos, self._spec), gpu_reason=gpu_reason(hellos))
+
+    def _record(self, plan: Plan) -> None:
+        now = self._clock()
+        self._writer.append(ev.GangPlaced(time=now, attempt=self.number, ranks=plan.ranks))
+        if self.number:  # said with the first attempt
+            return
+        chosen = chosen_environ(self._spec, self._base)
+        for text in filter(None, (*plan.notes, thread_note(plan, chosen))):
+            self._note(text)
+
+    def _note(self, text: str) -> None:
+        self._writer.append(ev.NoteMade(time=self._clock(), attempt=self.number, text=text))
+
+    def _met(self, plan: Plan) -> MeetingPoint | None:
+        """Where the ranks meet; None while agents are still trying."""
+        hellos = {h.agent: h for h in self._roster.hellos if plan.on(h.agent)}
+        first = hellos[plan.ranks[0].agent]
+        if self._spec.mode is Mode.LOCAL:
+            return MeetingPoint(first.address, {})
+        if not self._asked:
+            self._asked = True
+            self._roster.send(Kind.REACH, lambda _: {"addresses": _candidates(first), "port": first.port})
+        reached = self._roster.reached
+        if not hellos.keys() <= reached.keys():
+            return None
+        names = host_names(self._roster.hellos)
+        hosts = {agent: names[agent] for agent in hellos}
+        return choose_address(_candidates(first), reached, hosts, first=first.agent)
+
+    def _start(self, plan: Plan, meeting: MeetingPoint) -> None:
+        """Every agent gets its ranks; rank 0's agent holds the port of the store."""
+        self.started = True
+        self._roster.begin()
+        rendezvous = Rendezvous(
+            address=meeting.address,
+            port=self._roster.ports[plan.ranks[0].agent],
+            run_id=self._writer.id,
+            restart_count=self.number,
+            max_restarts=self._spec.max_restarts,
+        )
+        bundle = None if self._delivered else self._request.bundle  # which agents keep
+        pieces = {Kind.PAYLOAD: self._request.payload, Kind.BUNDLE: bundle}
+        self._delivered = True
+
+        def order(agent: int) -> dict[str, Any]:
+            return start_message(
+                agent,
+                plan,
+                spec=self._spec,
+                rendezvous=rendezvous,
+                base=self._base,
+                python=self._request.python,
+                path=self._request.path,
+                interfaces=meeting.interfaces,
+                attempt=self.number,
+            )
+
+        self._roster.send(Kind.START, order, {kind: data for kind, data in pieces.items() if data})
+
+
+def _candidates(first: Hello) -> list[str]:
+    """Rank 0's addresses, the one first by which it reaches the engine."""
+    return list(dict.fromkeys(filter(None, (first.address, *first.addresses))))
+
+
+EXECUTOR_ENV = "spark.executorEnv."
+
+
+def chosen_environ(spec: JobSpec, base: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables that count as the user's own choice, so that nothing is chosen in their place.
+
+    Args:
+        spec: the request.
+        base: what all ranks share, as in `base_environ`.
+
+    On this machine that is `base`. On executors it is what the spec says, for the ranks and for executors
+    in general: their own environment holds an OMP_NUM_THREADS that Spark has put there and nobody chose.
+    """
+    if spec.mode is Mode.LOCAL:
+        return base
+    conf = spec.spark.conf.items()
+    of_executors = {k.removeprefix(EXECUTOR_ENV): v for k, v in conf if k.startswith(EXECUTOR_ENV)}
+    return {**of_executors, **spec.env}
+
+
+def start_message(
+    agent: int,
+    plan: Plan,
+    *,
+    spec: JobSpec,
+    rendezvous: Rendezvous,
+    base: Mapping[str, str],
+    python: str = "",
+    path: Sequence[str] = (),
+    interfaces: Mapping[int, str] | None = None,
+    origin: str = "",
+    attempt: int = 0,
+) -> dict[str, Any]:
+    """The order for one agent; `ranks` is empty if the plan has none for it.
+
+    Args:
+        agent: which.
+        plan: every rank's place.
+        spec: the request.
+        rendezvous: where the gang meets.
+        base: in local mode what all ranks share; elsewhere agents start from their own environment, and
+            this is not looked at.
+        python: the ranks' interpreter; empty for the agent's own.
+        path: the caller's `sys.path`, where the target is a function of the caller's own world.
+        interfaces: the network interface of each agent, where known.
+        origin: the folder on the caller's machine of which the agent gets a copy; empty without one.
+        attempt: which attempt of the run this starts, from 0.
+    """
+    local = spec.mode is Mode.LOCAL
+    chosen = chosen_environ(spec, base)
+    interface = (interfaces or {}).get(agent, "")
+    return {
+        "program": {"target": to_plain(spec.target), "path": list(path)},
+        "python": python,
+        "cwd": spec.workdir,
+        "inherit": not local,
+        "env": dict(base if local else spec.env),
+        "ranks": {
+            str(p.rank): rank_environ(p, rendezvous, chosen, interface=interface) for p in plan.on(agent)
+        },
+        "grace_s": spec.grace_s,
+        "origin": origin,
+        "attempt": attempt,
+    }

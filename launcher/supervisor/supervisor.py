@@ -1,0 +1,389 @@
+"""One run from plan to verdict, on one thread: the loop between the agents, the folder and the caller.
+
+Everything that happens becomes a fact first; what to do next is read from the folded state by the pure
+rules of `launcher.state.outcome_rules`. Other threads only ask for a stop, and wait for news.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..agent.worker_group import SELECT_LIMIT_S
+from ..backends.base import AgentsExpected, Backend, StageOver
+from ..channel.connection import AgentConnection
+from ..channel.frames import Kind, WireError
+from ..errors import CannotPlace, InternalError, LauncherError, RecordError, RunStopped, SpecError
+from ..placement.plan import Plan
+from ..runs.writer import RunWriter
+from ..spec.job import JobSpec, Mode
+from ..spec.request import Request
+from ..state import events as ev
+from ..state.events import NoteMade
+from ..state.outcome_rules import verdict
+from ..state.run_state import RunState
+from .agents import Roster
+from .attempt import Attempt, submission
+from .control import ControlServer
+from .mailbox import Mailbox
+from .watchdog import StacksAsked, Watchdog
+
+
+class Supervisor:
+    """Carries one run. `run` is the thread's work; `submit` comes before it, in the caller's thread."""
+
+    def __init__(
+        self,
+        request: Request,
+        plan: Plan | None,
+        folder: Path,
+        backend: Backend,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.mailbox = Mailbox()
+        self._request = request
+        self._spec = request.spec
+        self._backend = backend
+        self._clock = clock
+        self._writer = RunWriter(folder, request.spec, payload=request.payload, clock=clock)
+        self._selector = selectors.DefaultSelector()
+        self._roster = Roster(self._writer, self._selector, clock)
+        self._attempt = Attempt(request, plan, writer=self._writer, roster=self._roster, clock=clock)
+        self._stage = Launch(launched=0.0)
+        self._watch = Watchdog(request.spec, self._writer, self._roster, clock)
+        self._control: ControlServer | None = None
+
+    @property
+    def state(self) -> RunState:
+        """The run as folded so far; a frozen value, so any thread may look."""
+        return self._writer.state
+
+    def stop(self, *, reason: str, exit_code: int, force: bool = False) -> None:
+        """Ask for the end of the run, from any thread; `force` skips the grace period."""
+        self.mailbox.post(
+            ev.StopRequested(
+                time=self._clock(),
+                by="person",
+                reason=reason,
+                exit_code=exit_code,
+                grace_s=0.0 if force else self._spec.grace_s,
+            )
+        )
+
+    def dump_stacks(self) -> None:
+        """Ask every rank for its stacks, from any thread; they come as facts.
+
+        Raises:
+            SpecError: no rank is running.
+        """
+        if not any(r.alive for r in self.state.ranks):
+            raise SpecError("no rank is running")
+        self.mailbox.post(StacksAsked(time=self._clock()))
+
+    def submit(self) -> None:
+        """Record that the run exists, and listen for commands.
+
+        Raises:
+            RecordError: the folder cannot be written.
+        """
+        try:
+            self._writer.append(submission(self._request, self._clock()))
+        except OSError as error:
+            raise RecordError(f"cannot write to {self._writer.folder}: {error.strerror}") from error
+        self._control = ControlServer(self._writer.folder, self._on_command)
+
+    def run(self) -> None:
+        """Carry the run to its verdict. Never raises: what breaks becomes the verdict."""
+        broken, code = "", InternalError.exit_code
+        try:
+            self._open()
+            while not self._ended():
+                self._turn()
+        except LauncherError as error:
+            broken, code = str(error), error.exit_code
+        except (OSError, WireError) as error:
+            broken = f"the run could not be carried on: {error}"
+        except BaseException as error:  # noqa: BLE001  a defect of ours must end the run and be told
+            broken = f"rankdeck failed: {type(error).__name__}: {error}"
+        finally:
+            self._close(broken, code)
+
+    def _open(self) -> None:
+        """Listen to all who may speak, and have the agents started."""
+        self._selector.register(self.mailbox, selectors.EVENT_READ, lambda: None)
+        if self._control:
+            self._selector.register(self._control, selectors.EVENT_READ, self._control.serve)
+        self._selector.register(self._backend, selectors.EVENT_READ, self._on_news)
+        self._launch()
+
+    def _launch(self) -> None:
+        """Have the backend start agents, for the first attempt or after a loss."""
+        self._stage = Launch(launched=self._clock())
+        self._backend.launch(
+            self._request, self._attempt.plan, self._writer.folder, attempt=self._attempt.number
+        )
+
+    def _ended(self) -> bool:
+        """Whether nothing more will happen. A gang that may start once more does so here.
+
+        Raises:
+            LauncherError: what the agents' stage ended with, where no rank and no person ended the run.
+        """
+        if self._roster or not self._stage.over:
+            return False
+        if self.state.phase.final:
+            return True
+        if not (self._stage.given_up or self._stage.refused) and (restart := self._watch.due_restart()):
+            self._writer.append(replace(restart, in_place=False))
+            self._attempt.anew(restart.attempt)
+            self._launch()
+            return False
+        if error := self._stage.failure(self.state):
+            raise error
+        return True
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._timeout()):
+            if isinstance(key.data, AgentConnection):
+                self._roster.hear(key.data)
+            else:
+                key.data()
+        self._roster.tend()
+        self._decide()
+        self._roster.flush()
+        self._writer.settle()
+        self.mailbox.tell()
+
+    def _on_news(self) -> None:
+        """What the backend has to tell: agents, facts, the end of the stage."""
+        for news in self._backend.news():
+            match news:
+                case AgentConnection():
+                    self._roster.enlist([news])
+                case AgentsExpected():
+                    self._roster.expected, self._stage.expected = news.agents, self._clock()
+                    self._attempt.place()
+                case StageOver():
+                    self._stage.over, self._stage.error = True, news.error
+                case _:
+                    self._writer.append(replace(news, attempt=self.state.attempt))
+
+    def _timeout(self) -> float | None:
+        """Seconds until a limit is reached or a sign of life is due; None while nothing is limited."""
+        limits = self._stage.limits
+        if self.state.stop is None and not self._attempt.started:
+            limits.append(join_limit(self._stage, self._spec)[1])
+        waits = [max(0.0, min(limits) - self._clock())] if limits else []
+        waits += [w for w in (self._roster.timeout(), self._watch.wait_s()) if w is not None]
+        return min(SELECT_LIMIT_S, *waits) if waits else None
+
+    def _decide(self) -> None:
+        """Carry out what the rules call for, and then what people asked for: a failure is not their doing."""
+        now = self._clock()
+        self._watch.warn()
+        if rule := self._watch.due_stop():
+            self._stop(rule)
+        for request in self.mailbox.take():
+            self._take(request)
+        if self.state.stop is None and not self._attempt.started:
+            self._start(now)
+        if self._attempt.started and self._roster.finished and not self._restarted_in_place():
+            self._roster.dismiss()
+        self._watch.go_on()
+        self._check_stage(now)
+
+    def _take(self, left: ev.Event) -> None:
+        """Something that another thread left: a request, or a fact of its own."""
+        if isinstance(left, ev.StopRequested):
+            self._stop(left)
+        elif isinstance(left, StacksAsked):
+            self._watch.take_stacks()
+        else:
+            self._writer.append(left)
+
+    def _restarted_in_place(self) -> bool:
+        """Start the gang again with the agents that it has, if all of them are here and it may."""
+        restart = self._watch.due_restart()
+        if restart is None or not restart.in_place or not self._roster.whole or self._stage_is_broken:
+            return False
+        self._writer.append(restart)
+        self._attempt.again(restart.attempt)
+        return True
+
+    @property
+    def _stage_is_broken(self) -> bool:
+        """Whether the agents have lost what holds their slots; beside a local agent, nothing does."""
+        return self._stage.over and self._spec.mode is not Mode.LOCAL
+
+    def _start(self, now: float) -> None:
+        """Bring the gang nearer to its start. The agents' arrival is limited, whatever keeps them.
+
+        Raises:
+            CannotPlace, InternalError: they did not come in time.
+        """
+        if self._stage_is_broken:
+            return self._roster.dismiss()
+        self._attempt.advance()
+        limit_s, until = join_limit(self._stage, self._spec)
+        if not self._attempt.started and now >= until:
+            raise self._attempt.too_late(limit_s)
+        return None
+
+    def _check_stage(self, now: float) -> None:
+        """Agents that have gone where they should, and a stage that has not."""
+        ending = self._attempt.started or self.state.stop or self.state.phase.final
+        if self._stage.tend(now, deserted=bool(ending) and not self._roster):
+            self._backend.abort()
+
+    def _stop(self, request: ev.StopRequested) -> None:
+        """Tell the agents. A person's stop is written down beside a failure's: no restart may follow it."""
+        if self.state.stop is None or (request.by == "person" and self.state.final_stop is None):
+            self._writer.append(request)
+        end = partial(self._roster.send, Kind.STOP, lambda _: {"grace_s": request.grace_s})
+        if not self._attempt.started:
+            self._roster.dismiss()
+            self._backend.abort()
+        elif request.by == "limit":  # what the ranks hang on is known only while they live
+            self._watch.take_stacks(then=end)
+        else:
+            self._watch.let_go()
+            end()
+
+    def _on_command(self, command: dict[str, Any]) -> None:
+        """A command from another process of the same user."""
+        if command.get("stacks"):
+            return self.dump_stacks()
+        code, force = int(command.get("exit_code", RunStopped.exit_code)), bool(command.get("force", False))
+        self.stop(reason=str(command.get("reason", "on request")), exit_code=code, force=force)
+        return None
+
+    def _close(self, broken: str, code: int) -> None:
+        """Release everything, wait for the agents' processes, and pronounce; whoever waits is woken."""
+        with contextlib.ExitStack() as ends:
+            ends.callback(self.mailbox.close)
+            ends.callback(self._selector.close)
+            if self._control:
+                ends.callback(self._control.close)
+            ends.callback(record_end, self._writer.close)
+            conclude_run(
+                self._writer, self._roster, self._backend, clock=self._clock, broken=broken, code=code
+            )
+
+
+CLOSE_LIMIT_S = 60.0
+
+
+def conclude_run(
+    writer: RunWriter, roster: Roster, backend: Backend, *, clock: Callable[[], float], broken: str, code: int
+) -> None:
+    """Release the agents, wait until nothing of theirs is alive, and pronounce.
+
+    Args:
+        writer: the run's folder.
+        roster: the agents.
+        backend: what started them.
+        clock: the time of day.
+        broken: what broke under the run, if that is why it ends.
+        code: the exit code for that.
+    """
+    record_end(roster.drop_all)
+    backend.close(CLOSE_LIMIT_S)
+    if complaint := backend.complaint():
+        note = NoteMade(time=clock(), text=complaint, level="error")
+        record_end(lambda: writer.append(note))
+    record_end(writer.settle)
+    ended = verdict(writer.state, now=clock(), broken=broken, exit_code=code)
+    record_end(lambda: writer.append(ended))
+
+
+def record_end(write: Callable[[], object]) -> None:
+    """Write if the disk lets us: at the end there is nobody left to tell that it did not."""
+    with contextlib.suppress(OSError):
+        write()
+
+
+JOIN_LIMIT_S = 60.0
+DESERTED_S = 2.0
+ABORTED_S = 5.0
+
+
+@dataclass(slots=True)
+class Launch:
+    """One launch.
+
+    Attributes:
+        launched: when, by the engine's clock.
+        expected: since when agents are being started; None while there is no place for them yet.
+        over: whether no agent will come any more.
+        error: what it ended with, if that was no fact of its own.
+        deserted: since when it has had no agents, while it should be ending.
+        aborted: whether it was told to end.
+        given_up: whether it did not, and may be there still.
+    """
+
+    launched: float
+    expected: float | None = None
+    over: bool = False
+    error: LauncherError | None = None
+    deserted: float | None = None
+    aborted: bool = False
+    given_up: bool = False
+
+    def tend(self, now: float, *, deserted: bool) -> bool:
+        """Whether it has to be told to end: it has no agents, and Spark may not know.
+
+        If it does not even end then, it is given up, and counts as over.
+        """
+        if self.over or not deserted:
+            self.deserted = None
+        elif self.deserted is None:
+            self.deserted = now
+        elif now >= self.patience and self.aborted:
+            self.over = self.given_up = True
+        elif now >= self.patience:
+            self.aborted = True
+            return True
+        return False
+
+    def failure(self, state: RunState) -> LauncherError | None:
+        """What a run ends with when this is over, where neither its ranks nor a person ended it."""
+        lost_early = state.stop is not None and state.stop.by == "loss" and not state.ranks
+        if (state.stop is not None and not lost_early) or state.all_ended:
+            return None
+        nothing = InternalError("the agents ended before the ranks could start")
+        known = state.ranks or state.losses or state.cancelled
+        return self.error or (None if known else nothing)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended because it cannot be: another attempt could not either."""
+        return isinstance(self.error, CannotPlace)
+
+    @property
+    def limits(self) -> list[float]:
+        """The times at which `tend` has something to do."""
+        return [] if self.deserted is None else [self.patience]
+
+    @property
+    def patience(self) -> float:
+        """Until when it may go on without agents."""
+        return (self.deserted or 0.0) + DESERTED_S + (ABORTED_S if self.aborted else 0.0)
+
+
+def join_limit(stage: Launch, spec: JobSpec) -> tuple[float, float]:
+    """How long all agents may take to come, in seconds, and until when they may.
+
+    On this machine it is known when there is room and agents are being started. Where Spark has slots to
+    wait for, the backend knows more about them and gives up first, and Spark may let given tasks wait.
+    """
+    if spec.mode is Mode.LOCAL and stage.expected is not None:
+        return JOIN_LIMIT_S, stage.expected + JOIN_LIMIT_S
+    limit_s = spec.start_timeout_s + (0.0 if spec.mode is Mode.LOCAL else JOIN_LIMIT_S)
+    return limit_s, stage.launched + limit_s

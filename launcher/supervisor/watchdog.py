@@ -1,0 +1,225 @@
+"""The clock's part in a run: limits, the warnings before them, and the stacks before one ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from ..channel.frames import Kind
+from ..runs.writer import RunWriter
+from ..spec.job import JobSpec
+from ..state import events as ev
+from ..state.events import LimitNear
+from ..state.outcome_rules import DOUBT_S, next_restart, next_stop
+from ..state.run_state import Phase, RunState
+from .agents import Roster
+
+STACKS_S = 3.0
+
+
+class StacksAsked(ev.Event):
+    """Somebody wants to know what the ranks are doing. A request between threads: it is not written down."""
+
+
+class Watchdog:
+    """Says what is near, and holds a stop back until all ranks have said what they were doing.
+
+    Args:
+        spec: what was asked for.
+        writer: where warnings are written.
+        roster: the agents.
+        clock: the time of day.
+        monotonic: what quiet and patience are measured by: it does not jump, and stands while we do.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        writer: RunWriter,
+        roster: Roster,
+        clock: Callable[[], float],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spec = spec
+        self._writer = writer
+        self._roster = roster
+        self._clock = clock
+        self._monotonic = monotonic
+        self._warned: set[str] = set()
+        self._attempt = 0
+        self._signs = 0
+        self._round = 0
+        self._until: float | None = None
+        self._doubted: float | None = None
+        self._then: Callable[[], None] | None = None
+
+    @property
+    def quiet_s(self) -> float | None:
+        """Seconds since any rank's last sign of life; None while no gang runs."""
+        state = self._writer.state
+        if self._roster.lively is None or not state.ranks or state.all_ended:
+            return None
+        return self._monotonic() - self._roster.lively
+
+    def warn(self) -> None:
+        """Write down which limits have come near, and that one is not near any more."""
+        state, now = self._writer.state, self._clock()
+        if state.attempt != self._attempt:
+            self._attempt = state.attempt
+            self._warned &= {TIME}
+        elif self._roster.signs != self._signs and PROGRESS in self._warned:
+            self._warned.discard(PROGRESS)
+            self._writer.append(ev.ProgressResumed(time=now, attempt=state.attempt))
+        self._signs = self._roster.signs
+        for near in warnings(self._limits(), self._warned, state, now):
+            self._warned.add(near.limit)
+            self._writer.append(near)
+
+    def due_stop(self) -> ev.StopRequested | None:
+        """The stop that facts and clock call for."""
+        return next_stop(
+            self._writer.state,
+            now=self._clock(),
+            timeout_s=self._spec.timeout_s,
+            grace_s=self._spec.grace_s,
+            quiet_s=self.quiet_s,
+            no_progress_timeout_s=self._spec.no_progress_timeout_s,
+            doubted_s=self._doubted_s(),
+        )
+
+    def _doubted_s(self) -> float:
+        """For how long it has been in doubt who failed first; all ranks are asked as that begins."""
+        if not self._writer.state.undecided:
+            self._doubted = None
+            return 0.0
+        if self._doubted is None:
+            self._doubted = self._monotonic()
+            self._roster.send(Kind.INQUIRE, lambda _: {})
+        return self._monotonic() - self._doubted
+
+    def due_restart(self) -> ev.GangRestarted | None:
+        """Another attempt, if the gang has stopped and may have one."""
+        most, timeout_s = self._spec.max_restarts, self._spec.timeout_s
+        return next_restart(self._writer.state, now=self._clock(), max_restarts=most, timeout_s=timeout_s)
+
+    def take_stacks(self, then: Callable[[], None] | None = None) -> None:
+        """Ask every rank what it is doing.
+
+        Args:
+            then: what to do once they have said it, or had the time to.
+        """
+        if self._then is not None and then is None:  # they are being taken, and a stop waits for that
+            return
+        self._round += 1
+        self._until, self._then = self._monotonic() + STACKS_S, then
+        number = self._round
+        self._roster.stacked.clear()
+        self._roster.send(Kind.STACKS, lambda _: {"round": number})
+
+    def go_on(self) -> None:
+        """Do what was to be done after the stacks, if it is time."""
+        if self._until is None:
+            return
+        if self._roster.all_stacked(self._round) or self._monotonic() >= self._until:
+            then = self._then
+            self.let_go()
+            if then is not None:
+                then()
+
+    def let_go(self) -> None:
+        """Wait for stacks no longer: something that does not wait for them ends the gang."""
+        self._until = self._then = None
+
+    def wait_s(self) -> float | None:
+        """Seconds until there is something to do; None while there is not."""
+        now, doubted = self._monotonic(), None if self._doubted is None else self._doubted + DOUBT_S
+        waits = [max(0.0, until - now) for until in (self._until, doubted) if until is not None]
+        if (wait := wait_s(self._limits(), self._warned)) is not None:
+            waits.append(wait)
+        return min(waits, default=None)
+
+    def _limits(self) -> tuple[Limit, ...]:
+        return limits_of(self._writer.state, self._spec, now=self._clock(), quiet_s=self.quiet_s)
+
+
+TIME, START, PROGRESS = "time", "start", "progress"
+LEAD, LONGEST_LEAD_S, SHORTEST_LEAD_S = 0.2, 60.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit that counts at the moment.
+
+    Attributes:
+        name: ``time``, ``start`` or ``progress``.
+        limit_s: its length in seconds.
+        left_s: seconds that are left of it.
+    """
+
+    name: str
+    limit_s: float
+    left_s: float
+
+    @property
+    def lead_s(self) -> float:
+        """Seconds before its end at which it is warned of.
+
+        A fifth of it, but a second at least and a minute at most, and never before its middle.
+        """
+        lead = min(LONGEST_LEAD_S, max(SHORTEST_LEAD_S, LEAD * self.limit_s))
+        return min(lead, self.limit_s / 2)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is to be warned of."""
+        return 0 < self.left_s <= self.lead_s
+
+
+def limits_of(state: RunState, spec: JobSpec, *, now: float, quiet_s: float | None) -> tuple[Limit, ...]:
+    """The limits that count: none once the run is being stopped, for then it is the grace period that counts.
+
+    Args:
+        state: the run.
+        spec: what was asked for.
+        now: the engine's clock.
+        quiet_s: seconds since the gang's last sign of life; None while none is expected.
+    """
+    if state.stop is not None or state.phase.final:
+        return ()
+    found = []
+    if spec.timeout_s is not None and state.started is not None:
+        found.append(Limit(TIME, spec.timeout_s, state.started + spec.timeout_s - now))
+    since = next((at for phase, at in state.attempt_since if phase is Phase.WAITING), None)
+    slots = state.waiting if state.phase is Phase.WAITING else None
+    if slots is not None and slots.limit_s is not None and since is not None:
+        found.append(Limit(START, slots.limit_s, since + slots.limit_s - now))
+    if spec.no_progress_timeout_s is not None and quiet_s is not None:
+        found.append(Limit(PROGRESS, spec.no_progress_timeout_s, left_s=spec.no_progress_timeout_s - quiet_s))
+    return tuple(found)
+
+
+def warnings(
+    limits: Iterable[Limit], warned: Collection[str], state: RunState, now: float
+) -> list[LimitNear]:
+    """What is to be said of limits that are near, and of which it was not said yet."""
+    return [
+        LimitNear(time=now, attempt=state.attempt, limit=x.name, limit_s=x.limit_s, at=now + x.left_s)
+        for x in limits
+        if x.is_near and x.name not in warned
+    ]
+
+
+def wait_s(limits: Iterable[Limit], warned: Collection[str]) -> float | None:
+    """Seconds until one is to be warned of, or is reached; None if none is.
+
+    Waiting for slots is ended by who waits: that limit is only warned of.
+    """
+    waits = []
+    for x in limits:
+        if x.name not in warned and x.left_s > 0:
+            waits.append(x.left_s - x.lead_s)
+        elif x.name != START:
+            waits.append(x.left_s)
+    return max(0.0, min(waits)) if waits else None

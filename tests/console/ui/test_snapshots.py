@@ -1,0 +1,331 @@
+"""Every screen at three sizes, as pictures that were looked at and kept (tests/console/snapshots)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.app import RankdeckApp
+from console.data.cluster.monitor import MachinePoller
+from console.data.launch import preflight as preflight_source
+from console.data.launch.detect import Detected, Gpu
+from console.data.launch.draft import Draft
+from console.data.run.feed import RunFeed
+from console.demo import RECORDED_AT, record_demo
+from console.settings import ConsoleSettings
+from console.ui.cluster.screen import ClusterScreen
+from console.ui.history.compare import ComparisonScreen, ComparisonSheet
+from console.ui.history.panes import RunCard, RunsList
+from console.ui.history.screen import HistoryScreen
+from console.ui.launch.panes import RecentRuns
+from console.ui.launch.parameters import ParamForm
+from console.ui.launch.picker import Candidates, PickerScreen
+from console.ui.launch.preflight import Checks, PreflightScreen
+from console.ui.launch.screen import LaunchScreen
+from console.ui.rendering.driver import frugal
+from console.ui.run.screen import RunScreen
+from launcher.runs.catalog import new_id
+from launcher.runs.status import Owner, Status, write_status
+from launcher.spec.job import Mode
+from launcher.state import events as ev
+from launcher.state.run_state import Phase
+from tests.console.conftest import FakeCommands, Until
+from tests.console.data.cluster.test_spark_json import PAGE
+from tests.console.data.cluster.test_spark_pollers import Web
+from tests.console.pictures import Emulated
+from tests.console.scripted import SPARK, Scripted
+from tests.console.snapshot_fixture import FOLDER, Album
+from tests.console.ui.cluster.test_cluster_screen import Fake, engines
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+GIB = 1 << 30
+NOW_S = 61
+"""How many seconds after the recorded run's start every clock stands still."""
+
+FOUND = Detected(
+    cores=96,
+    gpus=tuple(Gpu("NVIDIA H100 80GB HBM3", (1 + 69 * (n == 3)) * GIB // 2, 80 * GIB) for n in range(8)),
+    spark="4.0.1",
+    environ={},
+    defaults={},
+)
+WEB = Web({"http://m:1/json/": PAGE})
+PROGRAM = '''"""Train a language model."""
+from pathlib import Path
+from typing import Literal
+
+def main(lr: float, model: Literal["7b", "70b"] = "7b", steps: int = 50_000, conf: Path = Path("7b.yaml"),
+         bf16: bool = True):
+    """Train."""
+
+def evaluate(checkpoint: Path): ...
+'''
+DRAFT = Draft(
+    target="train.py:main",
+    params={"lr": "3e-4"},
+    processes="8",
+    mode=Mode.CLUSTER,
+    spark="spark://head:7077",
+)
+
+
+@dataclass
+class Stage:
+    """Where the screens are shown: Ada's home, with her project and her runs, at one moment."""
+
+    root: Path
+    project: Path
+    commands: FakeCommands
+    until: Until
+
+    def app(self, run: Path | None = None, *, draft: Draft = DRAFT, **settings: Any) -> RankdeckApp:
+        app = RankdeckApp(
+            root=self.root,
+            workdir=self.project,
+            open_run=run,
+            draft=replace(draft, workdir=self.project),
+            commands=self.commands,
+            settings=ConsoleSettings(**settings),
+        )
+        app.driver_class = frugal(Emulated)
+        return app
+
+    def past(self) -> None:
+        """Runs of some days, each ended in its own way."""
+        for number, (state, known) in enumerate(PAST):
+            began = RECORDED_AT - 40_000.0 * (number + 1)
+            run = Status(
+                new_id(began, f"00{number}"), state=state, started=began, owner=Owner.this(), user="ada",
+                host="driver", mode="cluster", target="train.py:main", **known,
+            )  # fmt: skip
+            (self.root / run.id).mkdir()
+            write_status(self.root / run.id, run)
+        failed = record_demo(self.root, seconds=45, fail=True)
+        failed.rename(failed.with_name(new_id(RECORDED_AT, "fa1")))
+        record_demo(self.root, seconds=50)
+
+
+PAST: tuple[tuple[Phase, dict[str, Any]], ...] = (
+    (
+        Phase.SUCCEEDED,
+        {
+            "name": "llama-ft",
+            "num_processes": 64,
+            "ended": RECORDED_AT - 33_000,
+            "exit_code": 0,
+            "step": 11_020,
+        }
+        | {"step": 11_020, "metrics": {"loss": 2.301}, "revision": "a91f2c04d1e2", "dirty": True},
+    ),
+    (
+        Phase.LOST,
+        {"name": "llama-ft", "num_processes": 64, "ended": RECORDED_AT - 77_000, "exit_code": 75}
+        | {"why": "the executor on gpu-07 was lost, and no restart was left"},
+    ),
+    (
+        Phase.STOPPED,
+        {"name": "resnet-with-a-very-long-name-of-its-own", "num_processes": 2, "exit_code": 143}
+        | {"ended": RECORDED_AT - 119_400, "why": "stopped on request"},
+    ),
+)
+
+
+@pytest.fixture
+def stage(
+    tmp_path: Path, commands: FakeCommands, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stage]:
+    """Ada's home; clocks that stand still, in UTC."""
+    home = tmp_path / "ada"
+    project = home / "llm"
+    (project / "conf").mkdir(parents=True)
+    (project / "train.py").write_text(PROGRAM)
+    (project / "score.py").write_text("import sys\nprint(sys.argv)\n")
+    root = home / "runs"
+    root.mkdir()
+    for name, value in (("HOME", str(home)), ("TZ", "UTC")):
+        monkeypatch.setenv(name, value)
+    time.tzset()
+    for kind in (RunFeed, MachinePoller, RecentRuns):
+        monkeypatch.setitem(kind.__init__.__kwdefaults__ or {}, "clock", now)
+    monkeypatch.setattr(time, "time", now)
+    monkeypatch.setattr(preflight_source, "look", lambda _: FOUND)
+    monkeypatch.setattr(preflight_source, "make_bundle", lambda _: bytes(2400))
+    yield Stage(root, project, commands, until)
+    monkeypatch.undo()
+    time.tzset()
+
+
+def now() -> float:
+    return RECORDED_AT + NOW_S
+
+
+Go = Callable[[Stage, RankdeckApp, "Pilot[int]"], Awaitable[None]]
+
+
+async def filled(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The launch screen knows the target, what this machine has, and the runs there were."""
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    await stage.until(
+        pilot, lambda: app.screen.query(ParamForm) and app.screen.query_one(ParamForm).signature
+    )
+    await stage.until(pilot, lambda: all(worker.is_finished for worker in app.workers))
+    app.screen.post_message(LaunchScreen.Found(FOUND))
+    await pilot.pause()
+
+
+async def shown(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The run screen has its first view."""
+    await stage.until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+
+
+def keys(*pressed: str, first: Go) -> Go:
+    """First that, then these keys."""
+
+    async def go(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+        await first(stage, app, pilot)
+        await pilot.press(*pressed)
+
+    return go
+
+
+async def picking(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    await filled(stage, app, pilot)
+    await pilot.press("ctrl+f")
+    await stage.until(pilot, lambda: isinstance(app.screen, PickerScreen))
+    await pilot.press("t", "r")
+    await stage.until(pilot, lambda: app.screen.query_one(Candidates).length == 3)
+
+
+async def checking(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    await filled(stage, app, pilot)
+    await pilot.press("escape", "p")
+    await stage.until(pilot, lambda: isinstance(app.screen, PreflightScreen))
+    await stage.until(pilot, lambda: app.screen.query_one(Checks).lines)
+
+
+async def listed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    await filled(stage, app, pilot)
+    await pilot.press("f2")
+    await stage.until(pilot, lambda: isinstance(app.screen, HistoryScreen))
+    await stage.until(pilot, lambda: app.screen.query_one(RunsList).runs)
+    await stage.until(pilot, lambda: app.screen.query_one(RunCard).run)
+
+
+async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    left, right = sorted(stage.root.glob("*0de")), sorted(stage.root.glob("*fa1"))
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    app.push_screen(ComparisonScreen(left[0], right[0]))
+    await stage.until(pilot, lambda: app.screen.query(ComparisonSheet))
+    await stage.until(pilot, lambda: app.screen.query_one(ComparisonSheet).found)
+
+
+async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    assert isinstance(app.screen, LaunchScreen)
+    screen = ClusterScreen(app.screen.site, inspector=Fake(), engines=engines, ask=WEB.ask)
+    app.push_screen(screen)
+    await stage.until(pilot, lambda: screen.view is not None and len(screen.view.work) == 2)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What there is when the console starts, and the way to what is pictured."""
+
+    go: Go
+    run: Callable[[Stage], Path | None] | None = None
+    past: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict)
+
+
+def succeeded(stage: Stage) -> Path:
+    return record_demo(stage.root, seconds=60)
+
+
+def failed(stage: Stage) -> Path:
+    return record_demo(stage.root, seconds=60, fail=True)
+
+
+def training(stage: Stage) -> Path:
+    return record_demo(stage.root, until=NOW_S)
+
+
+def working(stage: Stage) -> None:
+    """A run on three hosts, the first of which the console is on, and one that waits for slots."""
+    waiting = Scripted(stage.root, ranks=64)
+    awaited = ev.SlotsAwaited(time=2.0, have=56, need=64, limit_s=600.0, reason="gpu-16 lost its executor")
+    waiting.add(replace(SPARK, pages=("http://m:1",)), awaited)
+    waiting.folder.rename(waiting.folder.with_name(new_id(RECORDED_AT, "abd")))
+    running = Scripted(stage.root)
+    running.add(SPARK)
+    running.place(2.0)
+
+
+def large(stage: Stage) -> Path:
+    return record_demo(stage.root, ranks=64, until=NOW_S)
+
+
+SCENES = {
+    "launch": Scene(filled, past=True),
+    "launch-more": Scene(keys("ctrl+t", first=filled), past=True),
+    "picker": Scene(picking, past=True),
+    "preflight": Scene(checking, past=True),
+    "run-training": Scene(keys("1", first=shown), training),
+    "run-64-ranks": Scene(keys("1", first=shown), large),
+    "run-logs": Scene(keys("3", "z", first=shown), training),
+    "run-result": Scene(keys("4", first=shown), succeeded),
+    "run-failed": Scene(shown, failed),
+    "run-charts": Scene(keys("5", "z", first=shown), training),
+    "stop": Scene(keys("x", first=shown), training),
+    "help": Scene(keys("question_mark", first=shown), training),
+    "history": Scene(listed, past=True),
+    "compare": Scene(compared, past=True),
+    "cluster": Scene(surveyed, working),
+}
+"""Pictured at every size."""
+
+LOOKS = {
+    "run-failed-ascii": Scene(shown, failed, settings={"ascii": True}),
+    "run-failed-no-color": Scene(shown, failed, environ={"NO_COLOR": "1"}),
+    "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
+    "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
+    "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
+}
+"""Pictured once: other themes, ASCII, no colours."""
+
+CASES = [(name, size) for name in SCENES for size in SIZES]
+CASES += [(name, SIZES[0]) for name in LOOKS]
+
+
+def file_of(name: str, size: tuple[int, int]) -> str:
+    return "{}-{}x{}".format(name, *size)
+
+
+@pytest.mark.parametrize(("name", "size"), CASES, ids=[file_of(*case) for case in CASES])
+async def test_a_screen_looks_as_it_did(
+    stage: Stage, album: Album, name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = (SCENES | LOOKS)[name]
+    for variable, value in scene.environ.items():
+        monkeypatch.setenv(variable, value)
+    if scene.past:
+        stage.past()
+    app = stage.app(scene.run(stage) if scene.run else None, **scene.settings)
+    async with app.run_test(headless=False, size=size) as pilot:
+        await scene.go(stage, app, pilot)
+        await album.check(file_of(name, size), app, pilot)
+
+
+def test_every_picture_is_of_a_screen_and_of_no_machine() -> None:
+    kept = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+
+    assert {file_of(*case) for case in CASES} == kept.keys()
+    assert {} == {name: text for name, text in kept.items() if "/tmp" in text or str(Path.home()) in text}

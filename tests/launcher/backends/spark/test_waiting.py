@@ -1,0 +1,340 @@
+"""Waiting for slots, with a clock and a cluster that move when told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from launcher.backends.spark import slot_wait
+from launcher.backends.spark.slot_wait import Slots, await_slots
+from launcher.backends.spark.slots import DYNAMIC, EXECUTOR_GPUS, Capacity, SlotNeed
+from launcher.errors import CannotPlace
+from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.state.events import SlotsAwaited
+from launcher.testing import FakeClock
+
+TARGET = Target(TargetKind.SCRIPT, "/w/train.py")
+
+
+@dataclass
+class FakeSession:
+    """What the rules ask of a session."""
+
+    settings: dict[str, str] = field(default_factory=dict)
+    master: str = "spark://m:7077"
+    remote: bool = False
+    version: str = "3.3.0"  # without resource profiles
+    claims: dict[str, int] = field(default_factory=dict)
+    claiming: Any = field(default_factory=threading.Lock)
+
+    @property
+    def local(self) -> bool:
+        return self.master.startswith("local[")
+
+    def conf(self, key: str, default: str = "") -> str:
+        return self.settings.get(key, default)
+
+
+class Called(threading.Event):
+    """An event whose waiters do not wait, but move the clock; it is set after so many of them."""
+
+    def __init__(self, clock: FakeClock, after: int | None = None) -> None:
+        super().__init__()
+        self._clock, self._left = clock, after
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.pauses.append(timeout)
+        assert len(self.pauses) < 5000, "it waits for ever"
+        self._clock.advance(timeout)
+        if self._left is not None:
+            self._left -= 1
+            if self._left <= 0:
+                self.set()
+        return self.is_set()
+
+
+@dataclass
+class Cluster:
+    """Capacities by the second from which they hold; `asked` is what was asked for."""
+
+    steps: Sequence[tuple[float, Capacity]]
+    clock: FakeClock = field(default_factory=lambda: FakeClock(0.0))
+    told: list[SlotsAwaited] = field(default_factory=list)
+    asked: list[SlotNeed] = field(default_factory=list)
+    session: FakeSession = field(default_factory=FakeSession)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    def look(self, session: Any, need: SlotNeed) -> Capacity:
+        self.asked.append(need)
+        return [capacity for at, capacity in self.steps if self.waited >= at][-1]
+
+    @property
+    def waited(self) -> float:
+        return self.clock() - self.began
+
+    def slots(self, *, abort_after: int | None = None, **spec: Any) -> Slots | None:
+        self.aborted = Called(self.clock, abort_after)
+        session: Any = self.session
+        return await_slots(
+            session,
+            JobSpec(TARGET, mode=Mode.CLUSTER, **spec),
+            aborted=self.aborted,
+            tell=self.told.append,
+            run="mine",
+            look=self.look,
+            clock=self.clock,
+        )
+
+
+def has(free: int, total: int | None = None, possible: int | None = None, **more: Any) -> Capacity:
+    total = free if total is None else total
+    return Capacity(total, free, total if possible is None else possible, **more)
+
+
+def always(capacity: Capacity, **more: Any) -> Cluster:
+    return Cluster([(0.0, capacity)], **more)
+
+
+def test_slots_that_are_free_are_taken_without_a_word() -> None:
+    cluster = always(has(4))
+
+    assert cluster.slots(num_processes=4) == Slots(4, None, find_gpus=True)
+    assert (cluster.told, cluster.aborted.pauses) == ([], [])
+
+
+def test_what_another_run_was_given_is_not_free_though_spark_shows_it_so() -> None:
+    """Two at once: the first has been given its slots, and its tasks do not run yet."""
+    cluster = always(has(4), session=FakeSession(claims={"first": 3}))
+    assert cluster.slots(num_processes=2, abort_after=1) is None
+    assert [(1, 2)] == [(told.have, told.need) for told in cluster.told]
+    assert "3 busy with run first" in cluster.told[0].reason
+
+    session: Any = cluster.session
+    slot_wait.give_back(session, "first")
+    assert cluster.slots(num_processes=2)
+    assert {"mine": 2} == session.claims
+
+
+def test_of_two_that_look_at_the_same_time_one_waits() -> None:
+    cluster = always(has(4))
+    first = cluster.look
+
+    def raced(session: Any, need: SlotNeed) -> Capacity:
+        found = first(session, need)
+        session.claims.setdefault("quicker", 3)  # between our look and our claim
+        return found
+
+    cluster.look = raced  # type: ignore[method-assign]
+    assert cluster.slots(num_processes=2, abort_after=2) is None
+    assert {"quicker": 3} == cluster.session.claims
+
+
+def test_it_waits_until_they_are_free_and_says_so_once() -> None:
+    busy = has(1, 4, busy=(("job 3", 3),))
+    cluster = Cluster([(0.0, busy), (20.0, has(4))])
+    found = cluster.slots(num_processes=4)
+
+    assert found
+    assert 20.0 <= cluster.waited < 20.0 + 2 * slot_wait.LOOK_S
+    assert [(t.have, t.need, t.limit_s) for t in cluster.told] == [(1, 4, 600.0)]
+    assert "3 busy with job 3" in cluster.told[0].reason
+
+
+def test_each_change_is_said_once() -> None:
+    steps = [(0.0, has(0, 4)), (5.0, has(1, 4)), (10.0, has(0, 4)), (15.0, has(4))]
+    cluster = Cluster(steps)
+    cluster.slots(num_processes=4)
+
+    assert [t.have for t in cluster.told] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.3, 7.0])
+def test_what_does_not_come_in_time_is_told_in_numbers(limit: float) -> None:
+    cluster = always(has(1, 4, busy=(("application other (app-1)", 3),)))
+    with pytest.raises(CannotPlace) as caught:
+        cluster.slots(num_processes=4, start_timeout_s=limit)
+
+    assert caught.value.exit_code == 69
+    assert "needs 4 slots at once; the cluster has 4, 3 busy with application other" in caught.value.message
+    assert caught.value.hint == f"waited {limit:.0f} s; --start-timeout waits longer"
+    assert cluster.waited == pytest.approx(limit)
+
+
+def test_what_the_cluster_never_had_is_waited_for_since_workers_may_join() -> None:
+    cluster = Cluster([(0.0, has(2)), (30.0, has(4))])
+
+    assert cluster.slots(num_processes=4) == Slots(4, None, find_gpus=True)
+    assert cluster.waited >= 30
+
+
+def test_what_never_comes_is_told_with_what_would_fit() -> None:
+    with pytest.raises(CannotPlace) as caught:
+        always(has(2, 2, 3)).slots(num_processes=4, start_timeout_s=5.0)
+    assert caught.value.hint == "use -n 3 or fewer"
+
+    with pytest.raises(CannotPlace) as caught:
+        always(has(0, 0, 0)).slots(num_processes=4, start_timeout_s=5.0)
+    assert caught.value.hint == "look at what the session asks of its executors"
+
+
+def test_advice_counts_ranks_and_not_tasks() -> None:
+    cluster = always(has(3, gpu=True), session=FakeSession({EXECUTOR_GPUS: "4"}))
+    with pytest.raises(CannotPlace) as caught:
+        cluster.slots(num_processes=8, gpus_per_task=2, gpu=True, start_timeout_s=1.0)
+
+    assert caught.value.hint == "use -n 6 or fewer"
+
+
+def test_what_cannot_be_known_is_left_to_spark() -> None:
+    unknown = Capacity(explanation="the Connect server says nothing")
+
+    assert always(unknown).slots(num_processes=4) == Slots(4, None, find_gpus=True)
+
+
+def test_a_local_master_with_too_few_threads_is_told_at_once() -> None:
+    cluster = always(has(2), session=FakeSession(master="local[2]"))
+    with pytest.raises(CannotPlace) as caught:
+        cluster.slots(num_processes=4)
+
+    assert caught.value.hint == "use -n 2 or fewer"
+    assert (cluster.waited, cluster.told) == (0.0, [])
+
+
+def test_a_local_master_whose_threads_are_busy_is_waited_for() -> None:
+    session = FakeSession(master="local[4]")
+    cluster = Cluster([(0.0, has(1, 4)), (3.0, has(4))], session=session)
+
+    assert cluster.slots(num_processes=4)
+    assert len(cluster.told) == 1
+
+
+@pytest.mark.parametrize("after", [1, 7])
+def test_it_can_be_called_off(after: int) -> None:
+    cluster = always(has(0, 4))
+
+    assert cluster.slots(num_processes=4, abort_after=after) is None
+    assert len(cluster.aborted.pauses) == after
+
+
+def test_one_called_off_beforehand_looks_at_nothing() -> None:
+    cluster = always(has(4))
+    aborted = threading.Event()
+    aborted.set()
+    session: Any = cluster.session
+
+    spec = JobSpec(TARGET, 4, mode=Mode.CLUSTER)
+    assert await_slots(session, spec, aborted=aborted, tell=cluster.told.append, look=cluster.look) is None
+
+
+def test_dynamic_allocation_is_refused() -> None:
+    session = FakeSession({DYNAMIC: "true"})
+    with pytest.raises(CannotPlace, match="dynamicAllocation"):
+        always(has(4), session=session).slots()
+
+
+# --- elastic gangs
+
+
+def test_an_elastic_gang_takes_all_if_all_are_there() -> None:
+    assert always(has(8)).slots(num_processes=4, min_processes=2) == Slots(4, None, find_gpus=True)
+
+
+def test_an_elastic_gang_takes_what_there_is_if_no_more_can_come() -> None:
+    cluster = always(has(3, 3, 3))
+
+    assert cluster.slots(num_processes=4, min_processes=2) == Slots(3, None, find_gpus=True)
+    assert cluster.waited == 0
+
+
+def test_an_elastic_gang_waits_a_while_for_more() -> None:
+    cluster = always(has(2, 4))
+
+    assert cluster.slots(num_processes=4, min_processes=2) == Slots(2, None, find_gpus=True)
+    assert cluster.waited == pytest.approx(slot_wait.SETTLE_S, abs=slot_wait.LOOK_S)
+
+
+def test_the_while_begins_anew_with_each_that_comes() -> None:
+    """Executors that start one after the other: none of them is left out for being late."""
+    cluster = Cluster([(0.0, has(2, 2, 4)), (8.0, has(3, 3, 4)), (16.0, has(4))])
+
+    assert cluster.slots(num_processes=4, min_processes=2) == Slots(4, None, find_gpus=True)
+    assert cluster.waited == pytest.approx(16.0, abs=slot_wait.LOOK_S)
+
+
+def test_fewer_than_the_least_are_not_enough() -> None:
+    cluster = Cluster([(0.0, has(1, 4)), (25.0, has(2, 4))])
+
+    assert cluster.slots(num_processes=4, min_processes=2) == Slots(2, None, find_gpus=True)
+    assert 35 <= cluster.waited < 36
+
+
+@pytest.mark.parametrize("limit", [0.0, 5.0])
+def test_at_the_end_of_its_time_an_elastic_gang_takes_what_it_has(limit: float) -> None:
+    cluster = always(has(2, 4))
+    found = cluster.slots(num_processes=4, min_processes=2, start_timeout_s=limit)
+
+    assert found == Slots(2, None, find_gpus=True)
+    assert cluster.waited == pytest.approx(limit)
+
+
+def test_an_elastic_gang_that_lacks_its_least_is_told_of_that() -> None:
+    with pytest.raises(CannotPlace) as caught:
+        always(has(1)).slots(num_processes=4, min_processes=2, start_timeout_s=1.0)
+
+    assert "needs 2 slots at once; the cluster has 1" in caught.value.message
+    assert caught.value.hint == "use -n 1 or fewer"
+
+
+# --- GPUs
+
+WITH_GPUS = {EXECUTOR_GPUS: "2", "spark.task.cpus": "1"}
+
+
+def test_gpus_are_asked_for_where_spark_hands_them_out() -> None:
+    cluster = always(has(4, gpu=True), session=FakeSession(WITH_GPUS))
+    cluster.slots(num_processes=4)
+
+    assert {need.gpus for need in cluster.asked} == {1}
+
+
+class Mixed(Cluster):
+    """Many cores, and so many slots with a GPU."""
+
+    def look(self, session: Any, need: SlotNeed) -> Capacity:
+        self.asked.append(need)
+        return has(1, gpu=True) if need.gpus else has(8)
+
+
+def test_a_run_that_can_do_without_does_so_where_gpus_could_never_be_enough() -> None:
+    cluster = Mixed([], session=FakeSession(WITH_GPUS))
+
+    assert cluster.slots(num_processes=4) == Slots(4, None, find_gpus=True)
+    assert cluster.asked[-1].gpus == 0
+
+
+def test_a_run_that_demands_gpus_does_not_fall_back() -> None:
+    cluster = Mixed([], session=FakeSession(WITH_GPUS))
+    with pytest.raises(CannotPlace, match="needs 4 GPU slots at once; the cluster has 1"):
+        cluster.slots(num_processes=4, gpu=True, start_timeout_s=2.0)
+    assert {need.gpus for need in cluster.asked} == {1}
+
+
+def test_an_elastic_run_stays_on_gpus_if_they_are_enough_for_its_least() -> None:
+    cluster = Mixed([], session=FakeSession(WITH_GPUS))
+
+    assert cluster.slots(num_processes=4, min_processes=1) == Slots(1, None, find_gpus=True)
+
+
+def test_a_run_without_gpus_looks_for_none() -> None:
+    cluster = always(has(4), session=FakeSession(WITH_GPUS))
+
+    assert cluster.slots(num_processes=4, gpu=False) == Slots(4, None, find_gpus=False)
+    assert {need.gpus for need in cluster.asked} == {0}

@@ -1,0 +1,98 @@
+"""Options read from a script's source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.spec.script_options import Option, options_in
+
+
+def found(tmp_path: Path, source: str) -> tuple[Option, ...]:
+    path = tmp_path / "script.py"
+    path.write_text("raise SystemExit('imported')\n" + source)
+    return options_in(path)
+
+
+@pytest.mark.parametrize(
+    ("call", "option"),
+    [
+        (
+            "'--lr', '-l', type=float, default=0.1, help='rate', required=True",
+            Option(("--lr", "-l"), kind="float", default="0.1", help="rate", required=True),
+        ),
+        ("'--opt', choices=['adam', 'sgd']", Option(("--opt",), choices=("adam", "sgd"))),
+        ("'--size', choices=(1, 2), type=int", Option(("--size",), kind="int", choices=("1", "2"))),
+        ("'--out', type=pathlib.Path, help='a '\n 'b'", Option(("--out",), kind="Path", help="a b")),
+        ("'--log', type=argparse.FileType('w')", Option(("--log",), kind="Path")),
+        ("'--n', type=str, choices=range(COUNT)", Option(("--n",))),
+        ("'data'", Option(("data",))),
+    ],
+)
+def test_argparse_is_read(tmp_path: Path, call: str, option: Option) -> None:
+    assert found(tmp_path, f"p.add_argument({call})") == (option,)
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        ("'--amp', action='store_true'", ("--amp",)),
+        ("'--amp', action=argparse.BooleanOptionalAction", ("--amp", "--no-amp")),
+        ("'-v', action='count', default=0", ("-v",)),
+    ],
+)
+def test_flags_take_no_value(tmp_path: Path, call: str, names: tuple[str, ...]) -> None:
+    (got,) = found(tmp_path, f"p.add_argument({call})")
+
+    assert (got.flag, got.names) == (True, names)
+
+
+def test_what_is_computed_is_left_out(tmp_path: Path) -> None:
+    assert found(tmp_path, "for n in NAMES: p.add_argument(f'--{n}')\np.add_argument(NAME, '-x')") == ()
+
+
+def test_click_is_read(tmp_path: Path) -> None:
+    source = (
+        "import click\n"
+        "@click.command()\n"
+        "@click.option('--lr', type=float, default=0.1, help='rate')\n"
+        "@click.option('--opt', 'optimiser', type=click.Choice(['adam', 'sgd']))\n"
+        "@click.option('--amp/--no-amp')\n"
+        "@click.option('-v', is_flag=True)\n"
+        "@click.argument('data', type=click.Path())\n"
+        "def main(**options): ...\n"
+    )
+
+    assert found(tmp_path, source) == (
+        Option(("--lr",), kind="float", default="0.1", help="rate"),
+        Option(("--opt",), choices=("adam", "sgd")),
+        Option(("--amp", "--no-amp"), flag=True),
+        Option(("-v",), flag=True),
+        Option(("data",), kind="Path"),
+    )
+
+
+def test_typer_is_read(tmp_path: Path) -> None:
+    source = (
+        "import typer\n"
+        "def main(data: str, max_steps: int = 3, amp: bool = False, lr: float = typer.Option(0.1)): ...\n"
+        "def other(x: int): ...\n"
+        "typer.run(main)\n"
+    )
+
+    assert found(tmp_path, source) == (
+        Option(("data",), kind="str", required=True),
+        Option(("--max-steps",), kind="int", default="3"),
+        Option(("--amp", "--no-amp"), kind="bool", default="False", flag=True),
+        Option(("--lr",), kind="float"),
+    )
+
+
+@pytest.mark.parametrize("source", ["def (:", "x = 1", "p.add_argument()", "p.add_argument(*names, **more)"])
+def test_a_script_without_any_has_none(tmp_path: Path, source: str) -> None:
+    assert found(tmp_path, source) == ()
+
+
+def test_a_file_that_is_not_there_has_none(tmp_path: Path) -> None:
+    assert options_in(tmp_path / "gone.py") == ()

@@ -1,0 +1,102 @@
+"""The document that an agent starts its ranks by."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from launcher.agent.boot import base_environ
+from launcher.frameworks.torch import Rendezvous
+from launcher.placement.plan import Plan, make_plan, thread_note
+from launcher.serialization import from_plain
+from launcher.spec.job import JobSpec, Mode, Offer, SparkSpec, Target, TargetKind
+from launcher.supervisor.attempt import chosen_environ, start_message
+
+TARGET = Target(TargetKind.FUNCTION, "/w/train.py", "main", kwargs=(("lr", "0.1"),))
+MEETING = Rendezvous("10.0.0.1", 4000, "run-1", restart_count=1, max_restarts=2)
+OFFERS = [Offer(0, "a", 8, slots=2), Offer(1, "b", 8, slots=2)]
+BASE = base_environ({"PATH": "/bin", "HOME": "/h"}, {"A": "1"}, python="/opt/bin/python")
+
+
+def spec(mode: Mode = Mode.CLUSTER, **more: Any) -> JobSpec:
+    return JobSpec(TARGET, num_processes=4, mode=mode, workdir="/w", env={"A": "1"}, **more)
+
+
+def plan() -> Plan:
+    return make_plan(spec(), OFFERS)
+
+
+def test_in_local_mode_the_order_holds_the_whole_environment() -> None:
+    order = start_message(
+        0, plan(), spec=spec(Mode.LOCAL), rendezvous=MEETING, base=BASE, python="/opt/bin/python", path=["/p"]
+    )
+    assert TARGET == from_plain(Target, order["program"]["target"])
+    assert ["/p"] == order["program"]["path"]
+    assert (False, BASE, "/opt/bin/python") == (order["inherit"], order["env"], order["python"])
+    assert ("/w", 10.0, "", 0) == (order["cwd"], order["grace_s"], order["origin"], order["attempt"])
+    assert {"0", "1"} == order["ranks"].keys()
+
+
+def test_in_a_cluster_the_order_holds_additions_to_the_agents_own() -> None:
+    order = start_message(
+        1,
+        plan(),
+        spec=spec(),
+        rendezvous=MEETING,
+        base={},
+        interfaces={0: "eth0", 1: "eth1"},
+        origin="/w",
+        attempt=1,
+    )
+    assert (True, {"A": "1"}, "", "/w", 1) == tuple(
+        order[k] for k in ("inherit", "env", "python", "origin", "attempt")
+    )
+    rank = order["ranks"]["3"]
+    assert {"2", "3"} == order["ranks"].keys()
+    assert ("3", "1", "1", "10.0.0.1") == tuple(
+        rank[k] for k in ("RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR")
+    )
+    assert ("eth1", "=eth1") == (rank["GLOO_SOCKET_IFNAME"], rank["NCCL_SOCKET_IFNAME"])
+    assert ("1", "2") == (rank["TORCHELASTIC_RESTART_COUNT"], rank["TORCHELASTIC_MAX_RESTARTS"])
+    assert json.loads(json.dumps(order)) == order
+
+
+def test_an_interface_that_is_not_known_is_left_open() -> None:
+    order = start_message(0, plan(), spec=spec(), rendezvous=MEETING, base={}, interfaces={1: "eth1"})
+    assert "GLOO_SOCKET_IFNAME" not in order["ranks"]["0"]
+
+
+def test_an_agent_without_ranks_gets_an_order_without_ranks() -> None:
+    assert {} == start_message(7, plan(), spec=spec(), rendezvous=MEETING, base={})["ranks"]
+
+
+def threads_of(wanted: JobSpec, base: dict[str, str]) -> str | None:
+    order = start_message(0, plan(), spec=wanted, rendezvous=MEETING, base=base)
+    ranks: dict[str, dict[str, str]] = order["ranks"]
+    return ranks["0"].get("OMP_NUM_THREADS")
+
+
+def test_threads_that_spark_set_for_the_executor_are_nobodys_choice() -> None:
+    sparks = {"OMP_NUM_THREADS": "1"}
+    assert "4" == threads_of(spec(), sparks)
+    assert "OMP_NUM_THREADS=4 " in (thread_note(plan(), chosen_environ(spec(), sparks)) or "")
+
+
+def test_threads_that_the_user_chose_are_kept_wherever_they_were_chosen() -> None:
+    conf = {"spark.executorEnv.OMP_NUM_THREADS": "2", "spark.executor.cores": "4"}
+    by_conf = spec(spark=SparkSpec(conf=conf))
+    by_env = JobSpec(TARGET, num_processes=4, mode=Mode.CLUSTER, env={"OMP_NUM_THREADS": "3"})
+    locally = {"OMP_NUM_THREADS": "3"}
+    for wanted, base in ((by_conf, {}), (by_env, {}), (spec(Mode.LOCAL), locally)):
+        assert None is threads_of(wanted, base)
+        assert None is thread_note(plan(), chosen_environ(wanted, base))
+
+
+def test_orders_for_a_thousand_agents_are_made_in_no_time() -> None:
+    wanted = JobSpec(TARGET, num_processes=8000, mode=Mode.CLUSTER, gpus_per_task=8)
+    placed = make_plan(wanted, [Offer(i, f"h{i}", 8, slots=8) for i in range(1000)])
+    start = time.perf_counter()
+    orders = [start_message(i, placed, spec=wanted, rendezvous=MEETING, base={}) for i in range(1000)]
+    assert time.perf_counter() - start < 2.0
+    assert 8000 == sum(len(o["ranks"]) for o in orders)
