@@ -32,7 +32,7 @@ from .auth import LOOPBACK, Admission, AdmissionAnswer, Invitation, PageRequest
 if TYPE_CHECKING:
     from textual_serve.download_manager import DownloadManager
 
-_PAGE = Path(__file__).with_name("web")
+_PAGE = Path(__file__).with_name("static")
 _HEARTBEAT_S = 15.0
 _CLOSE_S = 2.0
 _RETRY = '<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>rankdeck</title>'

@@ -88,7 +88,7 @@ def family() -> Iterator[subprocess.Popen[str]]:
     """A process whose grandchild has left its session and lost its parent, under a subreaper of its own."""
     boot = f"import sys; sys.path.insert(0, {ROOT!r})\nfrom launcher.agent import linux, process\n"
     start = f"import subprocess\nsubprocess.run([sys.executable, '-c', {FAMILY!r}])"
-    reaper = f"{boot}kernel.become_subreaper()\n{start}"
+    reaper = f"{boot}linux.become_subreaper()\n{start}"
     with subprocess.Popen([sys.executable, "-c", reaper], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         assert "grandchild\n" == started.stdout.readline()
@@ -129,7 +129,7 @@ def test_a_rank_that_cannot_start_leaves_no_descriptor_open(tmp_path: Path) -> N
 
 def test_a_rank_whose_agent_is_gone_already_leaves_at_once() -> None:
     code = (
-        f"import sys; sys.path.insert(0, {ROOT!r})\nfrom launcher.agent import rank_main\nchild.die_with(1)"
+        f"import sys; sys.path.insert(0, {ROOT!r})\nfrom launcher.agent import rank_main\nrank_main.die_with(1)"
     )
 
     assert 137 == subprocess.run([sys.executable, "-c", code], check=False).returncode
@@ -137,7 +137,7 @@ def test_a_rank_whose_agent_is_gone_already_leaves_at_once() -> None:
 
 def test_a_rank_dies_with_its_agent(tmp_path: Path) -> None:
     boot = f"import sys, os, time; sys.path.insert(0, {ROOT!r})\nfrom launcher.agent import rank_main\n"
-    rank = f"{boot}child.die_with(os.getppid())\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
+    rank = f"{boot}rank_main.die_with(os.getppid())\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
     agent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {rank!r}])"
     with subprocess.Popen([sys.executable, "-c", agent], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None

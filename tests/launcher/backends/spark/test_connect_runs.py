@@ -229,13 +229,13 @@ KILLED = """
 import sys
 from pathlib import Path
 from launcher import Distributor
-from launcher.backends.spark import relay, spark
+from launcher.backends.spark import backend, relay
 from launcher.spec.job import SparkSpec
 remote, spool, target, way, mark = sys.argv[1:]
 if way != "live":
-    spark.addresses = lambda *_, **__: ("127.0.0.1", ("127.9.9.9",))
+    backend.listen_addresses = lambda *_, **__: ("127.0.0.1", ("127.9.9.9",))
 if way == "spool":
-    server_calls.ServerCalls.start = lambda *_: 1 / 0
+    relay.ServerCalls.start = lambda *_: 1 / 0
 spec = SparkSpec(remote=remote, spool=spool if way == "spool" else "")
 job = Distributor(2, "connect", spark=spec, env={"RANKDECK_TEST_MARK": mark}).start(target, 100_000)
 for event in job.events():
