@@ -32,6 +32,7 @@ from .themes import FALLBACKS, choose_theme, first_theme, load_themes
 from .ui.launch.outline import Outline
 from .ui.rendering.containment import Contained
 from .ui.rendering.driver import frugal, line_filters, wants_no_color
+from .ui.rendering.insides import may_use
 from .ui.rendering.terminal import copy, exit_anyway, quiet_descriptors
 from .ui.rendering.type_ahead import TypeAhead, is_typed
 
@@ -229,7 +230,7 @@ class RankdeckApp(Entrance):
         paint_first: bool = False,
         survives: bool = False,
     ) -> None:
-        self.survives = survives
+        self.survives = survives and may_use()
         super().__init__(root, workdir, open_run, draft, commands, settings, waits=paint_first)
         self.log_times = self.settings.timestamps
         self._handle_signals = handle_signals

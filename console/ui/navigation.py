@@ -16,8 +16,8 @@ from textual.reactive import Reactive
 from textual.screen import Screen
 
 from ..commands import Commands
-from .rendering.compositor import CroppingCompositor
-from .widgets.rows import Framed
+from .rendering.focus import Framed
+from .rendering.insides import compose_by_parts
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -51,7 +51,7 @@ class NavigableScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._compositor = CroppingCompositor()
+        compose_by_parts(self)
         self._within: DOMNode | None = None
 
     def set_focus(

@@ -15,7 +15,10 @@ from launcher.errors import SpecError
 
 _PORT = 7265
 _PAGES = 16
-_TEXTUAL = {"TEXTUAL_DRIVER": "console.web.driver:PageDriver", "TEXTUAL_COLOR_SYSTEM": "truecolor"}
+_TEXTUAL = {
+    "TEXTUAL_DRIVER": "console.ui.rendering.page_driver:PageDriver",
+    "TEXTUAL_COLOR_SYSTEM": "truecolor",
+}
 
 
 @click.command()

@@ -19,8 +19,9 @@ from launcher.spec.signature import Signature
 from ...data.launch.completion import describe
 from ...data.launch.detect import Detected, mode_line, room_line
 from ...data.launch.draft import EXTRAS, MODES, PATHS, Draft, words_of
+from ..rendering.focus import Framed
 from ..widgets.fields import ArgumentSuggester, Choice, Field, FormRow, PathSuggester, harmless
-from ..widgets.rows import Framed, Row, Sheet, clip
+from ..widgets.rows import Row, Sheet, clip
 from .parameters import ParamForm, takes_positional
 
 if TYPE_CHECKING:

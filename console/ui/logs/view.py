@@ -22,7 +22,7 @@ from textual.strip import Strip
 
 from ...data.logs.book import LogLine
 from ...data.logs.search import Level, LogDestination, Search
-from ..widgets.rows import Framed
+from ..rendering.focus import Framed
 from .paint import LinePaint, Times
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ Textual repaints a whole widget when it gains or loses the focus, with all that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -26,61 +25,13 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ..rendering.focus import Framed
 from .failed_pane import FailedPane
 
 if TYPE_CHECKING:
     from typing import Self
 
     from textual import events
-
-
-class Framed(Widget):
-    """Repaints its border when the focus moves; what else depends on the focus it repaints itself."""
-
-    _moving: ClassVar[bool] = False
-
-    @staticmethod
-    @contextmanager
-    def focus_moves() -> Iterator[None]:
-        """What is repainted as a whole meanwhile, without a new layout, is so for the focus."""
-        before, Framed._moving = Framed._moving, True
-        try:
-            yield
-        finally:
-            Framed._moving = before
-
-    def refresh(
-        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
-    ) -> Self:
-        """Repaint; while the focus moves, only the border."""
-        if Framed._moving and not (regions or layout or recompose):
-            regions = self._edges()
-            if not regions:
-                return self
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-
-    def _on_focus(self, event: events.Focus) -> None:
-        with self.focus_moves():
-            super()._on_focus(event)
-        event.prevent_default()
-
-    def _on_blur(self, event: events.Blur) -> None:
-        with self.focus_moves():
-            super()._on_blur(event)
-        event.prevent_default()
-
-    def _edges(self) -> tuple[Region, ...]:
-        """The lines of the border, as the content sees them; none where there is no border."""
-        width, height = self.outer_size
-        if not self.styles.border.spacing.top or width < 2 or height < 2:
-            return ()
-        left, top = -self.gutter.left, -self.gutter.top
-        return (
-            Region(left, top, width, 1),
-            Region(left, top + height - 1, width, 1),
-            Region(left, top + 1, 1, height - 2),
-            Region(left + width - 1, top + 1, 1, height - 2),
-        )
 
 
 _COVERED = 3

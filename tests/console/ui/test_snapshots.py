@@ -27,6 +27,7 @@ from console.ui.launch.parameters import ParamForm
 from console.ui.launch.picker import Candidates, PickerScreen
 from console.ui.launch.preflight import Checks, PreflightScreen
 from console.ui.launch.screen import LaunchScreen
+from console.ui.rendering import insides
 from console.ui.rendering.driver import frugal
 from console.ui.run.screen import RunScreen
 from launcher.runs.catalog import new_id
@@ -322,6 +323,30 @@ async def test_a_screen_looks_as_it_did(
     async with app.run_test(headless=False, size=size) as pilot:
         await scene.go(stage, app, pilot)
         await album.check(file_of(name, size), app, pilot)
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Textual's own path."""
+    monkeypatch.setenv(insides.PLAIN, "1")
+    insides.may_use.cache_clear()
+    yield
+    insides.may_use.cache_clear()
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("name", SCENES)
+async def test_a_screen_looks_the_same_without_textuals_insides(
+    stage: Stage, album: Album, name: str
+) -> None:
+    scene = SCENES[name]
+    if scene.past:
+        stage.past()
+    app = stage.app(scene.run(stage) if scene.run else None, **scene.settings)
+    async with app.run_test(headless=False, size=SIZES[0]) as pilot:
+        await scene.go(stage, app, pilot)
+        assert "textual._compositor" == type(app.screen._compositor).__module__
+        await album.check(file_of(name, SIZES[0]), app, pilot)
 
 
 def test_every_picture_is_of_a_screen_and_of_no_machine() -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual.drivers.web_driver import WebDriver
 
+from .insides import may_use
+
 if TYPE_CHECKING:
     from textual.app import App
 
@@ -21,12 +23,13 @@ class PageDriver(WebDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._turn = threading.Lock()
-        self._write = self._write_whole  # type: ignore[assignment]  # theirs may write a part
+        if may_use():
+            self._write = self._write_whole  # type: ignore[assignment]  # theirs may write a part
 
     def start_application_mode(self) -> None:
         """Begin to draw. Theirs asks for the mouse whether it is wanted or not."""
         super().start_application_mode()
-        if not self._mouse:
+        if may_use() and not self._mouse:
             self._disable_mouse_support()
 
     def run_input_thread(self) -> None:
