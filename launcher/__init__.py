@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .names import add_second_name
+
 if TYPE_CHECKING:
     from .agent.report import UnpicklableResult, publish, report
     from .distributor import Distributor
@@ -51,19 +53,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Distributor": "launcher.distributor",
-    "Job": "launcher.job",
-    "JobSpec": "launcher.spec.job",
-    "UnpicklableResult": "launcher.agent.report",
-    "publish": "launcher.agent.report",
-    "report": "launcher.agent.report",
+    "Distributor": ".distributor",
+    "Job": ".job",
+    "JobSpec": ".spec.job",
+    "UnpicklableResult": ".agent.report",
+    "publish": ".agent.report",
+    "report": ".agent.report",
 }
+
+add_second_name()
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'launcher' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "launcher.errors")), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, ".errors"), __name__), name)
     globals()[name] = value
     return value
 

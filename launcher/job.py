@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from .errors import (
 from .runs import files, paths
 from .runs.logs.rows import last_segments
 from .runs.reader import FactTail
+from .spec import pickles
 from .state.events import Event
 from .state.outcome_rules import describe_cause, exit_code_of
 from .state.run_state import Phase, Rank, RunState
@@ -225,7 +225,7 @@ def load_result(folder: Path, rank: int) -> Any:
         raise RecordError(f"rank {rank}'s value cannot be read: {error.strerror}", run=folder.name) from error
     with file:
         try:
-            return pickle.load(file)
+            return pickles.load(file)
         except Exception as error:  # a user's __setstate__ may raise anything; all of it means the same
             why = f"{type(error).__name__}: {error}"
             raise RecordError(f"rank {rank}'s value cannot be loaded here: {why}", run=folder.name) from error

@@ -29,7 +29,6 @@ import importlib.util
 import io
 import json
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -42,7 +41,9 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .. import names
 from ..serialization import from_plain
+from ..spec import pickles
 from ..spec.job import Target, TargetKind
 from ..state import peer_loss
 from ..state.summary import qualified_type
@@ -205,7 +206,6 @@ def _give_way(root: str, path: list[str]) -> None:
 _OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
 _HOOKS = raising.Raising.look.__code__.co_filename
 _PACKAGE = Path(__file__).parent.parent
-_NAME = "launcher"
 TRACEBACK = 48 << 10
 
 
@@ -223,10 +223,10 @@ def load_target(target: Target, payload: bytes, lead: str = "") -> Callable[[], 
         return _script(target)
     if target.kind is TargetKind.CALLABLE:
         _lead_path(lead or os.getcwd())
-        function, args, kwargs = pickle.loads(payload)
+        function, args, kwargs = pickles.loads(payload)
         return lambda: function(*args, **kwargs)
     function = getattr(_module(target, lead), target.name)
-    args, kwargs = pickle.loads(payload) if target.pickled else _literals(target)
+    args, kwargs = pickles.loads(payload) if target.pickled else _literals(target)
     return lambda: function(*args, **kwargs)
 
 
@@ -275,11 +275,10 @@ def _module(target: Target, lead: str) -> types.ModuleType:
 def _lead_path(folder: str) -> None:
     """Make `folder` the first place to import from, and let a `launcher` of the user's have that name."""
     sys.path.insert(0, folder)
-    found = PathFinder.find_spec(_NAME, sys.path)
+    found = PathFinder.find_spec(names.FIRST, sys.path)
     places = [Path(p) for p in (found.submodule_search_locations or ())] if found else []
     if found and not any(p == _PACKAGE or (p / "agent" / "rank_main.py").exists() for p in places):
-        for name in [n for n in sys.modules if n.partition(".")[0] == _NAME]:
-            del sys.modules[name]  # we hold what we need; only the name is given up
+        names.give_up_first_name()
 
 
 def strip(tb: types.TracebackType | None) -> types.TracebackType | None:

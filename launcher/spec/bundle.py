@@ -29,6 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .. import names
 from ..errors import SpecError
 from .job import JobSpec, Target, TargetKind
 from .request import py_file, require_py_files
@@ -38,7 +39,7 @@ LIMIT = 32 << 20
 FILES = 10_000
 _DATE = (1980, 1, 1, 0, 0, 0)
 # Spark's own may lie outside of what counts as installed, and executors have it.
-_ELSEWHERE = frozenset({"__main__", "__mp_main__", "launcher", "pyspark", "py4j"})
+_ELSEWHERE = frozenset({"__main__", "__mp_main__", names.own(), names.SECOND, "pyspark", "py4j"})
 
 
 @dataclass(slots=True)
@@ -111,7 +112,7 @@ def _import_root(module: str, workdir: Path) -> Path | None:
     if spec is None or (not spec.submodule_search_locations and not spec.has_location):
         return None
     place = next(iter(spec.submodule_search_locations or ()), spec.origin) or ""
-    ours = importlib.util.find_spec("launcher")
+    ours = importlib.util.find_spec(names.own())
     if _is_installed(place) or (ours and place in (ours.submodule_search_locations or ())):
         return None
     return Path(os.path.abspath(place)).parent

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ... import names
 from .session import Session
 
 
@@ -248,7 +249,9 @@ def launcher_zip() -> bytes:
 
 def _modules() -> Iterator[tuple[str, Path]]:
     """(path in the zip, file) of every module."""
-    yield from _below(Path(__file__).parents[2])
+    package = Path(__file__).parents[2]
+    yield from _below(package)
+    yield "rankdeck.py", names.second_module()
     for name in _COMPANIONS:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
