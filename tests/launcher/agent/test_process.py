@@ -129,7 +129,8 @@ def test_a_rank_that_cannot_start_leaves_no_descriptor_open(tmp_path: Path) -> N
 
 def test_a_rank_whose_agent_is_gone_already_leaves_at_once() -> None:
     code = (
-        f"import sys; sys.path.insert(0, {ROOT!r})\nfrom launcher.agent import rank_main\nrank_main.die_with(1)"
+        f"import sys; sys.path.insert(0, {ROOT!r})\n"
+        "from launcher.agent import rank_main\nrank_main.die_with(1)"
     )
 
     assert 137 == subprocess.run([sys.executable, "-c", code], check=False).returncode

@@ -129,7 +129,7 @@ class Wires:
 
     def hold(self, name: str) -> int:
         """The port that a process there holds from now on."""
-        code = "from launcher.channel import network; h = network.hold_port(); print(h.number, flush=True); input()"
+        code = "from launcher.channel.network import hold_port; h = hold_port(); print(h.number, flush=True); input()"
         process = subprocess.Popen(
             _python(name, code), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
