@@ -129,7 +129,10 @@ class Wires:
 
     def hold(self, name: str) -> int:
         """The port that a process there holds from now on."""
-        code = "from launcher.channel.network import hold_port; h = hold_port(); print(h.number, flush=True); input()"
+        code = (
+            "from launcher.channel.network import hold_port\n"
+            "held = hold_port(); print(held.number, flush=True); input()"
+        )
         process = subprocess.Popen(
             _python(name, code), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
