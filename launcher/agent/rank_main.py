@@ -3,7 +3,7 @@
 Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES``: the folder or zip that holds
 `launcher`, the descriptor of the line to the agent, the descriptor of the program (a JSON line and then a
 pickle), the agent's pid, the descriptor that stacks go to, and how many files may be open. The exit code is
-what plain Python would have given; how the process ends is `ending`'s.
+what plain Python would have given; how the process ends is `leave`'s.
 
 The target must see what it would see if Python had started it: its own `__main__`, `sys.argv`,
 `sys.path[0]`, and tracebacks without our frames.
@@ -184,7 +184,7 @@ def _message(error: BaseException) -> str:
 
 
 def _read_program(descriptor: int) -> tuple[dict[str, Any], bytes]:
-    """What to run, as `preparing` wrote it, and the pickle behind it.
+    """What to run, as `boot.prepare` wrote it, and the pickle behind it.
 
     `pread`, because all ranks share the descriptor's offset.
     """

@@ -42,7 +42,7 @@ News = AgentConnection | Event | AgentsExpected | StageOver
 class Backend(Protocol):
     """Where ranks can be, and how an agent gets there.
 
-    `launch` may be called again once an `Over` was taken. Everything that takes time happens on the
+    `launch` may be called again once a `StageOver` was taken. Everything that takes time happens on the
     backend's own threads and is told as news, so the run's loop never waits for it.
     """
 

@@ -278,7 +278,7 @@ class UnpackedBundle:
     """A bundle on this host.
 
     Attributes:
-        folder: where it is unpacked: the agent's own (`litter`).
+        folder: where it is unpacked: the agent's own.
         source: the file to run in place of the target's own path; empty to leave that as it is.
         path: folders and zips to import from.
         lead: the folder that leads the import path, where the target is not a file.

@@ -99,7 +99,7 @@ class PickerScreen(ModalScreen[str]):
         Binding("pageup", "move(-8)", "Page up", show=False, id="picker.page_up"),
     ]
 
-    class Found(Message):
+    class CandidatesFound(Message):
         """More candidates; `done` with the last."""
 
         def __init__(
@@ -135,15 +135,15 @@ class PickerScreen(ModalScreen[str]):
     @work(thread=True, group="read")
     def _read(self) -> None:
         worker = get_current_worker()
-        self.post_message(self.Found([], recent=recent_candidates(self._runs, self._workdir)))
+        self.post_message(self.CandidatesFound([], recent=recent_candidates(self._runs, self._workdir)))
         for batch in candidates(self._workdir):
             if worker.is_cancelled:
                 return
-            self.post_message(self.Found(batch))
-        self.post_message(self.Found([], done=True))
+            self.post_message(self.CandidatesFound(batch))
+        self.post_message(self.CandidatesFound([], done=True))
 
-    @on(Found)
-    def _take(self, message: Found) -> None:
+    @on(CandidatesFound)
+    def _take(self, message: CandidatesFound) -> None:
         self._all += message.batch
         self._recent += message.recent
         self._done = message.done

@@ -83,7 +83,7 @@ class PresetsScreen(ModalScreen[Draft]):
         Binding("d,delete", "remove", "Remove", show=False, id="presets.remove"),
     ]
 
-    class Listed(Message):
+    class PresetsListed(Message):
         """What there is."""
 
         def __init__(self, found: Sequence[Preset]) -> None:
@@ -109,10 +109,10 @@ class PresetsScreen(ModalScreen[Draft]):
 
     @work(thread=True, exclusive=True, group="presets")
     def _list(self) -> None:
-        self.post_message(self.Listed(list_presets(presets_folder(), self._workdir)))
+        self.post_message(self.PresetsListed(list_presets(presets_folder(), self._workdir)))
 
-    @on(Listed)
-    def _show(self, message: Listed) -> None:
+    @on(PresetsListed)
+    def _show(self, message: PresetsListed) -> None:
         room = max(self.app.size.height * 9 // 10 - _FRAME, 3)
         presets = self.query_one(Presets)
         presets.styles.height = min(max(len(message.found), 1), room)
@@ -147,7 +147,7 @@ class PresetsScreen(ModalScreen[Draft]):
             remove_preset(presets_folder(), name)
         except LauncherError as error:
             self.app.notify(str(error), severity="error", markup=False)
-        self.post_message(self.Listed(list_presets(presets_folder(), self._workdir)))
+        self.post_message(self.PresetsListed(list_presets(presets_folder(), self._workdir)))
 
 
 class SaveScreen(ModalScreen[None]):

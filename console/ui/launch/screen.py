@@ -28,7 +28,7 @@ from ...data.launch.completion import misgiven
 from ...data.launch.detect import Detected, look
 from ...data.launch.draft import Draft, Misfit, command_text, draft_of, require_editable, unwritten
 from ...data.launch.targets import functions_of, options_of
-from ..navigation import NavigableScreen, Site
+from ..navigation import Site
 from ..rerun import StartsAgain
 from ..widgets.key_line import KeyLine
 from .form import LaunchForm
@@ -40,9 +40,13 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 
-class FormActs(NavigableScreen):
-    """A screen with a launch form and its command."""
+_LOOK_S = 2.0
 
+
+class LaunchScreen(StartsAgain):
+    """Fill in, check while typing, launch."""
+
+    AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "find", "Find", id="launch.find", priority=True),
         Binding("ctrl+t,m", "more", "More options", id="launch.more"),
@@ -51,118 +55,6 @@ class FormActs(NavigableScreen):
         Binding("o", "presets", "Presets", show=False, id="launch.presets"),
         Binding("y,ctrl+y", "copy", "Copy command", show=False, id="launch.copy"),
         Binding("slash", "find", "Find", show=False, key_display="/", id="launch.search"),
-    ]
-
-    _workdir: Path
-    _refused: tuple[Draft, Misfit] | None = None
-
-    @property
-    def draft(self) -> Draft:
-        """What is filled in."""
-        return self.query_one(LaunchForm).draft
-
-    def fill(self, draft: Draft) -> None:
-        """Fill the form, and go to it."""
-        self.query_one(LaunchForm).fill(draft)
-        self.action_form()
-
-    def detect(self) -> None:
-        """Look again what this machine has."""
-        raise NotImplementedError
-
-    def action_launch(self) -> None:
-        """Start what is filled in."""
-        raise NotImplementedError
-
-    def judge(self, misfit: Misfit | None, doubt: str = "") -> None:
-        """Say what is wrong, beside the field that it concerns and below the command.
-
-        What a preflight or a launch found stands until something is filled in otherwise.
-        """
-        refused = self._refused[1] if self._refused and self._refused[0] == self.draft else None
-        misfit = refused or misfit
-        # a form that was not begun yet is not wrong
-        begun = bool(refused or self.draft.target or (misfit and misfit.field != "target"))
-        self.query_one(CommandLine).judge(str(misfit) if misfit else None, doubt, begun=begun)
-        form = self.query_one(LaunchForm)
-        if misfit and begun:
-            form.judge(misfit.field, str(misfit))
-        else:
-            form.judge("", None)
-
-    def refuse(self, misfit: Misfit) -> None:
-        """Say what keeps it from being started, and go there."""
-        self._refused = (self.draft, misfit)
-        self.judge(misfit)
-        self.query_one(LaunchForm).go_to(misfit.field)
-
-    @on(LaunchForm.FindWanted)
-    def action_find(self) -> None:
-        """Pick a script or function."""
-        from .picker import PickerScreen
-
-        runs = self.query_one(RecentRuns).runs
-        self.app.push_screen(PickerScreen(self._workdir, runs), self._picked)
-
-    async def _picked(self, target: str | None) -> None:
-        if target:
-            form = self.query_one(LaunchForm)
-            form.pick(target)
-            await self.learn()
-            form.go_on()
-
-    async def learn(self) -> None:
-        """Read the target that is filled in, and offer what it takes."""
-        raise NotImplementedError
-
-    def action_more(self) -> None:
-        """Unfold the other options, or fold them."""
-        self.query_one(LaunchForm).toggle_more()
-
-    def action_preflight(self) -> None:
-        """Check all that can be checked before a start, and show the plan."""
-        from .preflight import PreflightScreen
-
-        self.app.push_screen(PreflightScreen(self.draft), self._preflighted)
-
-    def _preflighted(self, said: Misfit | str | None) -> None:
-        from .preflight import LAUNCH
-
-        self.detect()
-        if said == LAUNCH:
-            self.action_launch()
-        elif isinstance(said, Misfit):
-            self.refuse(said)
-
-    def action_save(self) -> None:
-        """Keep what is filled in under a name."""
-        from .presets import SaveScreen
-
-        self.app.push_screen(SaveScreen(self.draft))
-
-    def action_presets(self) -> None:
-        """Fill the form from a preset."""
-        from .presets import PresetsScreen
-
-        self.app.push_screen(PresetsScreen(self._workdir), lambda draft: self.fill(draft) if draft else None)
-
-    def action_form(self) -> None:
-        """Go to the form."""
-        self.query_one("#target").focus()
-
-    def action_copy(self) -> None:
-        """Copy the command."""
-        self.app.copy_to_clipboard(command_text(self.draft))
-
-
-_LOOK_S = 2.0
-
-
-class LaunchScreen(FormActs, StartsAgain):
-    """Fill in, check while typing, launch."""
-
-    AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
-    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "launch", "Launch", priority=True, id="launch.start"),
         Binding("ctrl+o", "recent", "Recent runs", id="launch.recent", priority=True),
         Binding("e", "edit", "Edit and run again", id="launch.edit"),
@@ -192,14 +84,14 @@ class LaunchScreen(FormActs, StartsAgain):
             self.options = options
             self.misfit = misfit
 
-    class Found(Message):
+    class MachineFound(Message):
         """What this machine has."""
 
         def __init__(self, detected: Detected) -> None:
             super().__init__()
             self.detected = detected
 
-    class Listed(Message):
+    class RecentListed(Message):
         """The runs there are."""
 
         def __init__(self, runs: tuple[Status, ...]) -> None:
@@ -218,6 +110,7 @@ class LaunchScreen(FormActs, StartsAgain):
         self._root, self._workdir, self._commands = root, workdir, commands
         self.site = Site(root, workdir, commands)
         self._first = draft
+        self._refused: tuple[Draft, Misfit] | None = None
         self._launching = False
         self._looking: Timer
 
@@ -298,10 +191,10 @@ class LaunchScreen(FormActs, StartsAgain):
 
     @work(thread=True, exclusive=True, group="detect")
     def _look(self) -> None:
-        self.post_message(self.Found(look(os.environ)))
+        self.post_message(self.MachineFound(look(os.environ)))
 
-    @on(Found)
-    def _know(self, message: Found) -> None:
+    @on(MachineFound)
+    def _know(self, message: MachineFound) -> None:
         self.query_one(LaunchForm).know(message.detected)
 
     def action_recent(self) -> None:
@@ -344,10 +237,10 @@ class LaunchScreen(FormActs, StartsAgain):
 
     @work(thread=True, exclusive=True, group="list")
     def _list(self) -> None:
-        self.post_message(self.Listed(recent_runs(self._root)))
+        self.post_message(self.RecentListed(recent_runs(self._root)))
 
-    @on(Listed)
-    def _show_runs(self, message: Listed) -> None:
+    @on(RecentListed)
+    def _show_runs(self, message: RecentListed) -> None:
         self.query_one(RecentRuns).show(message.runs)
 
     def action_launch(self) -> None:
@@ -389,3 +282,89 @@ class LaunchScreen(FormActs, StartsAgain):
         from ..run.screen import RunScreen
 
         self.app.push_screen(RunScreen(run, self._commands))
+
+    @property
+    def draft(self) -> Draft:
+        """What is filled in."""
+        return self.query_one(LaunchForm).draft
+
+    def fill(self, draft: Draft) -> None:
+        """Fill the form, and go to it."""
+        self.query_one(LaunchForm).fill(draft)
+        self.action_form()
+
+    def judge(self, misfit: Misfit | None, doubt: str = "") -> None:
+        """Say what is wrong, beside the field that it concerns and below the command.
+
+        What a preflight or a launch found stands until something is filled in otherwise.
+        """
+        refused = self._refused[1] if self._refused and self._refused[0] == self.draft else None
+        misfit = refused or misfit
+        # a form that was not begun yet is not wrong
+        begun = bool(refused or self.draft.target or (misfit and misfit.field != "target"))
+        self.query_one(CommandLine).judge(str(misfit) if misfit else None, doubt, begun=begun)
+        form = self.query_one(LaunchForm)
+        if misfit and begun:
+            form.judge(misfit.field, str(misfit))
+        else:
+            form.judge("", None)
+
+    def refuse(self, misfit: Misfit) -> None:
+        """Say what keeps it from being started, and go there."""
+        self._refused = (self.draft, misfit)
+        self.judge(misfit)
+        self.query_one(LaunchForm).go_to(misfit.field)
+
+    @on(LaunchForm.FindWanted)
+    def action_find(self) -> None:
+        """Pick a script or function."""
+        from .picker import PickerScreen
+
+        runs = self.query_one(RecentRuns).runs
+        self.app.push_screen(PickerScreen(self._workdir, runs), self._picked)
+
+    async def _picked(self, target: str | None) -> None:
+        if target:
+            form = self.query_one(LaunchForm)
+            form.pick(target)
+            await self.learn()
+            form.go_on()
+
+    def action_more(self) -> None:
+        """Unfold the other options, or fold them."""
+        self.query_one(LaunchForm).toggle_more()
+
+    def action_preflight(self) -> None:
+        """Check all that can be checked before a start, and show the plan."""
+        from .preflight import PreflightScreen
+
+        self.app.push_screen(PreflightScreen(self.draft), self._preflighted)
+
+    def _preflighted(self, said: Misfit | str | None) -> None:
+        from .preflight import LAUNCH
+
+        self.detect()
+        if said == LAUNCH:
+            self.action_launch()
+        elif isinstance(said, Misfit):
+            self.refuse(said)
+
+    def action_save(self) -> None:
+        """Keep what is filled in under a name."""
+        from .presets import SaveScreen
+
+        self.app.push_screen(SaveScreen(self.draft))
+
+    def action_presets(self) -> None:
+        """Fill the form from a preset."""
+        from .presets import PresetsScreen
+
+        self.app.push_screen(PresetsScreen(self._workdir), lambda draft: self.fill(draft) if draft else None)
+
+    def action_form(self) -> None:
+        """Go to the form."""
+        self.query_one("#target").focus()
+
+    def action_copy(self) -> None:
+        """Copy the command."""
+        self.app.copy_to_clipboard(command_text(self.draft))

@@ -40,7 +40,7 @@ class Session:
         notes: what a person should know of how it was made.
         broken: whether a run has seen it end.
         claims: the slots that runs have been given and have not given back, by run; under `claiming`.
-        pages: where its standalone masters' own pages are, once `spark_executors.master_pages` has asked.
+        pages: where its standalone masters' own pages are, once `executors.master_pages` has asked.
     """
 
     context: Any

@@ -178,7 +178,7 @@ async def filled(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
         pilot, lambda: app.screen.query(ParamForm) and app.screen.query_one(ParamForm).signature
     )
     await stage.until(pilot, lambda: all(worker.is_finished for worker in app.workers))
-    app.screen.post_message(LaunchScreen.Found(FOUND))
+    app.screen.post_message(LaunchScreen.MachineFound(FOUND))
     await pilot.pause()
 
 
