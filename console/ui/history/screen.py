@@ -285,7 +285,7 @@ class HistoryScreen(RunActs):
         self._listing: Listing | None = None
         self._past = RunListPoller(site.root, self._publish)
         self._records = RunRecordPoller(site.root, self._publish_record)
-        self._watches = (self._past.watch, self._records.watch)
+        self._pollers = (self._past.poller, self._records.poller)
 
     def compose(self) -> ComposeResult:
         """The list, and one run in full below it."""
@@ -301,23 +301,23 @@ class HistoryScreen(RunActs):
             self.watch(self.query_one(RunsList), "here", self._show_card)
         self.query_one(RunsList).show((), empty="reading …")
         self._entitle()
-        for watch in self._watches:
-            watch.start()
+        for poller in self._pollers:
+            poller.start()
 
     def on_unmount(self) -> None:
         """Look no more."""
-        for watch in self._watches:
-            watch.close()
+        for poller in self._pollers:
+            poller.close()
 
     def on_screen_suspend(self) -> None:
         """Rest while another screen is shown."""
-        for watch in self._watches:
-            watch.rest()
+        for poller in self._pollers:
+            poller.rest()
 
     def on_screen_resume(self) -> None:
         """Runs may have come and gone meanwhile."""
-        for watch in self._watches:
-            watch.resume()
+        for poller in self._pollers:
+            poller.resume()
 
     def _publish(self, listing: Listing) -> None:
         self.post_message(self.Listed(listing))
