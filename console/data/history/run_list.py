@@ -19,8 +19,9 @@ from launcher.runs.status import Status, read_status
 from launcher.state import events as ev
 from launcher.state.run_state import RunState
 
+from ..filtering import Filter
 from ..polling import Poller
-from .query import RunFilter, all_runs, arranged, current
+from .query import all_runs, arranged, current
 
 LIST_LOOK_S = 2.0
 
@@ -38,7 +39,7 @@ class Listing:
 class Question:
     """Which runs, and in which order."""
 
-    wanted: RunFilter = field(default_factory=RunFilter)
+    wanted: Filter[Status] = field(default_factory=Filter)
     order: str = "started"
     reverse: bool = False
 

@@ -20,7 +20,8 @@ from launcher.runs.catalog import read_private, remove_run
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 
-from ...data.history.query import ORDERS, parse_run_filter
+from ...data.filtering import help_line
+from ...data.history.query import ORDERS, fields, parse_run_filter
 from ...data.history.run_list import Listing, Question, RunListPoller, RunRecord, RunRecordPoller
 from ...data.launch.draft import command_text, draft_of, require_editable
 from ..dialogs import ConfirmScreen
@@ -242,7 +243,7 @@ _KEYS = (
     "history.copy",
     "history.sort",
 )
-_HELP = "words, state:failed, state:live, name:, target:, user:, mode:, since:2d; ! before one inverts it"
+_HELP = help_line(fields(0.0))
 
 
 class HistoryScreen(RunActs):
