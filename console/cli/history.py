@@ -16,9 +16,9 @@ from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
 
 from ..data.filtering import Filter
-from ..data.history.query import chosen_runs, took
+from ..data.history.query import chosen_runs, took, took_text
 from ..echo import say, tell, tell_json
-from ..formatting import count, duration, metric, one_line, table
+from ..formatting import count, date, metric, one_line, table
 from ..sanitize import printable
 from .run_lookup import find
 
@@ -174,8 +174,6 @@ def _room(lines: Sequence[Sequence[str]], head: Sequence[str]) -> int:
 
 def _row(run: Status, now: float) -> tuple[str, ...]:
     code = "" if run.exit_code is None else str(run.exit_code)
-    started = time.strftime("%d %b %H:%M", time.localtime(run.started)) if run.started else ""
-    seconds = took(run, now)
     return (
         run.id,
         one_line(run.name, _TARGET),
@@ -183,8 +181,8 @@ def _row(run: Status, now: float) -> tuple[str, ...]:
         run.mode,
         run.state.value,
         code,
-        started,
-        "" if seconds is None else duration(seconds),
+        date(run.started) if run.started else "",
+        "" if took(run, now) is None else took_text(run, now),
         run.user,
         _target(run),
         last(run),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,19 +12,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import RecordError
+from launcher.errors import RecordError, SpecError
 from launcher.runs.catalog import list_runs
 from launcher.runs.samples import newest
 from launcher.runs.status import Status
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 
+from ...formatting import duration, seconds_of, whole_minutes
 from ..filtering import Field, Filter, Test, parse_filter
 
 MOST = 100
 _NEWEST = 64 << 10
 _REPORT = ev.RankReported.tag.encode()
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def submitted_at(run: Status) -> float:
@@ -103,6 +102,12 @@ def took(run: Status, now: float | None = None) -> float | None:
     return None if run.started is None or end is None else max(0.0, end - run.started)
 
 
+def took_text(run: Status, now: float | None = None) -> str:
+    """How long a run took; of one that goes on, the whole minutes so far, which seldom change."""
+    seconds = took(run, now)
+    return duration(seconds) if run.state.final or seconds is None else whole_minutes(seconds)
+
+
 _LIVE = tuple(phase for phase in Phase if not phase.final)
 _GROUPS = {"live": _LIVE, "ended": tuple(phase for phase in Phase if phase.final)}
 _MODES = ("local", "cluster", "connect")
@@ -150,8 +155,10 @@ def since(text: str, now: float) -> float:
     Raises:
         ValueError: none of these.
     """
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip()):
-        return now - float(match[1]) * _UNITS[match[2]]
+    try:
+        return now - seconds_of(text, bare="")
+    except SpecError:  # no age
+        pass
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (OverflowError, OSError) as error:

@@ -20,6 +20,7 @@ from launcher.runs.catalog import read_private, remove_run
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 
+from ... import formatting as fig
 from ...data.filtering import help_line
 from ...data.history.query import ORDERS, fields, parse_run_filter
 from ...data.history.run_list import Listing, Question, RunListPoller, RunRecord, RunRecordPoller
@@ -197,7 +198,7 @@ class RunActs(StartsAgain):
         except LauncherError as error:
             self.app.call_from_thread(self.tell, str(error), error=True)
         else:
-            count = f"{len(runs):,} run{'s' * (len(runs) != 1)}"
+            count = f"{fig.number(len(runs), 'run')}"
             self.app.call_from_thread(self.tell, f"written, {count}: {out}")
 
     def _ask_first(
@@ -227,7 +228,7 @@ class RunActs(StartsAgain):
                 problems.append(str(error))
         if len(problems) < len(runs):
             count = len(runs) - len(problems)
-            self.app.call_from_thread(self.tell, f"{done} {count} run{'s' * (count != 1)}")
+            self.app.call_from_thread(self.tell, f"{done} {fig.number(count, 'run')}")
         for problem in problems[:3]:
             self.app.call_from_thread(self.tell, problem, error=True)
 
@@ -344,7 +345,7 @@ class HistoryScreen(RunActs):
 
     def _entitle(self, problem: str = "") -> None:
         listing, question = self._listing or Listing(), self._question
-        count = f"{listing.total:,} run{'s' * (listing.total != 1)}"
+        count = f"{fig.number(listing.total, 'run')}"
         shown = f" · {len(listing.runs):,} shown" if question.wanted.text else ""
         order = f"sorted by {question.order}{', reversed' * question.reverse}"
         below = problem or (f"filter: {question.wanted.text}" if question.wanted.text else "")

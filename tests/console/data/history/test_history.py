@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from console.cli.history import _STATES, compare, ps, show
 from console.data.history.comparison import difference_row, told_apart
-from console.data.history.query import flags_filter, recent_runs, since, submitted_at, took
+from console.data.history.query import flags_filter, recent_runs, since, submitted_at, took, took_text
 from launcher.errors import LauncherError, RunNotFound, SpecError
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
@@ -95,6 +95,14 @@ def test_no_time_is_negative_though_clocks_are_set_back() -> None:
         took(replace(RUN, started=None)),
         took(replace(RUN, ended=None)),
     ]
+
+
+def test_a_run_that_goes_on_has_taken_whole_minutes() -> None:
+    run = replace(RUN, state=Phase.RUNNING, ended=None)
+    said = [took_text(run, START + seconds) for seconds in (5, 59, 60, 3599, 3600, 90_000)]
+
+    assert ["<1m", "<1m", "1m", "59m", "1h00m", "25h00m"] == said
+    assert ["1.5s", "–"] == [took_text(replace(RUN, ended=end)) for end in (START + 1.5, None)]
 
 
 def test_the_states_that_are_offered_are_those_there_are() -> None:
