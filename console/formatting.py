@@ -74,6 +74,11 @@ def count(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
 
 
+def number(amount: int, what: str) -> str:
+    """So many of something: ``1 rank``, ``1,024 ranks``."""
+    return f"{amount:,} {what}{'s' * (amount != 1)}"
+
+
 def duration(seconds: float | None) -> str:
     """How long something took: two units at most."""
     if seconds is None or not is_finite(seconds):
@@ -83,6 +88,13 @@ def duration(seconds: float | None) -> str:
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     return age(int(seconds + 0.05))
+
+
+def whole_minutes(seconds: float) -> str:
+    """The same of what goes on: it changes once a minute."""
+    if seconds < 60:
+        return "<1m"
+    return f"{int(seconds) // 60}m" if seconds < 3600 else age(int(seconds))
 
 
 def age(seconds: int | None) -> str:
@@ -128,12 +140,21 @@ def celsius(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """An amount of memory, in at most five characters."""
+    """An amount of memory, in at most five characters, as a column has room for."""
     if value is None:
         return UNKNOWN
     if value >= _GIB:
         return f"{value / _GIB:.1f}G" if value < 100 * _GIB else f"{value / _GIB:.0f}G"
     return f"{value / (1 << 20):.0f}M"
+
+
+def size_text(value: float) -> str:
+    """A number of bytes in a sentence: 1.9 KiB, 512 MiB."""
+    for unit, power in (("GiB", 30), ("MiB", 20)):
+        if value >= 1 << power:
+            amount = value / (1 << power)
+            return f"{amount:.1f} {unit}" if amount < 100 else f"{amount:,.0f} {unit}"
+    return f"{value / (1 << 10):.1f} KiB"
 
 
 def metric_spans(metrics: Mapping[str, object], between: str = "  ") -> list[tuple[str, str]]:
@@ -159,9 +180,26 @@ def moment(seconds: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
-def date(seconds: float) -> str:
-    """The local day and time of a moment."""
-    return time.strftime("%d %b %H:%M", time.localtime(seconds))
+def date(seconds: float | None) -> str:
+    """The local day and time of a moment; it does not change while one looks."""
+    if not is_finite(seconds):
+        return UNKNOWN
+    try:
+        return time.strftime("%d %b %H:%M", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):  # no calendar has that day
+        return UNKNOWN
+
+
+def ago(then: float | None, now: float) -> str:
+    """How long ago, in whole minutes: it seldom changes while one looks."""
+    if then is None:
+        return UNKNOWN
+    minutes = int((now - then) // 60)
+    if minutes < 1:
+        return "just now"
+    if minutes < 60:
+        return f"{minutes}m ago"
+    return f"{minutes // 60}h ago" if minutes < 48 * 60 else f"{minutes // 1440}d ago"
 
 
 def bar(part: float | None, width: int) -> tuple[str, str]:
@@ -203,19 +241,19 @@ def shorten(text: str, width: int) -> str:
 
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-def seconds_of(text: str) -> float:
-    """An age such as ``90s``, ``12h``, ``30d`` or ``2w``; a bare number means days.
+def seconds_of(text: str, bare: str = "d") -> float:
+    """An age such as ``90s``, ``12h``, ``30d`` or ``2w``; a bare number means days, or another unit.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is none; a bare number is none either where `bare` is empty.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower(), re.ASCII)
-    if match is None:
+    unit = "" if match is None else match[2] or bare
+    if match is None or not unit:
         raise SpecError(f"{text!r} is no age", hint="such as 90s, 12h, 30d or 2w")
-    return float(match[1]) * _SECONDS[match[2] or "d"]
+    return float(match[1]) * _SECONDS[unit]
 
 
 def bytes_of(text: str) -> int:
@@ -228,7 +266,7 @@ def bytes_of(text: str) -> int:
     if match is None or (match[3] and not match[2]):
         raise SpecError(f"{text!r} is no size", hint="such as 500M, 10G or 1.5T")
     power = "kmgt".find(match[2]) + 1 if match[2] else 0
-    return int(float(match[1]) * (1024**power if match[3] else _BYTES[match[2]]))
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def tilde(path: str | PathLike[str]) -> str:
@@ -264,12 +302,11 @@ def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:
     }
 
 
-def took_text(start: float | None, end: float | None) -> str:
+def time_between(start: float | None, end: float | None) -> str:
     """How long something took; empty where that is not known."""
     return "" if start is None or end is None else duration(end - start)
 
 
 def one_line(text: str, width: int) -> str:
     """One line of at most `width` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return shorten(" ".join(text.split()), width)

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from .agent.rank_pipe import DATA
-from .backends.base import AgentsExpected, News, Newsbox, StageOver
+from .backends.base import AgentsExpected, News, StageOver
 from .channel import frames, handshake
 from .channel.connection import AgentConnection
 from .channel.frames import Frame, Kind
 from .errors import LauncherError
 from .placement.plan import Plan
+from .selectable_queue import SelectableQueue
 from .spec.job import Offer
 from .spec.request import Request
 from .state.summary import describe
@@ -149,7 +150,7 @@ class _Scripted:
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
-        self.box: Newsbox[News] = Newsbox()
+        self.box: SelectableQueue[News] = SelectableQueue()
         self.voices: list[Voice] = []
         self.errors: list[BaseException] = []
         self.aborts = 0

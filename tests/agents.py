@@ -14,11 +14,12 @@ from pathlib import Path
 
 from launcher.agent import agent
 from launcher.agent.boot import Boot
-from launcher.backends.base import AgentsExpected, News, Newsbox, StageOver
+from launcher.backends.base import AgentsExpected, News, StageOver
 from launcher.backends.spark.job import launcher_zip
 from launcher.channel import handshake
 from launcher.channel.connection import AgentConnection, ConnectionClosed
 from launcher.placement.plan import Plan
+from launcher.selectable_queue import SelectableQueue
 from launcher.serialization import to_plain
 from launcher.spec.job import Offer
 from launcher.spec.request import Request
@@ -44,7 +45,7 @@ class Agents:
     ) -> None:
         self._count, self._before, self._python = count, before, python
         self._env = {"PATH": os.defpath, **(env or {})}
-        self._box: Newsbox[News] = Newsbox()
+        self._box: SelectableQueue[News] = SelectableQueue()
         self._waiter: threading.Thread | None = None
         self.launches: list[list[subprocess.Popen[bytes]]] = []
         self.errors: list[str] = []

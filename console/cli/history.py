@@ -15,9 +15,10 @@ import click
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
 
-from ..data.history.query import Query, chosen_runs, took
+from ..data.filtering import Filter
+from ..data.history.query import chosen_runs, took, took_text
 from ..echo import say, tell, tell_json
-from ..formatting import count, duration, metric, one_line, table
+from ..formatting import count, date, metric, one_line, table
 from ..sanitize import printable
 from .run_lookup import find
 
@@ -65,20 +66,21 @@ def ps(
     after: str | None,
 ) -> int:
     """List runs, newest first."""
-    from ..data.history.query import Query, since
+    from ..data.history.query import flags_filter
 
     if every and limit is not None:
         raise click.UsageError("--all and --limit exclude each other")
-    asked = Query(
-        states=states,
-        name=name,
-        target=target,
-        user=user,
-        mode=mode,
-        since=None if after is None else since(after, time.time()),
-    )
+    flags = {
+        "state": ",".join(states) or None,
+        "name": name or None,
+        "target": target or None,
+        "user": user or None,
+        "mode": mode or None,
+        "since": after,
+    }
+    wanted = flags_filter(flags, time.time())
     most = limit if limit is not None or as_json or every else _SCREENFUL
-    return print_runs(asked, limit=most, as_json=as_json)
+    return print_runs(wanted, limit=most, as_json=as_json)
 
 
 @click.command()
@@ -128,15 +130,14 @@ _OPTIONAL = frozenset({"TARGET", "LAST"})
 _WHY, _LEAST, _TARGET, _LAST, _FIGURES = 60, 20, 32, 40, 3
 
 
-def print_runs(query: Query, *, limit: int | None, as_json: bool) -> int:
+def print_runs(wanted: Filter[Status], *, limit: int | None, as_json: bool) -> int:
     """Print the runs that are wanted, newest first."""
-    runs = list(chosen_runs(runs_root(), query, limit))
+    runs = list(chosen_runs(runs_root(), wanted, limit))
     if as_json:
         tell_json([_document(run) for run in runs])
         return 0
     if not runs:
-        none = "no runs yet; start one with: rankdeck run TARGET" if query == Query() else "no such runs"
-        say(none)
+        say("no such runs" if wanted.tests else "no runs yet; start one with: rankdeck run TARGET")
         return 0
     _print(runs)
     if limit is not None and len(runs) == limit:
@@ -173,8 +174,6 @@ def _room(lines: Sequence[Sequence[str]], head: Sequence[str]) -> int:
 
 def _row(run: Status, now: float) -> tuple[str, ...]:
     code = "" if run.exit_code is None else str(run.exit_code)
-    started = time.strftime("%d %b %H:%M", time.localtime(run.started)) if run.started else ""
-    seconds = took(run, now)
     return (
         run.id,
         one_line(run.name, _TARGET),
@@ -182,8 +181,8 @@ def _row(run: Status, now: float) -> tuple[str, ...]:
         run.mode,
         run.state.value,
         code,
-        started,
-        "" if seconds is None else duration(seconds),
+        date(run.started) if run.started else "",
+        "" if took(run, now) is None else took_text(run, now),
         run.user,
         _target(run),
         last(run),

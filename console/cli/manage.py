@@ -137,7 +137,7 @@ def stop(*, force: bool, pid: int | None) -> int:
 
 
 def _row(known: dict[str, Any]) -> tuple[str, ...]:
-    from ..formatting import took_text
+    from ..formatting import size_text, time_between
 
     if "silent" in known:
         return (str(known["pid"]), known["target"], known["version"], *[""] * 5, known["silent"])
@@ -146,10 +146,10 @@ def _row(known: dict[str, Any]) -> tuple[str, ...]:
         str(known["pid"]),
         known["target"],
         known["version"],
-        took_text(known["started"], time.time()),
+        time_between(known["started"], time.time()),
         str(len(known["runs"])),
         str(known["clients"]),
-        f"{known['memory'] / 2**20:.0f} MiB",
+        size_text(known["memory"]),
         f"{slots['local_runs']}/{slots['of']}" if known["target"] == "local" else "",
         f"{session['application']} on {session['master']}" if session else "",
     )

@@ -26,7 +26,7 @@ from ..data.run.feed import Presence, deleted_line
 from ..data.run.narration import unreadable_lines, value_text
 from ..data.run.stacks import stacks_block, standstill_line
 from ..echo import lasting, say, tell, tell_bytes, tell_cleaned
-from ..formatting import host_labels, took_text
+from ..formatting import host_labels, time_between
 from ..sanitize import plain, shown
 
 _BLOCK = 1 << 20
@@ -67,7 +67,7 @@ def detach(request: Request, *, output: str, ranks: str) -> int:
 
 def print_end(folder: Path, state: RunState) -> None:
     """The failure in one block, or the result; the result is the last thing on standard output."""
-    took = took_text(state.started, state.ended)
+    took = time_between(state.started, state.ended)
     if state.blamed is not None and state.blamed < len(state.ranks):
         say(failure_block(folder, state))
     elif state.exit_code in _LIMITS and (block := stacks_block(state)):

@@ -13,6 +13,7 @@ from launcher.spec.job import JobSpec, Mode
 from launcher.spec.request import Request
 
 from ..echo import say, tell
+from ..formatting import size_text
 from ..sanitize import escaped
 
 
@@ -73,4 +74,4 @@ def _sent(bundle: bytes) -> str:
         names = [name.removeprefix(SOURCES) for name in archive.namelist() if name != MANIFEST]
     first = ", ".join(names[:5])
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{len(names)} files, {len(bundle) / 1024:.1f} KiB: {first}{more}"
+    return f"{len(names)} files, {size_text(len(bundle))}: {first}{more}"

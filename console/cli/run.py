@@ -316,14 +316,22 @@ class RecordWatch:
             say(deleted_line(self._presence.seen))
 
 
-def _print_facts(started: Attachment, record: RecordWatch) -> RunState:
-    tail = StateTail(started.folder)
+def _follow(started: Attachment, record: RecordWatch, advance: Callable[[], None]) -> None:
+    """Call `advance` whenever the engine has news of the run, until it says that there is no more."""
     while not started.done:
         started.wait_for_news()
         record.look()
+        advance()
+
+
+def _print_facts(started: Attachment, record: RecordWatch) -> RunState:
+    tail = StateTail(started.folder)
+
+    def advance() -> None:
         for event in tail.poll():
-            line = json_line(ev.to_dict(event, started.id))
-            lasting(tell_cleaned, line)
+            lasting(tell_cleaned, json_line(ev.to_dict(event, started.id)))
+
+    _follow(started, record, advance)
     return tail.state
 
 
@@ -334,12 +342,14 @@ def _print_output(started: Attachment, ranks: frozenset[int], record: RecordWatc
         started.folder, tail.state.asked, ranks, write=_print_on, hosts=lambda: hosts_of(tail.state)
     )
     told = RunState()
-    while not started.done:
-        started.wait_for_news()
-        record.look()
+
+    def advance() -> None:
+        nonlocal told
         tail.poll()
         printer.advance()
         told = _narrate(told, tail.state, marks=not ranks)
+
+    _follow(started, record, advance)
     printer.finish()
     return tail.state
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.run.narration import value_text
 from ..data.run.stacks import standstill_line
 from ..echo import tell, tell_json
-from ..formatting import table, took_text
+from ..formatting import number, table, time_between
 from ..sanitize import escaped
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def show(folder: Path, *, as_json: bool) -> int:
         tell_json(_show_document(folder, spec, state, status))
         return 0
     target = state.target if spec is None else shlex.join([spec.target.label, *spec.target.args])
-    took = took_text(state.started, state.ended)
+    took = time_between(state.started, state.ended)
     code = "" if status.exit_code is None else f", exit {status.exit_code}"
     tell(f"{folder.name}  {status.name}")
     tell(f"target   {escaped(target)}")
@@ -86,7 +86,7 @@ def _circumstances(state: RunState) -> Iterator[str]:
     if stood := standstill_line(state.stacks):
         yield f"stood    {stood}"
     if count := len(state.stacks):
-        yield f"stacks   of {count} rank{'s' * (count > 1)}: rankdeck stacks {state.id}"
+        yield f"stacks   of {number(count, 'rank')}: rankdeck stacks {state.id}"
 
 
 def _origin(origin: OriginFound) -> Iterator[str]:

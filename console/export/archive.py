@@ -31,6 +31,7 @@ from launcher.runs.reader import read_spec
 from launcher.runs.status import stored_status, write_status
 from launcher.state.run_state import Phase
 
+from ..formatting import number, size_text
 from .report import report_page
 
 PAGE = "report.html"
@@ -79,7 +80,7 @@ def left_out(run: Path, *, results: bool) -> str:
         secrets = 0
     pickles = 0 if results else sum(_fits(path, pattern) for path in there for pattern in _PICKLES)
     counts = ((secrets, "secret value"), (pickles, "pickle"))
-    told = [f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count]
+    told = [number(count, what) for count, what in counts if count]
     return f"{' and '.join(told)} left out" if told else ""
 
 
@@ -260,11 +261,11 @@ def _check_size(members: Sequence[zipfile.ZipInfo], file: Path) -> None:
     if len(members) > MOST_FILES:
         raise RecordError(f"{file} holds {len(members)} files: at most {MOST_FILES} are unpacked", hint=hint)
     if size > SMALL and size > RATIO * packed:
-        told = f"{file} of {packed / 2**20:.1f} MiB would be {size / 2**20:,.0f} MiB unpacked"
+        told = f"{file} of {size_text(packed)} would be {size_text(size)} unpacked"
         raise RecordError(f"{told}: that is more than {RATIO} times its size", hint=hint)
     room = shutil.disk_usage(tempfile.gettempdir()).free // 2
     if size > room:
-        told = f"{file} needs {size / 2**20:,.0f} MiB in {tempfile.gettempdir()}"
+        told = f"{file} needs {size_text(size)} in {tempfile.gettempdir()}"
         raise RecordError(f"{told}, more than half of what is free there", hint="TMPDIR names another folder")
 
 

@@ -23,7 +23,7 @@ from launcher.state.fold import fold
 from launcher.state.run_state import Phase, Rank, RunState
 
 from ..data.run.narration import record_line, value_text
-from ..formatting import is_finite, metric, share, took_text
+from ..formatting import is_finite, metric, share, time_between
 from ..sanitize import plain, printable
 
 TAIL_LINES = 40
@@ -116,7 +116,7 @@ def _summary(known: _ReportFacts) -> Iterator[str]:
         ("target", target),
         ("ranks", f"{state.num_processes} ({state.mode})"),
         ("started", began),
-        ("took", took_text(state.started, state.ended)),
+        ("took", time_between(state.started, state.ended)),
         ("by", f"{by.user} on {by.host}" if by else ""),
         ("code", _code(state)),
         *(("restarted", restart.reason) for restart in state.restarts),

@@ -96,6 +96,7 @@ class Agent:
 
     def _serve(self) -> None:
         self._selector.register(self._line, selectors.EVENT_READ, self._on_engine)
+        self._selector.register(self._sampling, selectors.EVENT_READ, self._sampling.deliver)
         if self._boot.lifeline:
             self._selector.register(STDIN, selectors.EVENT_READ, self._on_lifeline)
         if self._boot.watch:
@@ -117,7 +118,6 @@ class Agent:
                 self._pump(key.fd)
             else:
                 key.data()
-        self._sampling.deliver()
         if self._gang and not self._gang.finished:
             self._gang.tick()
             if self._gang.finished:
@@ -197,7 +197,7 @@ class Agent:
         self._gang = WorkerGroup(order, self, self._selector)
         self._gang.start()
         os.close(order.program)
-        self._sampling.start(self._gang.pids, self._wake[1])
+        self._sampling.start(self._gang.pids)
 
     def _on_child(self) -> None:
         process.empty(self._wake[0])

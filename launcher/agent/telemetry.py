@@ -11,9 +11,7 @@ It reads processes only through a `Census`, and knows nothing of devices.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import queue
 import threading
 import time
 from collections import defaultdict
@@ -22,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import serialization
+from ..selectable_queue import SelectableQueue
 from ..spec.job import Device
 from ..state.events import DeviceSample, HostSample, RankSample, Sampled
 from . import nvml
@@ -41,20 +40,23 @@ class Sampling:
         self._boot = boot
         self._devices = devices
         self._emit = emit
-        self._waiting: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue(_KEEP)
+        self._waiting: SelectableQueue[tuple[str, dict[str, Any]]] = SelectableQueue(_KEEP)
         self._sampler: Sampler | None = None
 
-    def start(self, ranks: Callable[[], Mapping[int, int]], wake: int) -> None:
-        """Begin to sample; `wake` is a descriptor whose other end the loop listens to."""
+    def fileno(self) -> int:
+        """Readable while there is something to deliver."""
+        return self._waiting.fileno()
 
+    def start(self, ranks: Callable[[], Mapping[int, int]]) -> None:
+        """Begin to sample."""
         self.stop()
         boot, devices = self._boot, self._devices
         self._sampler = Sampler(
             lambda: Probe(agent=boot.agent, host=boot.host, devices=devices),
             boot.sample_s,
             ranks,
-            deliver=lambda sample: self._put(wake, "sampled", _fields(sample)),
-            note=lambda text: self._put(wake, "note_made", {"text": text, "time": 0.0}),
+            deliver=lambda sample: self._waiting.put(("sampled", _fields(sample))),
+            note=lambda text: self._waiting.put(("note_made", {"text": text, "time": 0.0})),
         )
         self._sampler.start()
 
@@ -65,17 +67,9 @@ class Sampling:
             self._sampler = None
 
     def deliver(self) -> None:
-        """Emit what the thread has left here."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._emit(*self._waiting.get_nowait())
-
-    def _put(self, wake: int, tag: str, fields: dict[str, Any]) -> None:
-        """Called in the sampler's thread. A sample that finds no room is dropped: newer ones follow."""
-        with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait((tag, fields))
-        with contextlib.suppress(BlockingIOError):
-            os.write(wake, b"s")
+        """Emit what the thread has left here. A sample that found no room was dropped: newer ones follow."""
+        for tag, fields in self._waiting.take():
+            self._emit(tag, fields)
 
 
 def _fields(sample: Sampled) -> dict[str, Any]:

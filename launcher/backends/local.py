@@ -25,11 +25,12 @@ from ..channel.connection import AgentConnection
 from ..errors import AgentLost, CannotPlace
 from ..placement.plan import Plan
 from ..runs.files import opener
+from ..selectable_queue import SelectableQueue
 from ..serialization import to_plain
 from ..spec.job import Offer
 from ..spec.request import Request
 from ..state.events import SlotsAwaited
-from .base import AgentsExpected, News, Newsbox, StageOver
+from .base import AgentsExpected, News, StageOver
 
 ROOT = str(Path(__file__).resolve().parents[2])
 AGENT_ERRORS = "agent.err"
@@ -48,7 +49,7 @@ class LocalBackend:
         self._turn: RunPermit | None = None
         self._start: Callable[[], None] | None = None
         self._granted = threading.Event()
-        self._box: Newsbox[News] = Newsbox()
+        self._box: SelectableQueue[News] = SelectableQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Path | None = None
 

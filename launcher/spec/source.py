@@ -9,24 +9,28 @@ Pure but for reading those files. The rules are git's.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import io
 import keyword
 import os
 import pkgutil
-import re
 import subprocess
 import sys
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from ..errors import SpecError
 from .signature import Parameter, ParameterKind, Signature, signature_of
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 ANYTHING = (
     Parameter("args", ParameterKind.VAR_POSITIONAL),
@@ -189,7 +193,7 @@ def _foreign(folder: Path) -> bool:
 def _walked(workdir: Path, limit: int) -> list[Path]:
     """The same without git, level by level, so that the limit cuts the deepest; ``.gitignore`` holds."""
     found: list[Path] = []
-    level, seen = [(workdir, Rules().within(str(workdir)))], 0
+    level, seen = [(workdir, IgnoreRules().within(str(workdir)))], 0
     while level and len(found) < limit and seen < 10 * limit:
         seen += len(level)
         below = []
@@ -275,70 +279,38 @@ def _no_module(module: str, workdir: Path) -> SpecError:
 
 FILE = ".gitignore"
 _MOST_BYTES = 1 << 18
-_TOKEN = re.compile(r"/\*\*/|^\*\*/|/\*\*$|\*+|\?|\[!?\]?[^]]*\]|\\.|.", re.DOTALL)
-_WILD = {"/**/": "/(?:.*/)?", "**/": "(?:.*/)?", "/**": "/.*", "?": "[^/]"}
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One line: what it matches, whether that is kept after all, and whether it speaks of folders only."""
+class IgnoreRules:
+    """What ``.gitignore`` files leave out of a folder: its own after those of the folders above it."""
 
-    pattern: re.Pattern[str]
-    kept: bool
-    folders: bool
+    def __init__(self, levels: tuple[tuple[str, GitIgnoreSpec], ...] = ()) -> None:
+        self._levels = levels
 
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The lines that hold in a folder: its own after those of the folders above it."""
-
-    levels: tuple[tuple[str, tuple[Rule, ...]], ...] = ()
-
-    def within(self, folder: str) -> Rules:
+    def within(self, folder: str) -> IgnoreRules:
         """The rules for what lies in a folder, with those of its own file."""
-        own = tuple(parse(_read_rules(os.path.join(folder, FILE))))
-        return Rules((*self.levels, (folder, own))) if own else self
+        text = _read_rules(os.path.join(folder, FILE))
+        return IgnoreRules((*self._levels, (folder, _parsed(text)))) if text.strip() else self
 
     def ignore(self, path: str, *, is_folder: bool) -> bool:
         """Whether the last line that matches a path leaves it out."""
-        said = False
-        for folder, rules in self.levels:
-            name = os.path.relpath(path, folder)
-            for rule in rules:
-                if (is_folder or not rule.folders) and rule.pattern.fullmatch(name):
-                    said = not rule.kept
-        return said
+        ignored = False
+        for folder, spec in self._levels:
+            found = spec.check_file(os.path.relpath(path, folder) + "/" * is_folder).include
+            ignored = ignored if found is None else found
+        return ignored
 
 
-def parse(text: str) -> Iterator[Rule]:
-    """The rules that a file's text says; a line that is no pattern is skipped."""
+def _parsed(text: str) -> GitIgnoreSpec:
+    """The rules of a file; a line that is no pattern is skipped."""
+    from pathspec import GitIgnoreSpec  # where git lists the files, as nearly everywhere, it is not needed
+
+    lines = []
     for line in text.splitlines():
-        stripped = re.sub(r"(?<!\\) +$", "", line)
-        if not stripped or stripped.startswith("#"):
-            continue
-        kept = stripped.startswith("!")
-        body = stripped[kept:]
-        try:
-            yield Rule(re.compile(_translated(body.rstrip("/")), re.DOTALL), kept, body.endswith("/"))
-        except re.error:
-            continue  # git, too, matches nothing by it
-
-
-def _translated(pattern: str) -> str:
-    """A pattern with a slash is taken from its folder, any other from every folder below."""
-    anchored = "/" in pattern
-    tokens = _TOKEN.findall(pattern.removeprefix("/"))
-    return ("" if anchored else "(?:.*/)?") + "".join(map(_token, tokens))
-
-
-def _token(token: str) -> str:
-    if token in _WILD:
-        return _WILD[token]
-    if token[0] == "*":
-        return "[^/]*"
-    if token[0] == "[" and len(token) > 1:
-        return "[^" + token[2:] if token[1] == "!" else token
-    return re.escape(token[-1])
+        with contextlib.suppress(ValueError):
+            GitIgnoreSpec.from_lines([line])
+            lines.append(line)
+    return GitIgnoreSpec.from_lines(lines)
 
 
 def _read_rules(path: str) -> str:

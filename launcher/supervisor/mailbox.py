@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 from collections.abc import Callable
 
+from ..selectable_queue import SelectableQueue
 from ..state.events import Event
 
 
@@ -18,32 +17,22 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.done = threading.Event()
-        self._requests: list[Event] = []
+        self._requests: SelectableQueue[Event] = SelectableQueue()
         self._news = threading.Condition()
         self._version = 0
         self._watchers: tuple[Callable[[], None], ...] = ()
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def fileno(self) -> int:
-        """Readable while there may be requests."""
-        return self._reader
+        """Readable while there are requests."""
+        return self._requests.fileno()
 
     def post(self, request: Event) -> None:
         """Leave a request, or a fact to be recorded, and wake the loop; after the end it has no effect."""
-        with self._news:
-            self._requests.append(request)
-            if not self.done.is_set():
-                with contextlib.suppress(BlockingIOError):  # full: the loop will wake anyway
-                    os.write(self._writer, b"!")
+        self._requests.put(request)
 
     def take(self) -> list[Event]:
         """The requests and facts so far."""
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._reader, 4096):
-                pass
-        with self._news:
-            taken, self._requests = self._requests, []
-        return taken
+        return self._requests.take()
 
     def tell(self) -> None:
         """Something new is in the folder."""
@@ -73,7 +62,6 @@ class Mailbox:
         """No more requests; everybody who waits is woken."""
         with self._news:
             self.done.set()
-            os.close(self._reader)
-            os.close(self._writer)
+            self._requests.close()
             self._version += 1
             self._news.notify_all()

@@ -1,10 +1,10 @@
-"""Ages and sizes as people write them."""
+"""Ages, sizes and numbers, as people write them and as they are written for people."""
 
 from __future__ import annotations
 
 import pytest
 
-from console.formatting import bytes_of, seconds_of
+from console.formatting import UNKNOWN, ago, bytes_of, date, number, seconds_of, size_text
 from launcher.errors import SpecError
 
 
@@ -41,3 +41,33 @@ def test_what_is_no_age_is_told(text: str) -> None:
 def test_what_is_no_size_is_told(text: str) -> None:
     with pytest.raises(SpecError, match="no size"):
         bytes_of(text)
+
+
+def test_a_bare_number_is_an_age_only_where_it_has_a_unit() -> None:
+    assert [2.0, 7200.0] == [seconds_of("2", bare="s"), seconds_of("2h", bare="")]
+    with pytest.raises(SpecError, match="no age"):
+        seconds_of("2", bare="")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0.0 KiB"), (2400, "2.3 KiB"), (5 << 20, "5.0 MiB"), (512 << 20, "512 MiB"), (3 << 30, "3.0 GiB")],
+)
+def test_a_size_in_a_sentence(size: int, text: str) -> None:
+    assert text == size_text(size)
+
+
+def test_a_number_goes_with_its_noun() -> None:
+    assert ["0 ranks", "1 rank", "1,024 ranks"] == [number(n, "rank") for n in (0, 1, 1024)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "just now"), (59, "just now"), (60, "1m ago"), (7200, "2h ago"), (49 * 3600, "2d ago")],
+)
+def test_how_long_ago_is_told_in_whole_units(seconds: float, text: str) -> None:
+    assert text == ago(1000.0, 1000.0 + seconds)
+
+
+def test_a_moment_that_no_calendar_has_is_unknown() -> None:
+    assert {UNKNOWN} == {date(None), date(float("nan")), date(1e300), ago(None, 0.0)}

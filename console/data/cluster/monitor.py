@@ -43,7 +43,7 @@ class Inspects(Protocol):
 
 
 class MachinePoller:
-    """Publishes a `ClusterView` whenever it differs, from its own thread, until closed."""
+    """Publishes a `ClusterView` whenever it differs."""
 
     def __init__(
         self,
@@ -56,46 +56,44 @@ class MachinePoller:
         named: Callable[[], str] = named_master,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._root, self._publish, self._clock = root, publish, clock
+        self._root, self._clock = root, clock
         self._inspector: Inspects = Inspector() if inspector is None else inspector
         self._ledger = RunCache(root)
         self._followed: dict[str, Followed] = {}
-        self._roll = EnginePoller(_engines if engines is None else engines, clock)
-        self._last: ClusterView | None = None
+        self._roll = EngineRoll(_engines if engines is None else engines, clock)
         self._find_name: Callable[[], str] | None = named
         self._name = ""
-        self.watch = Poller(self.look, LOOK_S, name="rankdeck-cluster", finish=self._inspector.close)
-        self.sparks = SparkPoller(self.watch.nudge, ask=ask, clock=clock)
+        self.poller = Poller(
+            self.read, publish, LOOK_S, name="rankdeck-cluster", finish=self._inspector.close
+        )
+        self.sparks = SparkPoller(self.poller.nudge, ask=ask, clock=clock)
 
     def start(self) -> None:
         """Begin to look."""
-        self.watch.start()
-        self.sparks.watch.start()
+        self.poller.start()
+        self.sparks.poller.start()
 
     def rest(self) -> None:
-        """Look no more until told to."""
-        self.watch.rest()
-        self.sparks.watch.rest()
+        """Look no more until resumed."""
+        self.poller.rest()
+        self.sparks.poller.rest()
 
     def resume(self) -> None:
         """Look now, and go on."""
-        self.watch.resume()
-        self.sparks.watch.resume()
+        self.poller.resume()
+        self.sparks.poller.resume()
 
     def close(self) -> None:
         """End; what is asked of others just now is not waited for."""
-        self.watch.close()
-        self.sparks.watch.close()
+        self.poller.close()
+        self.sparks.poller.close()
 
-    def look(self) -> None:
-        """Look at everything, and publish what differs."""
+    def read(self) -> Iterable[ClusterView]:
+        """Everything as it is now."""
         try:
-            view = self._view()
+            return (self._view(),)
         except (OSError, ValueError, TypeError, LauncherError) as error:
-            view = ClusterView(problem=str(error))
-        if view != self._last and not self.watch.closed:
-            self._last = view
-            self._publish(view)
+            return (ClusterView(problem=str(error)),)
 
     def _view(self) -> ClusterView:
         if self._find_name is not None:
@@ -142,7 +140,7 @@ class Followed:
         return found.values()
 
 
-class EnginePoller:
+class EngineRoll:
     """The engines, asked seldom: a question counts as work, and would keep an idle one from leaving."""
 
     def __init__(self, ask: Engines, clock: Callable[[], float]) -> None:

@@ -1,17 +1,13 @@
-"""Which machines and GPUs are listed, and in which order: what a person types, sorts by and folds. Pure.
-
-``gpu-0 !free temp>75`` wants all of these at once: a bare word may stand in a machine's or a GPU's texts,
-what follows ``!`` must not be so, and a figure is compared with a number.
-"""
+"""Which machines and GPUs are listed, and in which order: what a person types, sorts by and folds. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from launcher.errors import SpecError
-
+from ..filtering import Figure, Filter, parse_filter
 from ..run.metrics import Metric
 from .model import ClusterView, GpuView, Held, HostView, Use
 
@@ -25,7 +21,8 @@ _FIGURES: Mapping[str, Callable[[GpuView], float | None]] = {
     "power": lambda gpu: gpu.sample.power_w,
     "temp": lambda gpu: gpu.sample.temperature_c,
 }
-_COMPARED = re.compile(rf"({'|'.join(_FIGURES)})([<>])(.*)")
+_UNITS = "%cw"
+"""Behind a number: per cent of the time and of the memory, degrees, watts."""
 _FOLD_ROWS = 60
 _STEPS = 8
 
@@ -50,61 +47,34 @@ class Item:
         return (self.host.host, gpu.device.uuid, gpu.device.index) if gpu else (self.host.host, "", -1)
 
 
-Test = Callable[[str, GpuView | None], bool]
+class Candidate(NamedTuple):
+    """What may be listed: everything that a word can be found in, and the GPU if it is one."""
+
+    texts: str
+    gpu: GpuView | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFilter:
-    """What is listed: what passes every test, given its texts and its GPU if it is one."""
-
-    text: str = ""
-    tests: tuple[Test, ...] = ()
-
-    def accepts(self, texts: str, gpu: GpuView | None) -> bool:
-        """Whether it is listed."""
-        return all(test(texts, gpu) for test in self.tests)
+def _of_gpu(figure: Callable[[GpuView], float | None]) -> Callable[[Candidate], float | None]:
+    return lambda candidate: None if candidate.gpu is None else figure(candidate.gpu)
 
 
-def parse_machine_filter(text: str) -> MachineFilter:
-    """What a text asks for; a comparison without a number, as one types it, asks for nothing yet.
+FIGURES = tuple(Figure(name, _of_gpu(figure), _UNITS) for name, figure in _FIGURES.items())
+
+
+def parse_machine_filter(text: str) -> Filter[Candidate]:
+    """What a text, as it is typed, asks for of machines and their GPUs.
 
     Raises:
         SpecError: a figure is compared with something that is no number.
     """
-    words = (word for word in text.lower().split() if word not in ("!", "<", ">"))
-    return MachineFilter(text.strip(), tuple(test for word in words if (test := _test(word)) is not None))
-
-
-def _test(word: str) -> Test | None:
-    if word.startswith("!"):
-        test = _test(word[1:])
-        return None if test is None else lambda texts, gpu: not test(texts, gpu)
-    if match := _COMPARED.fullmatch(word):
-        return _comparison(_FIGURES[match[1]], match[2], match[3])
-    return lambda texts, _: word in texts
-
-
-def _comparison(figure: Callable[[GpuView], float | None], sign: str, number: str) -> Test | None:
-    """Per cent of the time and of the memory, watts and degrees."""
-    if not number:
-        return None
-    try:
-        limit = float(number.rstrip("%cw"))
-    except ValueError:
-        raise SpecError(f"a figure is compared with a number, such as temp>75, not with {number!r}") from None
-
-    def test(_: str, gpu: GpuView | None) -> bool:
-        value = None if gpu is None else figure(gpu)
-        return value is not None and (value > limit if sign == ">" else value < limit)
-
-    return test
+    return parse_filter(text, lambda candidate: candidate.texts, figures=FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
 class MapQuery:
     """How machines are listed. `unfolded` is None while their number decides; `turned` are the exceptions."""
 
-    sought: MachineFilter = MachineFilter()
+    sought: Filter[Candidate] = field(default_factory=Filter)
     order: str = ORDERS[0]
     reverse: bool = False
     metric: Metric = Metric.USE
@@ -132,15 +102,15 @@ def arranged(view: ClusterView, query: MapQuery) -> tuple[Item, ...]:
 _Part = tuple[HostView, tuple[GpuView, ...]]
 
 
-def _sifted(hosts: Iterable[HostView], sought: MachineFilter) -> Iterator[_Part]:
+def _sifted(hosts: Iterable[HostView], sought: Filter[Candidate]) -> Iterator[_Part]:
     """Machines with the GPUs of them that are sought; those without any by what they are themselves."""
     for host in hosts:
         if not sought.tests:
             yield host, host.gpus
             continue
         name = _lowered(host.host, host.lost and Use.LOST)
-        gpus = tuple(gpu for gpu in host.gpus if sought.accepts(f"{name}\n{gpu_texts(gpu)}", gpu))
-        if gpus or (not host.gpus and sought.accepts(f"{name}\n{_host_texts(host)}", None)):
+        gpus = tuple(gpu for gpu in host.gpus if sought.accepts(Candidate(f"{name}\n{gpu_texts(gpu)}", gpu)))
+        if gpus or (not host.gpus and sought.accepts(Candidate(f"{name}\n{_host_texts(host)}"))):
             yield host, gpus
 
 

@@ -326,7 +326,7 @@ class SparkNow:
 class SparkPoller:
     """Asks again and again, while there is anything to ask. `want` and `seen` are for another thread.
 
-    `changed` is called in this object's thread when something is different.
+    `changed` is called in the thread of the poller when something is different.
     """
 
     def __init__(
@@ -336,21 +336,24 @@ class SparkPoller:
         self._wanted: tuple[KnownSpark, ...] = ()
         self._inside: dict[str, _Inside] = {}
         self.seen: tuple[SparkNow, ...] = ()
-        self.watch = Poller(self.look, LOOK_S, name="rankdeck-sparks")
+        self.poller = Poller[tuple[SparkNow, ...]](
+            self.read, self._publish, LOOK_S, name="rankdeck-sparks", last=()
+        )
 
     def want(self, known: tuple[KnownSpark, ...]) -> None:
         """Ask about these from now on; at once if they are others."""
         if known != self._wanted:
             self._wanted = known
-            self.watch.nudge()
+            self.poller.nudge()
 
-    def look(self) -> None:
-        """Ask every page once."""
+    def read(self) -> Iterable[tuple[SparkNow, ...]]:
+        """What every page says now: each is asked once."""
         before = {spark.url: spark for spark in self.seen}
-        found = tuple(self._now(known, before.get(known.url)) for known in self._wanted)
-        if found != self.seen:
-            self.seen = found
-            self._changed()
+        return (tuple(self._now(known, before.get(known.url)) for known in self._wanted),)
+
+    def _publish(self, found: tuple[SparkNow, ...]) -> None:
+        self.seen = found
+        self._changed()
 
     def _now(self, known: KnownSpark, before: SparkNow | None) -> SparkNow:
         spark = before or SparkNow(known.url)

@@ -1,17 +1,11 @@
-"""The runs there have been, newest first, and those among them that a person asks for.
-
-``llama state:failed !user:ada since:2d`` wants all of these at once; a bare word may stand anywhere in a
-run's texts, and what follows ``!`` must not be so.
-"""
+"""The runs there have been, newest first, and those among them that a person asks for."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -25,42 +19,12 @@ from launcher.runs.status import Status
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 
+from ...formatting import duration, seconds_of, whole_minutes
+from ..filtering import Field, Filter, Test, parse_filter
+
 MOST = 100
 _NEWEST = 64 << 10
 _REPORT = ev.RankReported.tag.encode()
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Which runs are wanted; what is empty asks for nothing.
-
-    Attributes:
-        states: in one of these states.
-        name: a pattern as a shell has it, for the whole name.
-        target: a part of the target or of its arguments.
-        user: who submitted it.
-        mode: local, cluster or connect.
-        since: submitted at this time or later, in seconds since the epoch.
-    """
-
-    states: tuple[str, ...] = ()
-    name: str = ""
-    target: str = ""
-    user: str = ""
-    mode: str = ""
-    since: float | None = None
-
-    def accepts(self, run: Status) -> bool:
-        """Whether a run is wanted."""
-        return (
-            (not self.states or run.state in self.states)
-            and (not self.name or fnmatchcase(run.name, self.name))
-            and self.target in f"{run.target} {run.args}"
-            and self.user in ("", run.user)
-            and self.mode in ("", run.mode)
-            and (self.since is None or submitted_at(run) >= self.since)
-        )
 
 
 def submitted_at(run: Status) -> float:
@@ -73,22 +37,6 @@ def _time_of(run: str) -> float:
         return datetime.strptime(f"{run[:15]}+0000", "%Y%m%d-%H%M%S%z").timestamp()
     except ValueError:  # no calendar has that day
         return 0.0
-
-
-def since(text: str, now: float) -> float:
-    """The time that ``90m``, ``2d`` or ``2026-11-20`` mean, in seconds since the epoch.
-
-    Raises:
-        SpecError: none of these.
-    """
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip()):
-        return now - float(match[1]) * _UNITS[match[2]]
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise SpecError(
-            f"--since takes 90m, 12h, 2d, 1w or a date such as 2026-11-20, not {text!r}"
-        ) from None
 
 
 def all_runs(root: Path) -> Iterator[Status]:
@@ -104,19 +52,19 @@ def all_runs(root: Path) -> Iterator[Status]:
     return indexed_runs(root)
 
 
-def chosen_runs(root: Path, query: Query, limit: int | None = None) -> Iterable[Status]:
+def chosen_runs(root: Path, wanted: Filter[Status], limit: int | None = None) -> Iterable[Status]:
     """The newest runs that are wanted.
 
     Raises:
         RecordError: the folder of runs cannot be read.
     """
-    return (current(run, root) for run in islice(filter(query.accepts, all_runs(root)), limit))
+    return (current(run, root) for run in islice(filter(wanted.accepts, all_runs(root)), limit))
 
 
 def recent_runs(root: Path, limit: int = MOST) -> tuple[Status, ...]:
     """The newest runs; none where there is no folder of runs yet, or it cannot be read."""
     try:
-        return tuple(chosen_runs(root, Query(), limit))
+        return tuple(chosen_runs(root, Filter(), limit))
     except RecordError:
         return ()
 
@@ -154,92 +102,106 @@ def took(run: Status, now: float | None = None) -> float | None:
     return None if run.started is None or end is None else max(0.0, end - run.started)
 
 
-KEYS = ("state", "name", "target", "user", "mode", "since")
+def took_text(run: Status, now: float | None = None) -> str:
+    """How long a run took; of one that goes on, the whole minutes so far, which seldom change."""
+    seconds = took(run, now)
+    return duration(seconds) if run.state.final or seconds is None else whole_minutes(seconds)
+
+
 _LIVE = tuple(phase for phase in Phase if not phase.final)
 _GROUPS = {"live": _LIVE, "ended": tuple(phase for phase in Phase if phase.final)}
 _MODES = ("local", "cluster", "connect")
 
-Test = Callable[[Status], bool]
+
+def fields(now: float) -> tuple[Field[Status], ...]:
+    """What can be asked of a run by name; `now` is what ages are counted from."""
+    times = "90m, 12h, 2d, 1w or a date such as 2026-11-20"
+    return (
+        Field("state", f"live, ended or {', '.join(Phase)}", _in_state, ("state:failed", "state:live")),
+        Field("name", "a part of the name, or a pattern for all of it", _named, ("name:",)),
+        Field("target", "a part of the target or of its arguments", _with_target, ("target:",)),
+        Field("user", "who submitted it", _by_user, ("user:",)),
+        Field("mode", ", ".join(_MODES), _in_mode, ("mode:",)),
+        Field("since", times, lambda value: _since(since(value, now)), ("since:2d",)),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs are shown: those that pass every test."""
-
-    text: str = ""
-    tests: tuple[Test, ...] = ()
-
-    def accepts(self, run: Status) -> bool:
-        """Whether a run is shown."""
-        return all(test(run) for test in self.tests)
-
-
-def parse_run_filter(text: str, now: float) -> RunFilter:
-    """What the text asks for; a key without a value, as one types it, asks for nothing yet.
+def parse_run_filter(text: str, now: float) -> Filter[Status]:
+    """What a text, as it is typed, asks for of runs.
 
     Raises:
         SpecError: a value means nothing; the sentence says what would.
     """
-    return RunFilter(text.strip(), tuple(_test(word, now) for word in _words(text) if not _unfinished(word)))
+    return parse_filter(text, _texts, fields(now))
 
 
-def _words(text: str) -> list[str]:
+def flags_filter(values: Mapping[str, str | None], now: float) -> Filter[Status]:
+    """What the flags of a command ask for, by the names of fields; None is a flag that is not given.
+
+    The flag ``--name`` takes a pattern for the whole name, as a shell has it.
+
+    Raises:
+        SpecError: a value means nothing; the sentence says what would.
+    """
+    known = {field.name: field for field in fields(now)}
+    known["name"] = replace(known["name"], test=_matching)
+    given = {name: value for name, value in values.items() if value is not None}
+    return Filter(tests=tuple(known[name].means(v, option=f"--{name}") for name, v in given.items()))
+
+
+def since(text: str, now: float) -> float:
+    """The time that ``90m``, ``2d`` or ``2026-11-20`` mean, in seconds since the epoch.
+
+    Raises:
+        ValueError: none of these.
+    """
     try:
-        return shlex.split(text)
-    except ValueError:  # a quotation that is still open
-        return text.replace('"', " ").replace("'", " ").split()
+        return now - seconds_of(text, bare="")
+    except SpecError:  # no age
+        pass
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (OverflowError, OSError) as error:
+        raise ValueError(text) from error
 
 
-def _unfinished(word: str) -> bool:
-    key, colon, value = word.removeprefix("!").partition(":")
-    return not key or bool(colon and key in KEYS and not value)
+def _since(time: float) -> Test[Status]:
+    return lambda run: submitted_at(run) >= time
 
 
-def _test(word: str, now: float) -> Test:
-    if word.startswith("!"):
-        test = _test(word[1:], now)
-        return lambda run: not test(run)
-    key, colon, value = word.partition(":")
-    if not colon or key not in KEYS:
-        return _anywhere(word.lower())
-    if key == "name":
-        pattern = value.lower() if any(c in value for c in "*?[") else f"*{value.lower()}*"
-        return lambda run: fnmatchcase(run.name.lower(), pattern)
-    return _query(key, value, now).accepts
-
-
-def _query(key: str, value: str, now: float) -> Query:
-    if key == "state":
-        return Query(states=_states(value.lower()))
-    if key == "mode":
-        return Query(mode=_mode(value.lower()))
-    if key == "since":
-        try:
-            return Query(since=since(value, now))
-        except SpecError:
-            raise SpecError(f"since: takes 90m, 12h, 2d, 1w or 2026-11-20, not {value!r}") from None
-    return Query(target=value) if key == "target" else Query(user=value)
-
-
-def _states(value: str) -> tuple[str, ...]:
-    """The states that are named, if only by their first letters, or ``live`` and ``ended``."""
-    parts = filter(None, value.split(","))
+def _in_state(value: str) -> Test[Status]:
+    """In the states that are named, if only by their first letters, or ``live`` and ``ended``."""
+    parts = [part for part in value.lower().split(",") if part]
     asked = [_GROUPS.get(part, tuple(p for p in Phase if p.startswith(part))) for part in parts]
-    found = tuple(phase for group in asked for phase in group)
-    if not found or not all(asked):
-        raise SpecError(f"state: takes live, ended or {', '.join(Phase)}, not {value!r}")
-    return found
+    if not asked or not all(asked):
+        raise ValueError(value)
+    found = frozenset(phase for group in asked for phase in group)
+    return lambda run: run.state in found
 
 
-def _mode(value: str) -> str:
-    found = [mode for mode in _MODES if mode.startswith(value)]
+def _in_mode(value: str) -> Test[Status]:
+    found = [mode for mode in _MODES if mode.startswith(value.lower())]
     if len(found) != 1:
-        raise SpecError(f"mode: takes {', '.join(_MODES)}, not {value!r}")
-    return found[0]
+        raise ValueError(value)
+    return lambda run: run.mode == found[0]
 
 
-def _anywhere(word: str) -> Test:
-    return lambda run: word in _texts(run)
+def _named(value: str) -> Test[Status]:
+    small = value.lower()
+    pattern = small if any(c in value for c in "*?[") else f"*{small}*"
+    return lambda run: fnmatchcase(run.name.lower(), pattern)
+
+
+def _matching(pattern: str) -> Test[Status]:
+    return lambda run: fnmatchcase(run.name, pattern)
+
+
+def _with_target(value: str) -> Test[Status]:
+    return lambda run: value in f"{run.target} {run.args}"
+
+
+def _by_user(value: str) -> Test[Status]:
+    return lambda run: run.user == value
 
 
 def _texts(run: Status) -> str:
@@ -257,7 +219,9 @@ ORDERS: dict[str, Callable[[Status], Any]] = {
 """By what the list may be sorted, and how the first of each is found: the newest, the longest, the widest."""
 
 
-def arranged(runs: Iterable[Status], wanted: RunFilter, order: str, *, reverse: bool) -> tuple[Status, ...]:
+def arranged(
+    runs: Iterable[Status], wanted: Filter[Status], order: str, *, reverse: bool
+) -> tuple[Status, ...]:
     """The runs that are shown, in an order of `ORDERS`; those that go on stand above the others."""
     shown = sorted(filter(wanted.accepts, runs), key=ORDERS[order], reverse=reverse)
     return tuple(sorted(shown, key=lambda run: run.state.final))

@@ -19,8 +19,9 @@ from launcher.runs.status import Status, read_status
 from launcher.state import events as ev
 from launcher.state.run_state import RunState
 
+from ..filtering import Filter
 from ..polling import Poller
-from .query import RunFilter, all_runs, arranged, current
+from .query import all_runs, arranged, current
 
 LIST_LOOK_S = 2.0
 
@@ -38,57 +39,50 @@ class Listing:
 class Question:
     """Which runs, and in which order."""
 
-    wanted: RunFilter = field(default_factory=RunFilter)
+    wanted: Filter[Status] = field(default_factory=Filter)
     order: str = "started"
     reverse: bool = False
 
 
 class RunListPoller:
-    """Publishes a `Listing` whenever it differs, from its own thread, until closed."""
+    """Publishes a `Listing` whenever it differs."""
 
     def __init__(self, root: Path, publish: Callable[[Listing], None]) -> None:
-        self._publish = publish
         self._ledger = RunCache(root)
         self._anew = threading.Event()
         self._question = self._answered = Question()
         self._runs: tuple[Status, ...] | None = None
-        self._last: Listing | None = None
-        self.watch = Poller(self.look, LIST_LOOK_S, name="rankdeck-history")
+        self.poller = Poller(self.read, publish, LIST_LOOK_S, name="rankdeck-history")
 
     def ask(self, question: Question) -> None:
         """Ask for other runs, or another order."""
         self._question = question
-        self.watch.nudge()
+        self.poller.nudge()
 
     def reread(self) -> None:
         """Forget what is known: folders were changed."""
         self._anew.set()
-        self.watch.nudge()
+        self.poller.nudge()
 
-    def look(self) -> None:
-        """Read what may have changed, and publish what is seen of it."""
+    def read(self) -> Iterator[Listing]:
+        """What is seen now of the runs; nothing where neither they nor the question have changed."""
         if self._anew.is_set():
             self._anew.clear()
             self._ledger.forget()
         try:
             for runs in self._ledger.look():
-                self._show(runs)
+                question = self._question
+                if runs != self._runs or question != self._answered:
+                    self._runs, self._answered = runs, question
+                    yield _answer(runs, question)
         except (OSError, ValueError, LauncherError) as error:
             self._runs = None
-            self._say(Listing(problem=str(error)))
+            yield Listing(problem=str(error))
 
-    def _show(self, runs: tuple[Status, ...]) -> None:
-        question = self._question
-        if runs == self._runs and question == self._answered:
-            return
-        self._runs, self._answered = runs, question
-        shown = arranged(runs, question.wanted, question.order, reverse=question.reverse)
-        self._say(Listing(shown, len(runs)))
 
-    def _say(self, listing: Listing) -> None:
-        if listing != self._last and not self.watch.closed:
-            self._last = listing
-            self._publish(listing)
+def _answer(runs: tuple[Status, ...], question: Question) -> Listing:
+    shown = arranged(runs, question.wanted, question.order, reverse=question.reverse)
+    return Listing(shown, len(runs))
 
 
 _SCREENFUL = 128
@@ -190,15 +184,14 @@ def _limits(run: Path) -> Iterator[ev.LimitNear]:
 
 
 class RunRecordPoller:
-    """Reads the record of the run that was asked for last, again whenever it has grown, until closed."""
+    """Reads the record of the run that was asked for last, again whenever it has grown."""
 
     def __init__(self, root: Path, publish: Callable[[RunRecord], None]) -> None:
-        self._root, self._publish = root, publish
+        self._root = root
         self._wanted = ""
         self._near: tuple[str, ...] = ()
         self._read: dict[str, tuple[int, RunRecord]] = {}
-        self._told: RunRecord | None = None
-        self.watch = Poller(self.look, RECORD_LOOK_S, name="rankdeck-records")
+        self.poller = Poller(self.read, publish, RECORD_LOOK_S, name="rankdeck-records")
 
     def ask(self, run: str, near: Sequence[str] = ()) -> RunRecord | None:
         """Ask for a run by its id, with an empty one for none; its record, if it was read before.
@@ -206,21 +199,20 @@ class RunRecordPoller:
         Those that are `near`, which may be asked for next, are read ahead unless their records are long.
         """
         if run != self._wanted:
-            self._told = None
             self._wanted, self._near = run, tuple(near)
-            self.watch.nudge()
+            self.poller.forget()
+            self.poller.nudge()
         known = self._read.get(run)
         return None if known is None else known[1]
 
-    def look(self) -> None:
-        """Read what is wanted, unless it was read and has not grown, and publish it if it is news."""
+    def read(self) -> Iterator[RunRecord]:
+        """The record that is wanted, unless another is wanted meanwhile; it is read only if it has grown."""
         run = self._wanted
         if not run:
             return
         record = self._record(run)
-        if record is not self._told and run == self._wanted and not self.watch.closed:
-            self._told = record
-            self._publish(record)
+        if run == self._wanted:
+            yield record
         for other in self._near:
             if run == self._wanted and other not in self._read and 0 <= self._size(other) < _AHEAD_BYTES:
                 self._record(other)

@@ -16,6 +16,7 @@ from pathlib import Path
 from launcher.errors import LauncherError
 from launcher.spec.job import Mode, SparkSpec, world_size
 
+from ...formatting import number
 from .draft import Draft, fitting
 
 _ANSWER_S = 5.0
@@ -189,7 +190,7 @@ def room_line(found: Detected | None, draft: Draft) -> str:
         return f"1 node × {upto}{most}{free}"
     slots = _slots(draft.spark.strip())
     held = f" · {slots} slots" if slots else " · free slots: Spark will say"
-    return f"{tasks} task{'s' * (tasks != 1)} × {each} rank{'s' * (each != 1)}{held}"
+    return f"{number(tasks, 'task')} × {number(each, 'rank')}{held}"
 
 
 def _tasks(draft: Draft, most: int) -> tuple[int, int]:
@@ -218,7 +219,7 @@ def _slots(master: str) -> str:
 
 def cores(found: Detected) -> str:
     """How many cores."""
-    return f"{found.cores} core{'s' * (found.cores != 1)}"
+    return f"{number(found.cores, 'core')}"
 
 
 def _gpu_words(found: Detected) -> str:
@@ -232,7 +233,7 @@ def _free_words(found: Detected) -> str:
 
 
 def _free_gpus(gpus: Sequence[Gpu]) -> str:
-    count = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}"
+    count = f"{number(len(gpus), 'GPU')}"
     states = [gpu.free for gpu in gpus]
     return f"{sum(map(bool, states))} of {count} free" if None not in states else count
 

@@ -14,7 +14,7 @@ from launcher.spec.job import JobSpec, Mode
 from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
 
-from ...formatting import tilde
+from ...formatting import number, size_text, tilde
 from .detect import Detected, Line, look, mode_line, room_line
 from .draft import Draft, concerning
 
@@ -68,9 +68,9 @@ def _stage(request: Request) -> Iterator[Line]:
     with concerning("py_files" if spec.py_files else "target"):
         size = len(make_bundle(spec))
     each = spec.gpus_per_task or spec.gpus_per_rank
-    gpus = "no GPU" if spec.gpu is False else f"{each} GPU{'s' * (each != 1)}"
+    gpus = "no GPU" if spec.gpu is False else f"{number(each, 'GPU')}"
     where = " where there are any" if spec.gpu is None else ""
     yield "stage", f"{spec.num_processes // spec.ranks_per_task} barrier tasks, each with {gpus}{where}"
-    yield "sent", f"{size / 1024:.1f} KiB of sources from {Path(spec.workdir).name}"
+    yield "sent", f"{size_text(size)} of sources from {Path(spec.workdir).name}"
     for name, value in redacted(spec.spark.conf).items():
         yield "conf", f"{name}={value}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from launcher.state.events import PartUnreadable
 from launcher.state.run_state import Phase, RankPhase, RunState
 
 from ..logs.book import LogBook
-from ..polling import told
+from ..polling import Poller
 from .health import Alarms, Alert, Looked
 from .model import RankView, RankViews, RunView
 from .progress import PastReader
@@ -43,7 +42,7 @@ def usual_interval() -> float:
 
 
 class RunFeed:
-    """Watches one run until closed. `publish` and `failed` are called in the feed's own thread."""
+    """Watches one run until closed. `publish` and `failed` are called in the thread of its poller."""
 
     def __init__(
         self,
@@ -55,57 +54,55 @@ class RunFeed:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.book = LogBook(run)
-        self._run, self._publish, self._failed, self._clock = run, publish, failed, clock
+        self._run, self._failed, self._clock = run, failed, clock
         self._interval = usual_interval() if interval is None else interval
         self._tail = StateTail(run, recent=_RECENT_BYTES)
         self._past, self._views, self._alarms = PastReader(), RankViews(), Alarms()
         self._alerts: tuple[Alert, ...] = ()
         self._alerts_at = 0
-        self._last: RunView | None = None
         self._lost_check = 0.0
         self._presence, self._gone = Presence(run), False
         self._state = self._tail.state
         self._results: tuple[dict[str, object], ...] = ()
         self._asked: _FeedRequest | None = None
-        self._wake, self._closed = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="rankdeck-feed", daemon=True)
-
-    def start(self) -> None:
-        """Begin watching."""
-        self._thread.start()
+        self._more = False
+        self.poller = Poller(self.read, publish, self._pause, name="rankdeck-feed")
 
     def close(self) -> None:
         """Stop watching; returns when the thread has ended or a second has passed."""
-        self._closed.set()
-        self._wake.set()
         self.book.abandon()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
+        self.poller.close(wait_s=1.0)
         self.book.close()
 
-    def nudge(self) -> None:
-        """Look now instead of at the next interval: somebody waits for the answer."""
-        self._wake.set()
-
     def look(self) -> bool:
-        """Read what is new and publish it if anything on the screen would change; whether more waits."""
+        """Look once, in the caller's thread; whether more waits to be read."""
+        self.poller.look()
+        return self._more
+
+    def read(self) -> Iterator[RunView]:
+        """The view with what is new; a folder that cannot be read is said to have failed."""
+        self._more = False
+        try:
+            yield self._renewed()
+            self._look_for_the_folder()
+        except (OSError, ValueError, TypeError, LauncherError) as error:
+            self._more = False
+            self._failed(f"{self._run.name} cannot be read: {error}")
+
+    def _renewed(self) -> RunView:
         facts = self._tail.poll()
         self._past.take(facts, self._tail.state, self._tail.skipped)
-        more = self._recall() if self._last is not None else bool(self._tail.skipped)
+        self._more = self._recall() if self.poller.last is not None else bool(self._tail.skipped)
         if self._tail.state.phase.final:
             self.book.end()
-        more = self.book.tick() or more
+        self._more = self.book.tick() or self._more
         self._note_unreadable()
         if facts:
             self._results = self._read_results()
         if facts or self._tail.state.unreadable != self._state.unreadable:
             self._state = self._tail.state
         self._judge()
-        view = self._view()
-        if self._differs(view):
-            self._last = view
-            self._publish(view)
-        return more
+        return self._view()
 
     def _note_unreadable(self) -> None:
         for part in self.book.unreadable:
@@ -129,27 +126,14 @@ class RunFeed:
         until = time.monotonic() + _RECALL_S
         return self._past.recall(self._tail.state, lambda: time.monotonic() >= until)
 
-    def _watch(self) -> None:
-        while not self._closed.is_set():
-            began = time.thread_time()
-            more = False
-            with told():
-                try:
-                    more = self.look()
-                    self._look_for_the_folder()
-                except (OSError, ValueError, TypeError, LauncherError) as error:
-                    self._failed(f"{self._run.name} cannot be read: {error}")
-            self._wake.wait(self._pause(time.thread_time() - began, more=more))
-            self._wake.clear()
-
-    def _pause(self, spent: float, *, more: bool) -> float:
+    def _pause(self, spent: float) -> float:
         """Seconds to the next look, after one that took `spent` of the processor.
 
         A large gang is looked at less often, so that who types need not wait for what is counted here.
         """
-        if more:
+        if self._more:
             return min(max(spent * _BEHIND_REST, _SHORTEST_S), self._interval)
-        ended = self._last is not None and not self._last.live
+        ended = self.poller.last is not None and not self.poller.last.live
         return _IDLE_S if ended else max(self._interval, spent * _REST)
 
     def _view(self) -> RunView:
@@ -196,9 +180,6 @@ class RunFeed:
             except RecordError:
                 self._asked = _FeedRequest()
         return self._asked
-
-    def _differs(self, view: RunView) -> bool:
-        return view != self._last
 
     def _judge(self) -> None:
         """See whether the run ended where its facts do not say so: its owner died, or they cannot be read."""

@@ -19,6 +19,7 @@ from launcher.state.events import (
 from launcher.state.outcome_rules import loss_sentence
 from launcher.state.run_state import RunState
 
+from ...formatting import number
 from ...sanitize import json_escaped, printable
 from ..logs.book import attempt_mark
 
@@ -158,14 +159,14 @@ def _places(part: PartUnreadable) -> str:
     if not part.count:
         return ""
     if not part.lines:
-        return f", {part.count:,} {what}{'s' * (part.count > 1)}"
+        return f", {number(part.count, what)}"
     numbers = ", ".join(map(str, part.lines))
     return f" {what}{'s' * (part.count > 1)} {numbers}" + (f" and {more:,} more" if more else "")
 
 
 def newer_line(count: int) -> str:
     """That a newer version wrote what this one does not know; empty if there is nothing of the kind."""
-    return f"{count:,} fact{'s' * (count > 1)} of a newer version were skipped" if count else ""
+    return f"{number(count, 'fact')} of a newer version were skipped" if count else ""
 
 
 def unreadable_lines(state: RunState) -> list[str]:

@@ -47,7 +47,7 @@ class Past:
 
     def take(self, facts: Iterable[ev.Event], state: RunState) -> None:
         """Remember what `facts`, already folded into `state`, say."""
-        leader = leader_of(state)
+        leader = _number(state.leader)
         for fact in facts:
             if isinstance(fact, ev.GangRestarted):
                 self.forget()
@@ -92,10 +92,9 @@ class Past:
 
     def progress(self, state: RunState, now: float) -> Progress:
         """The run's progress."""
-        leader = leader_of(state)
-        if leader is None:
+        rank = state.leader
+        if rank is None:
             return Progress(gang=self._gang.means)
-        rank = state.ranks[leader]
         total = rank.metrics.get("total_steps")
         saved = self._checkpoint
         last = last_of(state)
@@ -170,6 +169,10 @@ class Past:
             self._frozen.pop(rank, None)
 
 
+def _number(rank: Rank | None) -> int | None:
+    return None if rank is None else rank.rank
+
+
 def _whole(value: float | None) -> int | None:
     return int(value) if is_finite(value) else None
 
@@ -185,11 +188,6 @@ def last_of(state: RunState) -> Rank | None:
     told = [rank for rank in state.ranks if rank.step is not None]
     living = [rank for rank in told if rank.alive] or told
     return min(living, key=lambda rank: rank.step or 0, default=None)
-
-
-def leader_of(state: RunState) -> int | None:
-    """The first rank that reports; its figures stand for the run's."""
-    return next((r.rank for r in state.ranks if r.reported_at is not None), None)
 
 
 NEAR_BYTES, PIECE_BYTES, MOST_PIECES = 32 << 20, 1 << 20, 96
@@ -259,7 +257,7 @@ class PastReader:
         if whole is None:
             return False
         while self._left:
-            whole.take(facts_of(self._left.pop(), leader_of(state)), state)
+            whole.take(facts_of(self._left.pop(), _number(state.leader)), state)
             if enough():
                 break
         if not self._left:

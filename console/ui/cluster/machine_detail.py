@@ -12,7 +12,7 @@ from ...data.cluster.query import Item, troubles
 from ...data.run.metrics import Metric
 from ..widgets.rows import Row, ScrollingSheet, Span, clip
 from .machines import GLYPHS, by_text, executors_text
-from .work import Work, holds_text, number, waits_text
+from .work import Work, holds_text, waits_text
 
 _LABEL, _GAUGE = 10, 16
 _ELSEWHERE = "processes, ECC and the like are known only of the machine that this console runs on"
@@ -154,8 +154,8 @@ def _host_rows(host: HostView, width: int) -> Iterator[Row]:
     if host.reason:
         yield _fact("no figures", (host.reason, "rank-stale"))
     for worker in host.workers:
-        gpus = f", {worker.gpus_free} of {number(worker.gpus, 'GPU')}" if worker.gpus else ""
-        said = f"{worker.cores_free} of {number(worker.cores, 'core')}{gpus} free"
+        gpus = f", {worker.gpus_free} of {fig.number(worker.gpus, 'GPU')}" if worker.gpus else ""
+        said = f"{worker.cores_free} of {fig.number(worker.cores, 'core')}{gpus} free"
         heard = f", last heard of at {fig.moment(worker.heard)}" if worker.heard else ""
         style = "" if worker.alive else "rank-lost"
         yield _fact("worker", (said if worker.alive else f"{worker.state.lower()}{heard}", style))
@@ -173,11 +173,11 @@ def _host_rows(host: HostView, width: int) -> Iterator[Row]:
 
 def _work_rows(work: WorkView, width: int) -> Iterator[Row]:
     yield _fact("run", (work.run, ""))
-    yield _fact("state", (f"{work.phase}", ""), (f"  {number(work.size, 'rank')}, {work.mode}", "muted"))
+    yield _fact("state", (f"{work.phase}", ""), (f"  {fig.number(work.size, 'rank')}, {work.mode}", "muted"))
     if work.waiting is not None:
         yield from _wrapped("waits", waits_text(work), "rank-behind", width)
     for host, ranks in work.places.items():
-        yield _fact("on", (f"{host}  {number(ranks, 'rank')}", ""))
+        yield _fact("on", (f"{host}  {fig.number(ranks, 'rank')}", ""))
     if work.spark is not None:
         yield _fact("Spark", (f"{work.spark.application} on {work.spark.master}", ""))
         yield _fact("pages", (work.spark.ui or fig.UNKNOWN, ""))
@@ -190,7 +190,7 @@ def _app_rows(app: AppView) -> Iterator[Row]:
     yield _fact("of", (app.user or fig.UNKNOWN, ""))
     state = "waits for what it asked of Spark" if app.waits else f"holds {holds_text(app)}"
     yield _fact("state", (state, "rank-behind" if app.waits else ""))
-    yield _fact("since", (fig.UNKNOWN if app.started is None else fig.date(app.started), ""))
+    yield _fact("since", (fig.date(app.started), ""))
     for host in app.hosts:
         yield _fact("on", (host, ""))
     yield _fact("pages", (app.page or fig.UNKNOWN, ""))
@@ -200,7 +200,7 @@ def _engine_rows(engine: EngineView, width: int) -> Iterator[Row]:
     yield _fact("for", (engine.target or fig.UNKNOWN, ""), (f"  version {engine.version}", "muted"))
     if engine.silent:
         yield from _wrapped("silent", engine.silent, "rank-stale", width)
-    yield _fact("runs", (f"{engine.runs}", ""), (f"  {number(engine.clients, 'client')}", "muted"))
+    yield _fact("runs", (f"{engine.runs}", ""), (f"  {fig.number(engine.clients, 'client')}", "muted"))
     yield _fact("session", (engine.session or "none", ""))
     yield _fact("pages", (engine.ui or fig.UNKNOWN, ""))
     yield _fact("end it", (f"rankdeck engine stop --pid {engine.pid}", "muted"))

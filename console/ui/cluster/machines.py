@@ -17,7 +17,6 @@ from ...data.run.metrics import Metric
 from ...formatting import host_labels
 from ..widgets.lists import ItemList
 from ..widgets.rows import Row, Span
-from .work import number
 
 _SHORT_LABEL, _LONG_LABEL, _WIDE_MAP = 16, 32, 104
 
@@ -124,7 +123,7 @@ class MachineMap(ItemList[Item]):
 def _how(query: MapQuery, shown: int) -> str:
     """What is sought, and the order, where they are not the usual ones."""
     order = query.metric.label if query.order == "metric" else query.order
-    sought = f"filter: {query.sought.text} · {number(shown, 'host')}" if query.sought.text else ""
+    sought = f"filter: {query.sought.text} · {fig.number(shown, 'host')}" if query.sought.text else ""
     sort = f"{order}{', reversed' * query.reverse}" if query.order != ORDERS[0] or query.reverse else ""
     return " · ".join(filter(None, (sought, sort and f"sorted by {sort}")))
 
@@ -132,12 +131,12 @@ def _how(query: MapQuery, shown: int) -> str:
 def _tally(view: ClusterView) -> str:
     gpus = sum(len(host.gpus) for host in view.hosts)
     used = [f"{count} {use}" for use in Use if (count := view.count(use))]
-    return " · ".join([number(len(view.hosts), "host"), number(gpus, "GPU"), *used, *_lost(view)])
+    return " · ".join([fig.number(len(view.hosts), "host"), fig.number(gpus, "GPU"), *used, *_lost(view)])
 
 
 def _lost(view: ClusterView) -> Iterator[str]:
     if lost := sum(bool(host.lost) for host in view.hosts):
-        yield f"{number(lost, 'host')} lost"
+        yield f"{fig.number(lost, 'host')} lost"
 
 
 GLYPHS = {
@@ -316,7 +315,7 @@ def executors_text(executors: Sequence[ExecutorView]) -> str:
 def _tasks(executor: ExecutorView) -> str:
     if executor.tasks is None:
         return ""
-    return f", {executor.tasks} task{'s' * (executor.tasks != 1)}" if executor.tasks else ", idle"
+    return f", {fig.number(executor.tasks, 'task')}" if executor.tasks else ", idle"
 
 
 def _model(name: str, width: int) -> str:

@@ -28,10 +28,10 @@ class WorkList(ItemList[Work]):
         """Show another moment, with the cursor on the same run, application or engine."""
         self.replace_items((*view.work, *view.apps, *view.engines))
         waiting = sum(work.waiting is not None for work in view.work)
-        others = [f"{number(len(view.apps), 'other application')}"] if view.apps else []
+        others = [f"{fig.number(len(view.apps), 'other application')}"] if view.apps else []
         waits = [f"{waiting} waiting for slots"] if waiting else []
-        runs = f"{number(len(view.work), 'live run')}"
-        parts = ("2 Runs and engines", runs, *waits, *others, number(len(view.engines), "engine"))
+        runs = f"{fig.number(len(view.work), 'live run')}"
+        parts = ("2 Runs and engines", runs, *waits, *others, fig.number(len(view.engines), "engine"))
         self.entitle(" · ".join(parts))
 
     def key(self, item: Work) -> Hashable:
@@ -62,11 +62,6 @@ def key_of(item: Work) -> str:
     if isinstance(item, WorkView):
         return item.run
     return f"application {item.number}" if isinstance(item, AppView) else f"engine {item.pid}"
-
-
-def number(count: int, what: str) -> str:
-    """So many of something."""
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _work_row(work: WorkView) -> Row:
@@ -125,8 +120,8 @@ def _has(app: AppView) -> Iterator[str]:
 
 def holds_text(app: AppView) -> str:
     """What an application has."""
-    gpus = "" if app.gpus is None else f", {number(app.gpus, 'GPU')}"
-    return f"{number(app.cores, 'core')}{gpus}"
+    gpus = "" if app.gpus is None else f", {fig.number(app.gpus, 'GPU')}"
+    return f"{fig.number(app.cores, 'core')}{gpus}"
 
 
 def _hosts(hosts: Sequence[str]) -> str:
@@ -152,7 +147,7 @@ def _holds(engine: EngineView) -> Iterator[str]:
     if engine.silent:
         yield f"says nothing: {engine.silent}"
         return
-    yield number(engine.runs, "run")
+    yield fig.number(engine.runs, "run")
     if engine.slots and engine.target == "local":
         yield f"slots {engine.slots}"
     if engine.session:
@@ -211,10 +206,10 @@ def _said(spark: SparkView) -> Iterator[str]:
     if spark.problem:
         yield "before that:"
     lost = f", {spark.lost} lost" if spark.lost else ""
-    yield f"{number(spark.workers, 'worker')}{lost}"
+    yield f"{fig.number(spark.workers, 'worker')}{lost}"
     if spark.gpus:
-        yield f"{spark.gpus_free} of {number(spark.gpus, 'GPU')} free"
-    yield f"{spark.cores_free} of {number(spark.cores, 'core')} free"
+        yield f"{spark.gpus_free} of {fig.number(spark.gpus, 'GPU')} free"
+    yield f"{spark.cores_free} of {fig.number(spark.cores, 'core')} free"
 
 
 def _wait_rows(work: WorkView, waiting: int, key: str, width: int) -> Iterator[Row]:

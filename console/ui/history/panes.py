@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import textwrap
-import time
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar
@@ -20,7 +18,7 @@ from launcher.state.events import LimitNear
 from launcher.state.run_state import RunState
 
 from ... import formatting as fig
-from ...data.history.query import took
+from ...data.history.query import took_text
 from ...data.run.model import PHASE_GLYPHS
 from ...data.run.narration import record_line
 from ...data.run.stacks import stacks_block
@@ -47,29 +45,10 @@ COLUMNS: tuple[Column[Status], ...] = (
     Column("ranks", 5, lambda run: str(run.num_processes), 7),
     Column("mode", 7, lambda run: _line(run.mode), 2, "muted", left=True),
     Column("who", 10, lambda run: _line(run.user), 4, left=True),
-    Column("started", 12, lambda run: started(run.started), 6, "muted", left=True),
+    Column("started", 12, lambda run: fig.date(run.started), 6, "muted", left=True),
     Column("took", 7, lambda run: took_text(run), 8),
     Column("exit", 4, lambda run: "" if run.exit_code is None else str(run.exit_code), 5),
 )
-
-
-def started(moment: float | None) -> str:
-    """The local time of a start: it does not change while one looks."""
-    if moment is None or not math.isfinite(moment):
-        return fig.UNKNOWN
-    try:
-        return time.strftime("%d %b %H:%M", time.localtime(moment))
-    except (ValueError, OverflowError, OSError):
-        return fig.UNKNOWN
-
-
-def took_text(run: Status, now: float | None = None) -> str:
-    """How long a run took; of one that goes on, the whole minutes so far, which seldom change."""
-    seconds = took(run, now)
-    if run.state.final or seconds is None:
-        return fig.duration(seconds)
-    minutes = int(seconds // 60)
-    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m" if minutes else "<1m"
 
 
 def _columns(width: int) -> list[Column[Status]]:
@@ -279,7 +258,7 @@ def _long(state: RunState, width: int) -> Iterator[Row]:
         yield from _block(f"Traceback of rank {first.rank} on {first.host}", first.raised.traceback, width)
     if state.stacks:
         count = len(state.stacks)
-        yield from _block(f"Stacks of {count} rank{'s' * (count > 1)}", stacks_block(state), width)
+        yield from _block(f"Stacks of {fig.number(count, 'rank')}", stacks_block(state), width)
 
 
 def _block(title: str, text: str, width: int) -> Iterator[Row]:
@@ -302,9 +281,9 @@ def _wrapped(text: str, width: int, style: str = "") -> Iterator[Row]:
 
 def _facts(run: Status) -> Iterator[tuple[str, str]]:
     yield "target", f"{run.target} {run.args}".strip()
-    size = f"{run.num_processes} rank{'s' * (run.num_processes != 1)}, {run.mode or 'mode unknown'}"
+    size = f"{fig.number(run.num_processes, 'rank')}, {run.mode or 'mode unknown'}"
     yield "ranks", size + (f", attempt {run.attempt}" if run.attempt else "")
-    yield "when", f"{started(run.started)}" + (f", took {fig.duration(took(run))}" if run.state.final else "")
+    yield "when", fig.date(run.started) + (f", took {took_text(run)}" if run.state.final else "")
     yield "by", run.user + (f" on {run.host}" if run.host else "")
     yield "code", run.revision[:12] + (", with changes that are not committed" if run.dirty else "")
 

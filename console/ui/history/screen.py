@@ -20,7 +20,9 @@ from launcher.runs.catalog import read_private, remove_run
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 
-from ...data.history.query import ORDERS, parse_run_filter
+from ... import formatting as fig
+from ...data.filtering import help_line
+from ...data.history.query import ORDERS, fields, parse_run_filter
 from ...data.history.run_list import Listing, Question, RunListPoller, RunRecord, RunRecordPoller
 from ...data.launch.draft import command_text, draft_of, require_editable
 from ..dialogs import ConfirmScreen
@@ -50,7 +52,7 @@ _KEYS = (
     "history.copy",
     "history.sort",
 )
-_HELP = "words, state:failed, state:live, name:, target:, user:, mode:, since:2d; ! before one inverts it"
+_HELP = help_line(fields(0.0))
 
 
 class HistoryScreen(StartsAgain):
@@ -104,7 +106,7 @@ class HistoryScreen(StartsAgain):
         self._listing: Listing | None = None
         self._past = RunListPoller(site.root, self._publish)
         self._records = RunRecordPoller(site.root, self._publish_record)
-        self._watches = (self._past.watch, self._records.watch)
+        self._pollers = (self._past.poller, self._records.poller)
 
     def compose(self) -> ComposeResult:
         """The list, and one run in full below it."""
@@ -120,23 +122,23 @@ class HistoryScreen(StartsAgain):
             self.watch(self.query_one(RunsList), "here", self._show_card)
         self.query_one(RunsList).show((), empty="reading …")
         self._entitle()
-        for watch in self._watches:
-            watch.start()
+        for poller in self._pollers:
+            poller.start()
 
     def on_unmount(self) -> None:
         """Look no more."""
-        for watch in self._watches:
-            watch.close()
+        for poller in self._pollers:
+            poller.close()
 
     def on_screen_suspend(self) -> None:
         """Rest while another screen is shown."""
-        for watch in self._watches:
-            watch.rest()
+        for poller in self._pollers:
+            poller.rest()
 
     def on_screen_resume(self) -> None:
         """Runs may have come and gone meanwhile."""
-        for watch in self._watches:
-            watch.resume()
+        for poller in self._pollers:
+            poller.resume()
 
     def _publish(self, listing: Listing) -> None:
         self.post_message(self.RunsListed(listing))
@@ -162,7 +164,7 @@ class HistoryScreen(StartsAgain):
 
     def _entitle(self, problem: str = "") -> None:
         listing, question = self._listing or Listing(), self._question
-        count = f"{listing.total:,} run{'s' * (listing.total != 1)}"
+        count = f"{fig.number(listing.total, 'run')}"
         shown = f" · {len(listing.runs):,} shown" if question.wanted.text else ""
         order = f"sorted by {question.order}{', reversed' * question.reverse}"
         below = problem or (f"filter: {question.wanted.text}" if question.wanted.text else "")
@@ -392,7 +394,7 @@ class HistoryScreen(StartsAgain):
         except LauncherError as error:
             self.app.call_from_thread(self.tell, str(error), error=True)
         else:
-            count = f"{len(runs):,} run{'s' * (len(runs) != 1)}"
+            count = f"{fig.number(len(runs), 'run')}"
             self.app.call_from_thread(self.tell, f"written, {count}: {out}")
 
     def _ask_first(
@@ -422,6 +424,6 @@ class HistoryScreen(StartsAgain):
                 problems.append(str(error))
         if len(problems) < len(runs):
             count = len(runs) - len(problems)
-            self.app.call_from_thread(self.tell, f"{done} {count} run{'s' * (count != 1)}")
+            self.app.call_from_thread(self.tell, f"{done} {fig.number(count, 'run')}")
         for problem in problems[:3]:
             self.app.call_from_thread(self.tell, problem, error=True)

@@ -11,7 +11,7 @@ from textual.widgets import Input
 from launcher.runs.status import Status
 
 from ... import formatting as fig
-from ...data.history.query import took
+from ...data.history.query import took_text
 from ...data.run.model import PHASE_GLYPHS
 from ..widgets.key_line import keys_of
 from ..widgets.lists import CursorSheet
@@ -152,31 +152,19 @@ class RecentRuns(CursorSheet):
         run = self.runs[index]
         glyph, style = PHASE_GLYPHS[run.state]
         now = self._clock()
-        size = f"{run.num_processes} rank{'s' if run.num_processes != 1 else ' '}"
+        size = fig.number(run.num_processes, "rank") + " " * (run.num_processes == 1)
         name = 16 if width >= _ROOMY else 12
         who = f"{fig.shorten(run.user, _USER):<{_USER}} " if width >= _WIDE and self._users else ""
         row = (
             (f" {glyph} ", style + ground),
             (f"{fig.shorten(run.name or run.id, name):<{name}} ", f"bold{ground}"),
             (f"{size:>10} " if width >= _ROOMY else f"×{run.num_processes:<4} ", ground),
-            (f"{ago(run.started, now):>8} ", f"muted{ground}"),
-            (f"{took_text(took(run, now), live=not run.state.final):>7}  ", ground),
+            (f"{fig.ago(run.started, now):>8} ", f"muted{ground}"),
+            (f"{took_text(run, now):>7}  ", ground),
             (who, ground),
             *((text, style + ground) for text, style in outcome(run)),
         )
         return clip(row, width)
-
-
-def ago(then: float | None, now: float) -> str:
-    """How long ago, in whole minutes: nothing here changes by the second."""
-    if then is None:
-        return fig.UNKNOWN
-    minutes = int((now - then) // 60)
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes}m ago"
-    return f"{minutes // 60}h ago" if minutes < 48 * 60 else f"{minutes // 1440}d ago"
 
 
 def outcome(run: Status) -> Row:
@@ -187,8 +175,3 @@ def outcome(run: Status) -> Row:
         return ((" ".join(run.why[:_WHY].split()), "muted"),)
     told = fig.metric_spans(run.metrics, " · ")
     return ((str(run.state), "muted"), *((text, style or "muted") for text, style in told))
-
-
-def took_text(seconds: float | None, *, live: bool) -> str:
-    """How long it took; a live run only says so."""
-    return "live" if live else fig.duration(seconds)

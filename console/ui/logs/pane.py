@@ -147,7 +147,7 @@ class LogOutput(Titled, Vertical):
 
 
 def _lines(count: int) -> str:
-    return f"{fig.count(count)} line{'s' * (count != 1)}"
+    return f"{fig.number(count, 'line')}"
 
 
 def _temporary() -> Path:
@@ -243,7 +243,7 @@ class LogPane(LogOutput):
         view = self.lines
         who = "all ranks" if view.rank is None else f"rank {view.rank}"
         total = view.lines.total(view.rank) if view.lines else 0
-        lines = f"{fig.count(total)} line{'s' * (total != 1)}{' so far' * self.state.behind}"
+        lines = f"{fig.number(total, 'line')}{' so far' * self.state.behind}"
         new = f" · {fig.count(view.unseen)} new" if view.unseen else ""
         paused = f"paused{new} · {keys_of(self, 'log.end', 'G')} follows"
         ways = [*["wrap"] * view.wrap, *[view.times.value] * (view.times is not Times.NONE)]

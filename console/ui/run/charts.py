@@ -109,7 +109,7 @@ def _together(alerts: Sequence[Alert]) -> str:
 
 
 def _alerts(count: int) -> str:
-    return f"{count} alert{'s' * (count != 1)}"
+    return f"{fig.number(count, 'alert')}"
 
 
 def alert_rows(view: RunView) -> list[Row]:
@@ -197,7 +197,7 @@ def host_rows(view: RunView) -> list[Row]:
 
 def _host_row(host: Host | None, members: Sequence[RankView]) -> Row:
     name = members[0].rank.host or fig.UNKNOWN
-    ranks = f"  {len(members)} rank{'s' * (len(members) != 1)}"
+    ranks = f"  {fig.number(len(members), 'rank')}"
     return ((f" {fig.shorten(name, 20):<20}", ""), (ranks, "muted"), ("  " + host_figures(host, members), ""))
 
 
@@ -219,7 +219,7 @@ def system_figures(host: Host | None) -> str:
 def gpu_figures(members: Sequence[RankView]) -> str:
     """How many GPUs some ranks have, and their sums; empty if they have none."""
     count = sum(len(v.rank.devices) for v in members)
-    return f"{count} GPU{'s' * (count != 1)} {gpu_sums(members)}" if count else ""
+    return f"{fig.number(count, 'GPU')} {gpu_sums(members)}" if count else ""
 
 
 def gpu_sums(members: Sequence[RankView]) -> str:

@@ -95,10 +95,10 @@ def spark_row(view: RunView, width: int) -> Row:
 
 def gang(view: RunView) -> str:
     """How many ranks, on how many hosts, with which devices."""
-    parts = [f"{view.size} rank{'s' * (view.size != 1)}"]
+    parts = [f"{fig.number(view.size, 'rank')}"]
     if view.ranks:
         hosts = len({v.rank.host for v in view.ranks})
-        parts.append(f"{hosts} host{'s' * (hosts != 1)}")
+        parts.append(f"{fig.number(hosts, 'host')}")
         devices = [d for v in view.ranks for d in v.rank.devices]
         names = Counter(d.name or "GPU" for d in devices)
         parts.append(" + ".join(f"{n}×{name}" for name, n in names.items()) if devices else "CPU")

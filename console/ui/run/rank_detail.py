@@ -45,7 +45,7 @@ class RankDetail(ScrollingSheet):
         agent = self.view.ranks[self.rank].rank.agent
         mates = [v for v in self.view.ranks if v.rank.agent == agent]
         system = system_figures(self.view.state.hosts.get(agent)) or fig.UNKNOWN
-        told = f"{len(mates)} rank{'s' * (len(mates) != 1)}", gpu_figures(mates)
+        told = f"{fig.number(len(mates), 'rank')}", gpu_figures(mates)
         together = "  ".join(told)
         there = [together] if _LABEL + len(together) <= width else [*told]
         rows = [_fact("there" * (not n), (text, "")) for n, text in enumerate(there)]

@@ -85,7 +85,7 @@ def _shaped(results: Sequence[Mapping[str, Any]], width: int) -> list[Row]:
     if entry is None:
         return []
     same = sum(e.get("value") == entry["value"] for e in results) - 1
-    others = f", and so did {same} other{'s' * (same != 1)}" if same else ""
+    others = f", and so did {fig.number(same, 'other')}" if same else ""
     head: Row = ((f" rank {entry['rank']} returned{others}:", "bold"),)
     return [head, *value_rows(entry["value"], width), ()]
 
@@ -125,9 +125,7 @@ def _cleanup(view: RunView) -> Iterator[Row]:
     killed = sum(p.terminated + p.killed for p in proofs)
     text = f"{left} left running" if left else "nothing left running"
     extra = f", {killed} had to be ended" if killed else ""
-    yield (
-        (f" {text} on {len(proofs)} host{'s' * (len(proofs) != 1)}{extra}", "rank-lost" if left else "muted"),
-    )
+    yield ((f" {text} on {fig.number(len(proofs), 'host')}{extra}", "rank-lost" if left else "muted"),)
 
 
 MOST_ROWS, MOST_CELLS = 400, 200

@@ -97,7 +97,7 @@ class RunScreen(StartsAgain):
         with contained(self):
             self.query_one(LogPane).attach(self._feed.book)
         self.query_one(RankGrid).moved = self._show_detail
-        self._feed.start()
+        self._feed.poller.start()
 
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""
@@ -167,7 +167,7 @@ class RunScreen(StartsAgain):
     @on(LogPane.Searched)
     def look_now(self) -> None:
         """Search at once, not at the next look."""
-        self._feed.nudge()
+        self._feed.poller.nudge()
 
     def _show_detail(self, rank: int) -> None:
         """The detail pane goes with the cursor, in the same frame."""

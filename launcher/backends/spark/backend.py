@@ -26,10 +26,11 @@ from ...channel.spool import Spool, check_spool
 from ...errors import CannotPlace, LauncherError
 from ...placement.plan import Plan
 from ...runs.files import opener
+from ...selectable_queue import SelectableQueue
 from ...spec.job import JobSpec, Mode, Offer
 from ...spec.request import Request
 from ...state import events as ev
-from ..base import AgentsExpected, News, Newsbox, StageOver
+from ..base import AgentsExpected, News, StageOver
 from . import executors
 from .arrivals import Arrivals
 from .config import ListenAt, listen_addresses
@@ -64,7 +65,7 @@ class SparkBackend:
         self._mode = mode
         self._sessions: Sessions = sessions or OwnSession()
         self._log = Path()
-        self._box: Newsbox[News] = Newsbox()
+        self._box: SelectableQueue[News] = SelectableQueue()
         self._given: Any = None
         self._listen_at = ListenAt()
         self._session: Session | None = None

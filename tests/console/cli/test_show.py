@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.data.run.narration import value_text
-from console.formatting import one_line, table, took_text
+from console.formatting import one_line, table, time_between
 from console.sanitize import printable
 from launcher.state import events as ev
 from tests import commands
@@ -133,7 +133,7 @@ def test_a_failures_words_cannot_control_the_terminal(targets: Path) -> None:
 
 def test_durations_are_short() -> None:
     assert ["", "0ms", "59s", "1m00s", "59m59s", "1h00m", "27h46m"] == [
-        took_text(0.0, end) for end in (None, -1.0, 59.94, 60.0, 3599.0, 3600.0, 100_000.0)
+        time_between(0.0, end) for end in (None, -1.0, 59.94, 60.0, 3599.0, 3600.0, 100_000.0)
     ]
 
 

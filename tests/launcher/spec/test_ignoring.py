@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.spec import source
-from launcher.spec.source import Rules
+from launcher.spec.source import IgnoreRules
 
 PATHS = (
     "a.py",
@@ -43,6 +43,7 @@ def by_git(folder: Path) -> set[str]:
 LINES = [
     "out/", "out", "/out", "src/out", "**/out/", "src/**", "src/**/b.py", "*.py", "!a.py", "a.*", "# a.py",
     "", "\\[x\\].py", "[ab].py", "[!a].py", "sub/", "/src/*", "!src/a.py", "?.py", "deep ", "/*.py", "[",
+    "!", "\\", "a\\", "/", "!out/", "!src/out", "o*t/", "src/*/b.py", "[a-b].py", "\\!a.py", "**/deep/**",
 ]  # fmt: skip
 
 
@@ -63,4 +64,6 @@ def test_lines_together_too(tmp_path_factory: pytest.TempPathFactory, lines: lis
 
 
 def test_without_files_nothing_is_ignored(tmp_path: Path) -> None:
-    assert Rules().within(str(tmp_path)) == Rules()
+    rules = IgnoreRules()
+
+    assert rules.within(str(tmp_path)) is rules

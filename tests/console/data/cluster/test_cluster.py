@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console.data.cluster.model import ClusterView, GpuView, Held, Use
-from console.data.cluster.monitor import EnginePoller, MachinePoller
+from console.data.cluster.monitor import EngineRoll, MachinePoller
 from console.data.cluster.occupancy import cluster_view, known_sparks
 from console.data.cluster.spark_api import (
     Application,
@@ -316,7 +316,7 @@ class Asked:
 def test_idle_engines_are_asked_once_and_busy_ones_now_and_then() -> None:
     now = [0.0]
     asked = Asked({"pid": os.getpid()}, {"pid": 4_194_304})
-    roll = EnginePoller(asked, lambda: now[0])
+    roll = EngineRoll(asked, lambda: now[0])
     for second in range(20):
         now[0] = float(second)
         assert [os.getpid()] == [engine["pid"] for engine in roll.look(())]
@@ -359,8 +359,8 @@ def test_runs_are_followed_and_published_only_when_something_changes(root: Path)
         named=str,
         clock=lambda: START + 5,
     )
-    machines.look()
-    machines.look()
+    machines.poller.look()
+    machines.poller.look()
     assert [(4, "executors come", 4)] == [
         (v.work[0].size, v.work[0].waiting.reason, v.work[0].waited_s) for v in published if v.work[0].waiting
     ]
@@ -373,7 +373,7 @@ def test_runs_are_followed_and_published_only_when_something_changes(root: Path)
                 time=time, agent=0, host=script.hosts[0], devices=devices, system=ev.HostSample(cpu=time)
             )
         )
-    machines.look()
+    machines.poller.look()
     hosts = {host.host: host for host in published[-1].hosts}
     assert set(script.hosts) == hosts.keys()
     assert (4.0, 9) == (hosts[script.hosts[0]].system.cpu, hosts[script.hosts[0]].gpus[0].device.index)
@@ -383,8 +383,8 @@ def test_runs_are_followed_and_published_only_when_something_changes(root: Path)
 
     script.add(ev.RunEnded(time=9.0, state="succeeded", exit_code=0, why=""))
     script.writer.close()
-    machines.look()
-    machines.look()
+    machines.poller.look()
+    machines.poller.look()
     assert ((), 3) == (published[-1].work, len(published))
 
 
@@ -392,7 +392,8 @@ def test_what_cannot_be_read_is_said(root: Path) -> None:
     root.rmdir()
     root.write_text("")
     published: list[ClusterView] = []
-    MachinePoller(root, published.append, inspector=Still(), engines=Asked(), ask=mute, named=str).look()
+    machines = MachinePoller(root, published.append, inspector=Still(), engines=Asked(), ask=mute, named=str)
+    machines.poller.look()
 
     assert "cannot read" in published[0].problem
 
@@ -427,8 +428,8 @@ def test_a_master_that_the_environment_names_is_asked_though_nothing_runs(root: 
     machines = MachinePoller(
         root, published.append, inspector=Still(), engines=Asked(), ask=ask, named=lambda: "spark://m:7077"
     )
-    machines.look()
-    machines.sparks.look()
-    machines.look()
+    machines.poller.look()
+    machines.sparks.poller.look()
+    machines.poller.look()
     assert ["http://m:8080/json/"] == asked
     assert ["http://m:8080: refused"] == [spark.problem for spark in published[-1].sparks]

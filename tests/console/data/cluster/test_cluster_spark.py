@@ -52,9 +52,9 @@ class Looking:
 
     def until(self, condition: Callable[[ClusterView], object]) -> ClusterView:
         def look() -> bool:
-            self.machines.look()
-            self.machines.sparks.look()
-            self.machines.look()
+            self.machines.poller.look()
+            self.machines.sparks.poller.look()
+            self.machines.poller.look()
             return bool(condition(self.views[-1]))
 
         until(look, within=90)
@@ -103,7 +103,7 @@ def test_who_has_which_gpus_and_what_waits_and_who_is_silent(own_cluster: Cluste
     own_cluster.master.pause()
     try:
         began = time.monotonic()
-        looking.machines.look()
+        looking.machines.poller.look()
         assert time.monotonic() - began < 2.0
         silent = looking.until(lambda view: view.sparks[0].problem)
     finally:

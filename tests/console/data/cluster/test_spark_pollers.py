@@ -45,7 +45,7 @@ def test_a_master_and_its_workers_tell_who_has_what() -> None:
     inside = {"executors": [{"id": 0, "appid": "app-1", "resources": resources("0")}]}
     web = Web({"http://m:1/json/": PAGE, "http://gpu-1:8081/json/": inside})
     asked = sparks(web, KNOWN)
-    asked.look()
+    asked.poller.look()
     (spark,) = asked.seen
 
     assert spark.master is not None
@@ -58,18 +58,18 @@ def test_workers_are_asked_only_when_something_about_them_has_changed() -> None:
     web = Web({"http://m:1/json/": PAGE, url: {"executors": []}})
     asked = sparks(web, KNOWN)
     for _ in range(5):
-        asked.look()
+        asked.poller.look()
     assert (5, 1) == (web.asked["http://m:1/json/"], web.asked[url])
 
     web.pages["http://m:1/json/"] = {**PAGE, "workers": [worker(coresfree=1)]}
-    asked.look()
-    asked.look()
+    asked.poller.look()
+    asked.poller.look()
     web.pages["http://m:1/json/"] = {
         **PAGE,
         "workers": [worker(coresfree=1)],
         "activeapps": [{**APP, "id": "app-2"}],
     }
-    asked.look()
+    asked.poller.look()
     assert 3 == web.asked[url]
 
 
@@ -78,7 +78,7 @@ def test_a_worker_that_does_not_answer_is_asked_again_only_after_a_while() -> No
     asked = sparks(web, KNOWN)
     for second in range(40):
         web.now = 100.0 + second
-        asked.look()
+        asked.poller.look()
 
     assert 2 == web.asked["http://gpu-1:8081/json/"]
     assert asked.seen[0].master is not None
@@ -88,17 +88,17 @@ def test_a_worker_that_does_not_answer_is_asked_again_only_after_a_while() -> No
 def test_a_silent_master_is_said_with_the_time_and_what_was_known_stays() -> None:
     web = Web({"http://m:1/json/": PAGE})
     asked = sparks(web, KNOWN)
-    asked.look()
+    asked.poller.look()
     web.pages.clear()
     for second in (7.0, 9.0):
         web.now = second
-        asked.look()
+        asked.poller.look()
     (silent,) = asked.seen
     assert ("http://m:1: refused", 7.0) == (silent.problem, silent.since)
     assert silent.master is not None
 
     web.pages["http://m:1/json/"] = PAGE
-    asked.look()
+    asked.poller.look()
     assert ("", None) == (asked.seen[0].problem, asked.seen[0].since)
 
 
@@ -107,11 +107,11 @@ def test_of_several_masters_the_one_that_rules_is_believed() -> None:
     web = Web({"http://a:1/json/": standby, "http://b:1/json/": PAGE})
     known = KnownSpark("spark://a:7077,b:7077", ("http://a:1", "http://b:1"))
     asked = sparks(web, known)
-    asked.look()
+    asked.poller.look()
     assert "http://b:1" == asked.seen[0].page
 
     del web.pages["http://b:1/json/"]
-    asked.look()
+    asked.poller.look()
     assert "no master rules" in asked.seen[0].problem
 
 
@@ -120,11 +120,11 @@ def test_a_page_that_is_only_guessed_must_be_of_that_master() -> None:
     assert ["http://m:8080"] == guesses(known)
     web = Web({"http://m:8080/json/": {**PAGE, "url": "spark://another:7077"}})
     asked = sparks(web, known)
-    asked.look()
+    asked.poller.look()
     assert "http://m:8080 is of spark://another:7077" == asked.seen[0].problem
 
     web.pages["http://m:8080/json/"] = PAGE
-    asked.look()
+    asked.poller.look()
     assert "" == asked.seen[0].problem
 
 
@@ -132,7 +132,7 @@ def test_executors_of_ours_come_from_their_drivers_where_there_is_no_master() ->
     entry = {"id": "1", "hostPort": "h:4", "isActive": True, "totalCores": 2, "activeTasks": 2}
     web = Web({"http://d:4040/api/v1/applications/app-9/executors": [entry]})
     asked = sparks(web, KnownSpark("yarn", (), {"app-9": "http://d:4040", "app-8": ""}))
-    asked.look()
+    asked.poller.look()
 
     assert [("app-9", "h", 2)] == [(own.app, own.host, own.tasks) for own in asked.seen[0].own]
     assert "" == asked.seen[0].problem
@@ -144,11 +144,11 @@ def test_only_what_differs_is_told() -> None:
     asked = SparkPoller(lambda: told.append(None), ask=web.ask, clock=web.clock)
     asked.want((KNOWN,))
     for _ in range(3):
-        asked.look()
+        asked.poller.look()
     assert 1 == len(told)
 
     asked.want(())
-    asked.look()
+    asked.poller.look()
     assert (2, ()) == (len(told), asked.seen)
 
 

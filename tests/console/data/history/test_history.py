@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from console.cli.history import _STATES, compare, ps, show
 from console.data.history.comparison import difference_row, told_apart
-from console.data.history.query import Query, recent_runs, since, submitted_at, took
+from console.data.history.query import flags_filter, recent_runs, since, submitted_at, took, took_text
 from launcher.errors import LauncherError, RunNotFound, SpecError
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
@@ -39,29 +39,30 @@ def as_json(command: click.Command, *words: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("query", "wanted"),
+    ("flags", "wanted"),
     [
-        (Query(), True),
-        (Query(states=("failed", "lost")), True),
-        (Query(states=("lost",)), False),
-        (Query(name="llama*"), True),
-        (Query(name="llama"), False),
-        (Query(name="LLAMA*"), False),
-        (Query(name="[l]*-?b"), True),
-        (Query(target="train.py"), True),
-        (Query(target="lr=0.1"), True),
-        (Query(target="lr=0.2"), False),
-        (Query(user="ada"), True),
-        (Query(user="ad"), False),
-        (Query(mode="cluster"), True),
-        (Query(mode="local"), False),
-        (Query(since=START), True),
-        (Query(since=START + 1), False),
-        (Query(states=("failed",), user="bob"), False),
+        ({}, True),
+        ({"state": None, "since": None}, True),
+        ({"state": "failed,lost"}, True),
+        ({"state": "lost"}, False),
+        ({"name": "llama*"}, True),
+        ({"name": "llama"}, False),
+        ({"name": "LLAMA*"}, False),
+        ({"name": "[l]*-?b"}, True),
+        ({"target": "train.py"}, True),
+        ({"target": "lr=0.1"}, True),
+        ({"target": "lr=0.2"}, False),
+        ({"user": "ada"}, True),
+        ({"user": "ad"}, False),
+        ({"mode": "cluster"}, True),
+        ({"mode": "local"}, False),
+        ({"since": "60s"}, True),
+        ({"since": "59s"}, False),
+        ({"state": "failed", "user": "bob"}, False),
     ],
 )
-def test_a_query_accepts_what_fits_all_of_it(query: Query, *, wanted: bool) -> None:
-    assert wanted is query.accepts(RUN)
+def test_flags_accept_what_fits_all_of_them(flags: dict[str, str | None], *, wanted: bool) -> None:
+    assert wanted is flags_filter(flags, START + 60).accepts(RUN)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +79,8 @@ def test_a_time_may_be_told_by_the_calendar() -> None:
 
 @pytest.mark.parametrize("text", ["", "2", "2y", "-1d", "yesterday", "2026-13-01", "1e999d", "d"])
 def test_what_tells_no_time_is_said(text: str) -> None:
-    with pytest.raises(SpecError, match="--since takes"):
-        since(text, 0.0)
+    with pytest.raises(SpecError, match="--since takes 90m, 12h, 2d, 1w or a date such as 2026-11-20, not '"):
+        flags_filter({"since": text}, 0.0)
 
 
 def test_a_run_without_a_start_is_as_old_as_its_id_says() -> None:
@@ -94,6 +95,14 @@ def test_no_time_is_negative_though_clocks_are_set_back() -> None:
         took(replace(RUN, started=None)),
         took(replace(RUN, ended=None)),
     ]
+
+
+def test_a_run_that_goes_on_has_taken_whole_minutes() -> None:
+    run = replace(RUN, state=Phase.RUNNING, ended=None)
+    said = [took_text(run, START + seconds) for seconds in (5, 59, 60, 3599, 3600, 90_000)]
+
+    assert ["<1m", "<1m", "1m", "59m", "1h00m", "25h00m"] == said
+    assert ["1.5s", "–"] == [took_text(replace(RUN, ended=end)) for end in (START + 1.5, None)]
 
 
 def test_the_states_that_are_offered_are_those_there_are() -> None:

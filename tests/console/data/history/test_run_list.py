@@ -64,17 +64,17 @@ def test_nothing_is_published_while_nothing_changes(
 ) -> None:
     put(root, 1)
     live = put(root, 2, Phase.RUNNING)
-    past.look()
-    past.look()
+    past.poller.look()
+    past.poller.look()
     assert [2] == [listing.total for listing in published]
 
     put(root, 2, Phase.FAILED)
-    past.look()
+    past.poller.look()
     assert ("failed", 2) == (published[-1].runs[0].state, len(published))
 
     (root / live / "status.json").unlink()
     (root / live).rmdir()
-    past.look()
+    past.poller.look()
     assert 1 == published[-1].total
 
 
@@ -83,11 +83,11 @@ def test_a_question_is_answered_from_what_is_known(
 ) -> None:
     for number in range(3):
         put(root, number)
-    past.look()
+    past.poller.look()
     past.ask(Question(parse_run_filter("n1", 0.0)))
-    past.look()
+    past.poller.look()
     past.ask(Question(order="name", reverse=True))
-    past.look()
+    past.poller.look()
 
     assert [["n2", "n1", "n0"], ["n1"], ["n2", "n1", "n0"]] == [[r.name for r in p.runs] for p in published]
     assert 3 == published[1].total
@@ -98,11 +98,11 @@ def test_folders_that_cannot_be_read_are_said_and_looked_at_again(
 ) -> None:
     root.rmdir()
     root.write_text("")
-    past.look()
+    past.poller.look()
     root.unlink()
     root.mkdir()
     put(root, 1)
-    past.look()
+    past.poller.look()
 
     assert "cannot read" in published[0].problem
     assert (1, "") == (published[-1].total, published[-1].problem)

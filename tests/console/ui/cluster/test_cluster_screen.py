@@ -434,7 +434,7 @@ async def test_who_has_what_of_spark_is_told_and_what_is_silent_since_when(
         await pilot.press("y", "enter")
         assert "app-1" == app.clipboard
         del web.pages["http://m:1/json/"]
-        screen._machines.sparks.watch.nudge()
+        screen._machines.sparks.poller.nudge()
         await until(pilot, lambda: "says nothing since" in lines(head)[0])
         silent = lines(head)[0]
         still = "\n".join(lines(machines))

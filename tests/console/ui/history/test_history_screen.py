@@ -7,7 +7,6 @@ import re
 import time
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from console.app import RankdeckApp
 from console.ui.cluster.screen import ClusterScreen
 from console.ui.dialogs import ConfirmScreen, StartScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
-from console.ui.history.panes import RunCard, RunsList, started, took_text
+from console.ui.history.panes import RunCard, RunsList
 from console.ui.history.screen import HistoryScreen
 from console.ui.launch.panes import CommandLine
 from console.ui.launch.screen import LaunchScreen
@@ -377,12 +376,3 @@ async def test_a_history_of_ended_runs_sends_nothing_to_the_terminal(
         await pilot.pause(0.5)
 
         assert 0 < CountingDriver.sent - before < 4000
-
-
-def test_times_that_do_not_move_while_one_looks() -> None:
-    run = Status(id="20260101-100000-000abc", started=START, state=Phase.RUNNING)
-
-    said = [took_text(run, START + seconds) for seconds in (5, 59, 60, 3599, 3600, 90_000)]
-    assert ["<1m", "<1m", "1m", "59m", "1h00m", "25h00m"] == said
-    assert "1.5s" == took_text(replace(run, state=Phase.STOPPED, ended=START + 1.5))
-    assert {"–"} == {started(None), started(float("nan")), started(1e300)}

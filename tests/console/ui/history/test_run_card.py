@@ -140,18 +140,18 @@ def test_a_record_is_read_again_only_when_it_has_grown(root: Path) -> None:
     run = failed(root)
     told: list[RunRecord] = []
     records = RunRecordPoller(root, told.append)
-    records.look()
+    records.poller.look()
     assert told == []
     records.ask(run.name)
-    records.look()
-    records.look()
+    records.poller.look()
+    records.poller.look()
     assert [2] == [record.state.first_failure and record.state.first_failure.rank for record in told]
     with open(run / "events.jsonl", "ab") as file:
         file.write(b"torn {\n")
-    records.look()
+    records.poller.look()
     assert 2 == len(told)
     records.ask("20260101-000009-000abc")
-    records.look()
+    records.poller.look()
 
     assert ("20260101-000009-000abc", ()) == (told[-1].state.id, told[-1].state.ranks)
 
@@ -166,7 +166,7 @@ def test_records_near_are_read_ahead_unless_they_are_long(root: Path) -> None:
     told: list[RunRecord] = []
     records = RunRecordPoller(root, told.append)
     assert records.ask(run.name, (short.name, long.name)) is None
-    records.look()
+    records.poller.look()
 
     assert [run.name] == [record.state.id for record in told]
     known = records.ask(short.name)
@@ -174,7 +174,7 @@ def test_records_near_are_read_ahead_unless_they_are_long(root: Path) -> None:
     assert short.name == known.state.id
     assert records.ask(long.name) is None
     assert told[0] is records.ask(run.name)
-    records.look()
+    records.poller.look()
     assert [run.name] * 2 == [record.state.id for record in told]
 
 
@@ -190,11 +190,11 @@ def test_records_are_read_in_a_thread_until_it_is_closed(root: Path) -> None:
     run = failed(root)
     told: list[RunRecord] = []
     records = RunRecordPoller(root, told.append)
-    records.watch.start()
+    records.poller.start()
     records.ask(run.name)
     wait_until(lambda: bool(told), within=60)
-    records.watch.close()
-    records.look()
+    records.poller.close()
+    records.poller.look()
 
     assert 1 == len(told)
 

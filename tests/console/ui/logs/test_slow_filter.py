@@ -85,4 +85,4 @@ async def test_a_screen_that_is_left_waits_for_no_filter(open_app: Open, until: 
         screen.query_one(LogPane).filter_by(ENDLESS)
         await pilot.press("escape", "escape")
 
-        await until(pilot, lambda: not screen._feed._thread.is_alive())
+        await until(pilot, lambda: not screen._feed.poller._thread.is_alive())

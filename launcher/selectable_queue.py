@@ -1,0 +1,59 @@
+"""A queue between threads that a selector can wait for. Standard library only: agents use it too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class SelectableQueue(Generic[T]):
+    """Items go in from any thread and come out in one, in order. Readable while something is in it."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        """Make an empty one.
+
+        Args:
+            limit: how many items it holds; those that find no room are dropped. None for any number.
+        """
+        self._limit = limit
+        self._lock = threading.RLock()  # a signal handler may put while its own thread is in here
+        self._items: list[T] = []
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """The descriptor for a selector; -1 after `close`."""
+        return self._event
+
+    def put(self, *items: T) -> None:
+        """Leave items; after `close` they are dropped."""
+        with self._lock:
+            if items and self._event >= 0:
+                room = len(items) if self._limit is None else max(0, self._limit - len(self._items))
+                self._items += items[:room]
+                self.wake()
+
+    def wake(self) -> None:
+        """Make it readable without an item: its owner has something to do."""
+        with self._lock:
+            if self._event >= 0:
+                os.eventfd_write(self._event, 1)
+
+    def take(self) -> list[T]:
+        """All that has been left since the last time."""
+        with self._lock:
+            if self._event >= 0:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._event)
+            taken, self._items = self._items, []
+        return taken
+
+    def close(self) -> None:
+        """Nothing more comes in; what is left can still be taken."""
+        with self._lock:
+            if self._event >= 0:
+                os.close(self._event)
+            self._event = -1
