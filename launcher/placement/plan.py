@@ -12,7 +12,7 @@ from itertools import islice
 
 from ..errors import CannotPlace, LauncherError, SpecError
 from ..frameworks import torch
-from ..spec.job import Assignment, Device, JobSpec, Mode, Offer
+from ..spec.job import Assignment, Device, JobSpec, Offer
 from ..state.outcome_rules import listed
 
 THREADS = "OMP_NUM_THREADS"
@@ -48,8 +48,8 @@ def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -
         gpu_reason: why there are no GPUs, for the error.
 
     Raises:
-        SpecError: GPUs were demanded of this machine and it has too few.
-        CannotPlace: the offers hold fewer ranks than asked for, or a cluster's have too few GPUs.
+        SpecError: GPUs were demanded, and what is known beforehand has too few.
+        CannotPlace: the offers hold fewer ranks than asked for, or those of agents too few GPUs.
     """
     hosts = by_host(offers)
     taken, uses_gpu, notes = _choose(spec, hosts, gpu_reason)
@@ -126,9 +126,9 @@ def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
     else:
         wants = f"{each} GPUs on one host for each of {_at_least(spec)}"
         found = f"there are enough for {rooms}" if rooms else "there are not enough for one"
-    local = spec.mode is Mode.LOCAL
-    why = f": {reason}" if reason and not (local and rooms) else ""
-    kind = SpecError if local else CannotPlace
+    ahead = spec.mode.traits.plans_ahead
+    why = f": {reason}" if reason and not (ahead and rooms) else ""
+    kind = SpecError if ahead else CannotPlace
     return kind(
         f"--gpu needs {wants} and {found}{why}",
         hint="use --no-gpu, or a smaller -n" if rooms else "use --no-gpu to train on the CPU",

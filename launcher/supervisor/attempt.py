@@ -34,7 +34,7 @@ from ..placement.topology import (
 from ..runs.provenance import user_name
 from ..runs.writer import RunWriter
 from ..serialization import to_plain
-from ..spec.job import JobSpec, Mode
+from ..spec.job import JobSpec
 from ..spec.request import Request
 from ..state import events as ev
 from .agents import Roster
@@ -124,12 +124,13 @@ class Attempt:
 
     def too_late(self, limit_s: float) -> LauncherError:
         """The error for agents that have not come in time."""
-        if self._roster.expected is None and self._spec.mode is Mode.LOCAL:
+        traits = self._spec.mode.traits
+        if self._roster.expected is None and not traits.scheduled:
             return CannotPlace(
-                f"no room on this machine within {limit_s:g} s", hint="--start-timeout waits longer"
+                f"no room on {traits.place} within {limit_s:g} s", hint="--start-timeout waits longer"
             )
         came = f"{self._roster.joined} of {self._roster.expected or 'the'} agents came within {limit_s:g} s"
-        return InternalError(came) if self._spec.mode is Mode.LOCAL else CannotPlace(came)
+        return CannotPlace(came) if traits.scheduled else InternalError(came)
 
     def _made_from_offers(self) -> Plan:
         hellos = self._roster.hellos
@@ -154,7 +155,7 @@ class Attempt:
         """Where the ranks meet; None while agents are still trying."""
         hellos = {h.agent: h for h in self._roster.hellos if plan.on(h.agent)}
         first = hellos[plan.ranks[0].agent]
-        if self._spec.mode is Mode.LOCAL:
+        if self._spec.mode.traits.one_host:
             return MeetingPoint(first.address, {})
         if not self._asked:
             self._asked = True
@@ -212,10 +213,11 @@ def chosen_environ(spec: JobSpec, base: Mapping[str, str]) -> Mapping[str, str]:
         spec: the request.
         base: what all ranks share, as in `base_environ`.
 
-    On this machine that is `base`. On executors it is what the spec says, for the ranks and for executors
-    in general: their own environment holds an OMP_NUM_THREADS that Spark has put there and nobody chose.
+    Where ranks inherit it, that is `base`. On executors it is what the spec says, for the ranks and for
+    executors in general: their own environment holds an OMP_NUM_THREADS that Spark has put there and nobody
+    chose.
     """
-    if spec.mode is Mode.LOCAL:
+    if spec.mode.traits.inherits:
         return base
     conf = spec.spark.conf.items()
     of_executors = {k.removeprefix(EXECUTOR_ENV): v for k, v in conf if k.startswith(EXECUTOR_ENV)}
@@ -242,23 +244,23 @@ def start_message(
         plan: every rank's place.
         spec: the request.
         rendezvous: where the gang meets.
-        base: in local mode what all ranks share; elsewhere agents start from their own environment, and
-            this is not looked at.
+        base: what all ranks share, where they inherit it; elsewhere agents start from their own environment,
+            and this is not looked at.
         python: the ranks' interpreter; empty for the agent's own.
         path: the caller's `sys.path`, where the target is a function of the caller's own world.
         interfaces: the network interface of each agent, where known.
         origin: the folder on the caller's machine of which the agent gets a copy; empty without one.
         attempt: which attempt of the run this starts, from 0.
     """
-    local = spec.mode is Mode.LOCAL
+    inherits = spec.mode.traits.inherits
     chosen = chosen_environ(spec, base)
     interface = (interfaces or {}).get(agent, "")
     return {
         "program": {"target": to_plain(spec.target), "path": list(path)},
         "python": python,
         "cwd": spec.workdir,
-        "inherit": not local,
-        "env": dict(base if local else spec.env),
+        "inherit": not inherits,
+        "env": dict(base if inherits else spec.env),
         "ranks": {
             str(p.rank): rank_environ(p, rendezvous, chosen, interface=interface) for p in plan.on(agent)
         },

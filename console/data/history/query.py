@@ -22,6 +22,7 @@ from launcher.errors import RecordError, SpecError
 from launcher.runs.catalog import list_runs
 from launcher.runs.samples import newest
 from launcher.runs.status import Status
+from launcher.spec.modes import Mode
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 
@@ -157,7 +158,6 @@ def took(run: Status, now: float | None = None) -> float | None:
 KEYS = ("state", "name", "target", "user", "mode", "since")
 _LIVE = tuple(phase for phase in Phase if not phase.final)
 _GROUPS = {"live": _LIVE, "ended": tuple(phase for phase in Phase if phase.final)}
-_MODES = ("local", "cluster", "connect")
 
 Test = Callable[[Status], bool]
 
@@ -232,9 +232,9 @@ def _states(value: str) -> tuple[str, ...]:
 
 
 def _mode(value: str) -> str:
-    found = [mode for mode in _MODES if mode.startswith(value)]
+    found = [mode for mode in Mode if mode.startswith(value)]
     if len(found) != 1:
-        raise SpecError(f"mode: takes {', '.join(_MODES)}, not {value!r}")
+        raise SpecError(f"mode: takes {', '.join(Mode)}, not {value!r}")
     return found[0]
 
 
