@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ..errors import CannotPlace, LauncherError, SpecError
-from ..frameworks import torch
+from ..frameworks.base import Framework, Rendezvous
 from ..spec.job import Assignment, Device, JobSpec, Offer
 from ..state.outcome_rules import listed
 
 THREADS = "OMP_NUM_THREADS"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SHOWN = 3
 
 
@@ -167,7 +168,12 @@ def _index(rank: Assignment, uuid: str) -> int:
 
 
 def rank_environ(
-    place: Assignment, rendezvous: torch.Rendezvous, base: Mapping[str, str], *, interface: str = ""
+    place: Assignment,
+    rendezvous: Rendezvous,
+    base: Mapping[str, str],
+    *,
+    framework: Framework,
+    interface: str = "",
 ) -> dict[str, str]:
     """What a rank's environment has beyond what the gang shares.
 
@@ -175,11 +181,13 @@ def rank_environ(
         place: the rank's place.
         rendezvous: where the gang meets.
         base: what the user has chosen; nothing of that is chosen again.
+        framework: what the rank runs.
         interface: the network interface by which this host reaches rank 0's; empty to leave it open.
     """
-    env = torch.environ(place, rendezvous)
-    chosen = {THREADS: str(place.threads), **torch.network(interface)}
-    return {**env, **{name: value for name, value in chosen.items() if name not in base}}
+    devices = {} if place.visible is None else {VISIBLE: place.visible}
+    chosen = {THREADS: str(place.threads), **framework.interface(interface)}
+    env = framework.environ(place, rendezvous)
+    return {**env, **devices, **{name: value for name, value in chosen.items() if name not in base}}
 
 
 def thread_note(plan: Plan, base: Mapping[str, str]) -> str | None:
