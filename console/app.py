@@ -89,8 +89,8 @@ class Entrance(Contained):
 
     def get_default_screen(self) -> Screen[None]:
         """What is painted first, and lies below all others."""
-        mode = self._draft.mode if self._draft else self.settings.form.get("mode", "local")
-        return Outline(None if self._first else self._workdir, spark=mode != "local")
+        mode = self._draft.mode if self._draft else self.settings.form.get("mode", "")
+        return Outline(None if self._first else self._workdir, spark=bool(mode) and _has_address(mode))
 
     def settle(self, theme: str) -> None:
         """Take the theme, so that the first frame has its colours; only that one is read if possible."""
@@ -340,6 +340,13 @@ class RankdeckApp(Entrance):
         if code in (HANGUP, TERMINATED):
             exit_anyway(code)
         self.exit(code, return_code=code)
+
+
+def _has_address(mode: str) -> bool:
+    """Whether the form asks where a mode's backend is."""
+    from launcher.spec.modes import Mode  # the usual first frame needs none of it
+
+    return bool(Mode(mode).traits.address)
 
 
 def run_console(

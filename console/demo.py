@@ -14,7 +14,8 @@ from pathlib import Path
 from launcher.errors import SpecError
 from launcher.runs.catalog import new_id
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 
@@ -55,7 +56,7 @@ def record_demo(
 def _spec(ranks: int, gpus: bool) -> JobSpec:
     target = Target(TargetKind.FUNCTION, "train.py", "main", kwargs=(("lr", "3e-4"), ("model", "'7b'")))
     return JobSpec(
-        target, num_processes=ranks, mode=Mode.CLUSTER, gpu=gpus, name="llama-ft", workdir="/home/ada/llm"
+        target, num_processes=ranks, mode=Mode("cluster"), gpu=gpus, name="llama-ft", workdir="/home/ada/llm"
     )
 
 

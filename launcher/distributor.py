@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .backends.base import Backend
-from .backends.local import LocalBackend
+from .backends.registry import make_backend
 from .errors import LauncherError, RecordError, SpecError
 from .job import Job
 from .placement.plan import Plan, make_plan
@@ -158,7 +158,7 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
     """
     root = root or runs_root()
     given, request = request, packed(request)
-    backend = backend or backend_for(request.spec.mode)
+    backend = backend or make_backend(request.spec.mode)
     try:
         plan = plan_for(request, backend)
     except SpecError:
@@ -179,10 +179,10 @@ def packed(request: Request) -> Request:
     Raises:
         SpecError: something that it needs is not here.
     """
-    local = request.spec.mode is Mode.LOCAL
-    if local and request.spec.py_files:
-        raise SpecError("Python files are sent to executors, and the mode is local", hint="use PYTHONPATH")
-    if local or request.bundle is not None:
+    mode = request.spec.mode
+    if not mode.traits.ships_sources and request.spec.py_files:
+        raise SpecError(f"Python files are sent to executors, and the mode is {mode}", hint="use PYTHONPATH")
+    if not mode.traits.ships_sources or request.bundle is not None:
         return request
     return replace(request, bundle=make_bundle(request.spec), path=(), python="")
 
@@ -190,7 +190,7 @@ def packed(request: Request) -> Request:
 def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     """Where every rank would go: what ``--dry-run`` prints. None where only the agents will know."""
     if backend is None:
-        backend = backend_for(request.spec.mode)
+        backend = make_backend(request.spec.mode)
         try:
             return plan_for(request, backend)
         finally:
@@ -198,15 +198,6 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     offers, reason = backend.offers(request)
     require_workdir(request.spec)
     return None if offers is None else make_plan(request.spec, offers, gpu_reason=reason)
-
-
-def backend_for(mode: Mode) -> Backend:
-    """The way to start agents in this mode."""
-    if mode is Mode.LOCAL:
-        return LocalBackend()
-    from .backends.spark.backend import SparkBackend
-
-    return SparkBackend(mode)
 
 
 def _mode(text: str) -> Mode:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.spec.modes import Mode
+
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(p for package in ("console", "launcher", "themes") for p in (ROOT / package).rglob("*.py"))
 FUNCTION_LINES, FUNCTION_MEDIAN = 60, 8
@@ -47,6 +49,38 @@ def test_functions_stay_small() -> None:
 
     assert {} == {name: n for name, n in lengths.items() if n > FUNCTION_LINES}
     assert statistics.median(lengths.values()) <= FUNCTION_MEDIAN
+
+
+MODES = {"launcher/spec/modes.py", "launcher/backends/registry.py"}
+
+
+def modes_compared(tree: ast.AST) -> Iterator[ast.expr]:
+    """Expressions that name one mode, or compare what is called a mode with the word for one."""
+    words = {mode.value for mode in Mode}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in Mode.__members__:
+            yield node
+        elif isinstance(node, ast.Compare):
+            texts = {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
+            if "mode" in ast.unparse(node.left).lower() and words & texts:
+                yield node
+
+
+def test_what_a_mode_can_do_is_asked_of_its_row_and_no_mode_is_compared_elsewhere() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}": ast.unparse(node)
+        for path in SOURCES
+        if path.relative_to(ROOT).as_posix() not in MODES
+        for node in modes_compared(ast.parse(path.read_text()))
+    }
+    assert {} == found
+
+
+@pytest.mark.parametrize(
+    "code", ["spec.mode is Mode.LOCAL", "m in (modes.Mode.CLUSTER,)", "state.mode == 'local'"]
+)
+def test_a_comparison_with_a_mode_is_found(code: str) -> None:
+    assert list(modes_compared(ast.parse(code)))
 
 
 def test_only_the_six_entries_and_dotfiles_are_tracked() -> None:

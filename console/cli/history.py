@@ -14,6 +14,7 @@ import click
 
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
+from launcher.spec.modes import Mode
 
 from ..data.filtering import Filter
 from ..data.history.query import chosen_runs, took, took_text
@@ -34,7 +35,7 @@ _STATES = (
     "stopped",
     "lost",
 )
-_MODES = ("local", "cluster", "connect")
+_MODES = tuple(mode.value for mode in Mode)
 _SCREENFUL = 50
 
 

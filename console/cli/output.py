@@ -15,7 +15,7 @@ from launcher.runs import files, paths
 from launcher.runs.logs.line_index import Line, LineIndex
 from launcher.runs.reader import read_restarts, read_spec, read_state, read_summary, status_of
 from launcher.runs.status import Status
-from launcher.spec.job import Mode
+from launcher.spec.modes import recorded_traits
 from launcher.spec.request import Request
 from launcher.state.events import PartUnreadable
 from launcher.state.fold import fold
@@ -157,7 +157,8 @@ def _world_size(folder: Path) -> int:
 
 def hosts_of(state: RunState) -> dict[int, str]:
     """Where each rank is; nothing of ranks that can only be here."""
-    return {} if state.mode == Mode.LOCAL else {rank.rank: rank.host for rank in state.ranks}
+    traits = recorded_traits(state.mode)
+    return {} if traits and traits.one_host else {rank.rank: rank.host for rank in state.ranks}
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import shlex
+import sys
 import zipfile
 
 from launcher.distributor import plan_for
 from launcher.placement.plan import THREADS, Plan
 from launcher.spec.bundle import MANIFEST, SOURCES, make_bundle
-from launcher.spec.job import JobSpec, Mode
+from launcher.spec.job import JobSpec
 from launcher.spec.request import Request
 
 from ..echo import say, tell
@@ -49,21 +50,24 @@ def _print_places(plan: Plan) -> None:
 
 
 def _print_stage(spec: JobSpec) -> None:
-    """A barrier stage: hosts and devices are known when its tasks run."""
+    """What a scheduler is asked for: hosts and devices are known when its tasks run."""
+    traits = spec.mode.traits
     each, tasks = spec.ranks_per_task, spec.num_processes // spec.ranks_per_task
     shown = spec.redacted().spark
     named = shown.master or shown.remote or "what the session or the environment says"
     gpus = "no" if spec.gpu is False else str(spec.gpus_per_task or spec.gpus_per_rank)
     wanted = f"{gpus} GPUs" + ("" if spec.gpu is not None else " where there are any")
-    _row(f"spark    {named}")
+    if traits.address:
+        _row(f"spark    {named}")
     for name, value in shown.conf.items():
         _row(f"conf     {name}={value}")
-    _row("python   the executors' own: PYSPARK_PYTHON or spark.pyspark.python")
-    _row(f"stage    {tasks} barrier tasks of {each} ranks, each with {wanted}")
+    _row(f"python   {': '.join(filter(None, (traits.python or sys.executable, traits.python_named)))}")
+    _row(f"stage    {tasks} {traits.tasks} of {each} ranks, each with {wanted}")
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")
-    _row(f"sent     {_sent(make_bundle(spec))}")
-    server = ", or through the Connect server" if spec.mode is Mode.CONNECT else ""
+    if traits.ships_sources:
+        _row(f"sent     {_sent(make_bundle(spec))}")
+    server = ", or through the Connect server" if traits.through_server else ""
     spool = f", or by {spec.spark.spool}" if spec.spark.spool else ""
     _row(f"output   live{server}{spool}")
 

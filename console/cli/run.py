@@ -20,6 +20,7 @@ import launcher
 from launcher.engine.client import Attachment, submit
 from launcher.errors import AgentLost, InternalError
 from launcher.runs.reader import StateTail
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import Phase, RunState
@@ -42,7 +43,7 @@ _OPTIONS = (
     ),
     click.option(
         "--mode",
-        type=click.Choice(["local", "cluster", "connect"]),
+        type=click.Choice([mode.value for mode in Mode]),
         help="Where: by default local, or what --master and --remote say.",
     ),
     click.option(
@@ -115,11 +116,12 @@ def request_from(target: str, args: Sequence[str], options: dict[str, Any]) -> R
     Raises:
         SpecError: they mean nothing that could be launched.
     """
-    from launcher.spec.job import JobSpec, Mode, world_size
+    from launcher.spec.job import JobSpec, world_size
+    from launcher.spec.modes import DEFAULT_MODE, implied_mode
     from launcher.spec.request import Request, require_py_files, require_workdir
     from launcher.spec.target import resolve
 
-    mode = Mode(options["mode"] or _implied(options))
+    mode = Mode(options["mode"] or implied_mode(options) or DEFAULT_MODE)
     _check_elsewhere(mode, options)
     workdir = (options["workdir"] or Path.cwd()).absolute()
     params = pairs(options["param"], "--param")
@@ -162,22 +164,21 @@ def _spark(options: dict[str, Any]) -> Any:
     )
 
 
-def _implied(options: dict[str, Any]) -> str:
-    return "connect" if options["remote"] else "cluster" if options["master"] else "local"
-
-
-def _check_elsewhere(mode: str, options: dict[str, Any]) -> None:
+def _check_elsewhere(mode: Mode, options: dict[str, Any]) -> None:
     """An option that would have no effect is a mistake to be told."""
-    if mode == "local":
+    from launcher.spec.modes import SPARK, modes_taking
+
+    if SPARK not in mode.traits.takes:
         for name in ("master", "remote", "conf", "listen", "spool", "py_files", "gpus_per_task"):
             if options[name]:
                 option = "--" + name.replace("_", "-")
                 raise launcher.SpecError(
-                    f"{option} is for Spark, and the mode is local", hint="add --mode cluster or connect"
+                    f"{option} is for Spark, and the mode is {mode}",
+                    hint=f"add --mode {' or '.join(modes_taking(SPARK))}",
                 )
-    if mode == "cluster" and options["remote"]:
+    elif options["remote"] and not mode.traits.through_server:
         raise launcher.SpecError("--remote names a Connect server", hint="use --mode connect")
-    if mode == "connect" and options["master"]:
+    elif options["master"] and mode.traits.through_server:
         raise launcher.SpecError("--master names a cluster", hint="use --mode cluster, or --remote")
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -128,7 +128,6 @@ class Emit(Protocol):
 _SPARK_ONLY = frozenset(
     {"PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH"}
 )
-INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 def base_environ(own: Mapping[str, str], extra: Mapping[str, str], *, python: str) -> dict[str, str]:
@@ -152,12 +151,13 @@ def base_environ(own: Mapping[str, str], extra: Mapping[str, str], *, python: st
     return env
 
 
-def yielding(rank: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """A rank's variables, less the network interfaces that a host's own environment has chosen.
+def yielding(rank: Mapping[str, str], own: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """A rank's variables, less those among `names` that a host's own environment has chosen.
 
-    An administrator who set them for the executors knows more than what a connection has shown.
+    These name the network's interface: an administrator who set them for the executors knows more than what
+    a connection has shown.
     """
-    return {name: value for name, value in rank.items() if name not in INTERFACES or name not in own}
+    return {name: value for name, value in rank.items() if name not in names or name not in own}
 
 
 def prepare(
@@ -182,7 +182,7 @@ def prepare(
     env, ranks = start["env"], start["ranks"]
     if start.get("inherit"):
         env = base_environ(os.environ, env, python=python)
-        ranks = {rank: yielding(own, os.environ) for rank, own in ranks.items()}
+        ranks = {rank: yielding(own, os.environ, start.get("yields", ())) for rank, own in ranks.items()}
     return StartOrder(
         python=python,
         root=root,

@@ -75,7 +75,7 @@ def start_rank(
         stacks = _stacks_file()
         opened.pop_all()
     try:
-        given = (far.fileno(), program, os.getpid(), stacks, files)
+        given = (far.fileno(), program, os.getpid(), stacks, files, rank)
         argv = [python, "-u", "-c", rank_main.BOOT, root, *map(str, given)]
         popen = subprocess.Popen(
             argv,

@@ -1,9 +1,9 @@
 """A rank's process: tie it to its agent, run the target, say how it ended, end as Python would.
 
-Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES``: the folder or zip that holds
+Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES RANK``: the folder or zip that holds
 `launcher`, the descriptor of the line to the agent, the descriptor of the program (a JSON line and then a
-pickle), the agent's pid, the descriptor that stacks go to, and how many files may be open. The exit code is
-what plain Python would have given; how the process ends is `leave`'s.
+pickle), the agent's pid, the descriptor that stacks go to, how many files may be open, and which rank this
+is. The exit code is what plain Python would have given; how the process ends is `leave`'s.
 
 The target must see what it would see if Python had started it: its own `__main__`, `sys.argv`,
 `sys.path[0]`, and tracebacks without our frames.
@@ -35,8 +35,8 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NoReturn
@@ -66,7 +66,8 @@ _FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 
 def main() -> None:
     """Run as a rank, to the end of the process."""
-    root, (descriptor, program_fd, parent, stacks, files) = sys.path[0], [int(a) for a in sys.argv[1:6]]
+    root, given = sys.path[0], [int(a) for a in sys.argv[1:7]]
+    descriptor, program_fd, parent, stacks, files, rank = given
     die_with(parent)
     if files >= 0:
         linux.narrow(files)
@@ -80,9 +81,16 @@ def main() -> None:
     document, payload = _read_program(program_fd)
     os.close(program_fd)
     _give_way(root, document["path"])
-    target = from_plain(Target, document["target"])
+    target = target_of(document, rank)
     naming = Naming(*document.get("names", ()))
     leave(run(line, target, payload, naming, document.get("lead", "")))
+
+
+def target_of(document: Mapping[str, Any], rank: int) -> Target:
+    """What a rank runs: the target of all, with arguments of its own where its framework gives it some."""
+    target = from_plain(Target, document["target"])
+    own = document.get("argv", {}).get(str(rank))
+    return target if own is None else replace(target, args=tuple(own))
 
 
 def die_with(parent: int) -> None:

@@ -1,7 +1,7 @@
 """Which engine a run goes to, and where that engine is: its key, socket, record and lock.
 
-Local runs share one. Runs on Spark share one where they share a session: the same master or server, the
-same settings, and the same words about Spark in their environments.
+Runs without a session share one. Runs on Spark share one where they share a session: the same master or
+server, the same settings, and the same words about Spark in their environments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from .. import __version__, runtime_dir
 from ..backends.spark.config import embedded_slots
 from ..runs.files import write_whole
 from ..runs.paths import is_run_id
-from ..spec.job import Mode
 from ..spec.redaction import redacted_text
 from ..spec.request import Request
 
@@ -161,17 +160,18 @@ class EngineKey:
 def key_for(request: Request) -> EngineKey:
     """The engine that carries a request."""
     spec = request.spec
-    local = spec.mode is Mode.LOCAL
-    names = _PER_JOB if local else _SPARKS_OWN
+    session = spec.mode.traits.keeps_session
+    names = _SPARKS_OWN if session else _PER_JOB
     around = {k: v for k, v in request.environ.items() if names.match(k)}
     facts: dict[str, Any] = {"around": around, "host": os.uname().nodename, "world": _world()}
-    if not local:
+    if session:
         spark = spec.spark
         facts |= {"master": spark.master, "remote": spark.remote, "conf": dict(spark.conf)}
         facts |= {"mode": spec.mode, "python": sys.executable}
         if not (spark.master or spark.remote):
             facts["slots"] = embedded_slots(spec.num_processes)
-    target = "local" if local else spec.spark.remote or spec.spark.master or f"{spec.mode} by the environment"
+    named = spec.spark.remote or spec.spark.master or f"{spec.mode} by the environment"
+    target = named if session else "local"
     target = redacted_text(target.partition(";")[0])  # it is shown, and is in the command line of the engine
     version, build = __version__, fingerprint()
     told = json.dumps([target, version, build, ROOT, facts], sort_keys=True)

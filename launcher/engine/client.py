@@ -18,7 +18,6 @@ from .. import __version__, runtime_dir
 from ..errors import AgentLost, InternalError, LauncherError, RunStopped
 from ..runs.paths import home, runs_root
 from ..runs.status import process_start
-from ..spec.job import Mode
 from ..spec.request import Request
 from ..supervisor.control import send_command
 from .address import ROOT, EngineKey, key_for
@@ -250,7 +249,7 @@ def _withdraw(started: Attachment) -> None:
 
 def _packed(request: Request) -> Request:
     """With what executors need of the caller's files: they are read here, where the caller's paths hold."""
-    if request.spec.mode is Mode.LOCAL:
+    if not request.spec.mode.traits.ships_sources:
         return request
     from ..distributor import packed
 

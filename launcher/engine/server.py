@@ -21,14 +21,12 @@ from typing import Any, Protocol
 
 from .. import settings
 from ..agent.linux import resident
-from ..backends.base import Backend
-from ..backends.local import LocalBackend, RunQueue
+from ..backends.registry import SharedResources, make_backend
 from ..distributor import launch
 from ..errors import InternalError, LauncherError, RunStopped, SpecError
 from ..job import Job
 from ..runs.paths import runs_root
 from ..runtime_dir import has_left
-from ..spec.job import Mode
 from ..spec.request import Request
 from .address import EngineAddress, fingerprint, sweep_dead_engines
 from .protocol import Conversation, Message, another_version, error_document, unpack_request
@@ -48,8 +46,11 @@ class Engine:
     def __init__(self, identity: dict[str, Any], place: Path, chosen: settings.Settings) -> None:
         self._identity = identity
         self._settings = chosen
-        self._turns = RunQueue(chosen.engine.max_local_runs)
-        self._sessions: Any = None
+        self._shared = SharedResources(
+            max_local_runs=chosen.engine.max_local_runs,
+            session_log=Path(identity["log"]).with_suffix(".spark.log"),
+            session_idle_s=chosen.engine.session_idle_s,
+        )
         self._jobs: dict[str, Job] = {}
         self._guard = threading.Lock()
         self._clients = self._launching = 0
@@ -123,12 +124,11 @@ class Engine:
             return
         self._tended_at = now
         self._outdated = not self._address.renew(self._identity) or fingerprint() != self._identity["build"]
-        self._tidying.start(self._sessions)
+        self._tidying.start(self._shared)
 
     def _end(self) -> None:
         self._address.close()
-        if self._sessions is not None:
-            self._sessions.close()
+        self._shared.close()
         log.info("gone")
 
     # --- clients -------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Engine:
         with self._guard:
             if self._leaving:
                 raise InternalError("the engine is being stopped", hint="try again")
-            backend = self._backend(request)
+            backend = make_backend(request.spec.mode, self._shared)
             self._launching += 1
         try:
             job = launch(request, root=root, backend=backend)
@@ -254,17 +254,6 @@ class Engine:
         if policy == "stop":
             job.stop(reason=CLIENT_GONE, exit_code=RunStopped.exit_code)
 
-    def _backend(self, request: Request) -> Backend:
-        if request.spec.mode is Mode.LOCAL:
-            return LocalBackend(self._turns)
-        from ..backends.spark.backend import SparkBackend
-        from ..backends.spark.session_pool import WarmSessions
-
-        if self._sessions is None:
-            place = Path(self._identity["log"]).with_suffix(".spark.log")
-            self._sessions = WarmSessions(place, idle_s=self._settings.engine.session_idle_s)
-        return SparkBackend(request.spec.mode, self._sessions)
-
     # --- what it says of itself ----------------------------------------------------------------------
 
     def _status(self) -> dict[str, Any]:
@@ -274,8 +263,7 @@ class Engine:
             "started": self._started,
             "memory": resident(os.getpid()),
             "clients": self._clients - 1,
-            "slots": {"local_runs": self._turns.held, "of": self._turns.limit},
-            "session": self._sessions.describe() if self._sessions is not None else None,
+            **self._shared.describe(),
             "idle_s": self._settings.engine.idle_s,
             "runs": runs,
         }
@@ -341,7 +329,7 @@ _log = logging.getLogger("rankdeck.engine")
 
 
 class Tended(Protocol):
-    """Sessions that end by themselves when nobody needs them."""
+    """What the engine keeps between runs, and nobody may need any more."""
 
     def tend(self) -> None:
         """Let go of what has been idle for too long."""
@@ -364,23 +352,22 @@ class Housekeeping:
         """There is one more folder, so that older ones may have to go."""
         self._unpruned = True
 
-    def start(self, sessions: Tended | None) -> None:
+    def start(self, kept: Tended) -> None:
         """Begin a round, unless the last one goes on."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
-                target=self._round, args=(sessions,), name="rankdeck-tidy", daemon=True
+                target=self._round, args=(kept,), name="rankdeck-tidy", daemon=True
             )
             self._thread.start()
 
-    def _round(self, sessions: Tended | None) -> None:
+    def _round(self, kept: Tended) -> None:
         from ..runs import (
             catalog,  # here: a client waits for the engine that starts
             recovery,
         )
 
         try:
-            if sessions is not None:
-                sessions.tend()
+            kept.tend()
             if self._first:
                 self._first = False
                 sweep_dead_engines(self._folder)

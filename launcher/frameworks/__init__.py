@@ -1,1 +1,1 @@
-"""How each framework learns its place: pure functions from an assignment to environment and argv."""
+"""How each framework learns its place: a row of the registry and a file of its own for each."""

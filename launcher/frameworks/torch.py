@@ -6,27 +6,10 @@ read it and torchrun does not set it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 from ..spec.job import Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Rendezvous:
-    """Where rank 0's store listens, and what the gang is called.
-
-    Attributes:
-        address, port: rank 0's address, as every rank reaches it, and a port that its agent holds.
-        run_id: the run.
-        restart_count: how often the gang has been started again; 0 for the first attempt.
-        max_restarts: how often it may be.
-    """
-
-    address: str
-    port: int
-    run_id: str
-    restart_count: int = 0
-    max_restarts: int = 0
+from .base import Framework, Rendezvous, imports
 
 
 def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
@@ -51,10 +34,7 @@ def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
         "TORCHELASTIC_USE_AGENT_STORE": False,
         "TORCHELASTIC_ERROR_FILE": "",
     }
-    env = {name: str(value) for name, value in values.items()}
-    if place.visible is not None:
-        env["CUDA_VISIBLE_DEVICES"] = place.visible
-    return env
+    return {name: str(value) for name, value in values.items()}
 
 
 def network(interface: str) -> dict[str, str]:
@@ -66,3 +46,6 @@ def network(interface: str) -> dict[str, str]:
     if not interface:
         return {}
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
+
+
+TORCH = Framework("torch", matches=partial(imports, package="torch"), environ=environ, interface=network)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ..errors import CannotPlace, LauncherError, SpecError
-from ..frameworks import torch
-from ..spec.job import Assignment, Device, JobSpec, Mode, Offer
+from ..frameworks.base import Framework, Rendezvous
+from ..spec.job import Assignment, Device, JobSpec, Offer
 from ..state.outcome_rules import listed
 
 THREADS = "OMP_NUM_THREADS"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SHOWN = 3
 
 
@@ -48,8 +49,8 @@ def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -
         gpu_reason: why there are no GPUs, for the error.
 
     Raises:
-        SpecError: GPUs were demanded of this machine and it has too few.
-        CannotPlace: the offers hold fewer ranks than asked for, or a cluster's have too few GPUs.
+        SpecError: GPUs were demanded, and what is known beforehand has too few.
+        CannotPlace: the offers hold fewer ranks than asked for, or those of agents too few GPUs.
     """
     hosts = by_host(offers)
     taken, uses_gpu, notes = _choose(spec, hosts, gpu_reason)
@@ -126,9 +127,9 @@ def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
     else:
         wants = f"{each} GPUs on one host for each of {_at_least(spec)}"
         found = f"there are enough for {rooms}" if rooms else "there are not enough for one"
-    local = spec.mode is Mode.LOCAL
-    why = f": {reason}" if reason and not (local and rooms) else ""
-    kind = SpecError if local else CannotPlace
+    ahead = spec.mode.traits.plans_ahead
+    why = f": {reason}" if reason and not (ahead and rooms) else ""
+    kind = SpecError if ahead else CannotPlace
     return kind(
         f"--gpu needs {wants} and {found}{why}",
         hint="use --no-gpu, or a smaller -n" if rooms else "use --no-gpu to train on the CPU",
@@ -167,7 +168,12 @@ def _index(rank: Assignment, uuid: str) -> int:
 
 
 def rank_environ(
-    place: Assignment, rendezvous: torch.Rendezvous, base: Mapping[str, str], *, interface: str = ""
+    place: Assignment,
+    rendezvous: Rendezvous,
+    base: Mapping[str, str],
+    *,
+    framework: Framework,
+    interface: str = "",
 ) -> dict[str, str]:
     """What a rank's environment has beyond what the gang shares.
 
@@ -175,11 +181,13 @@ def rank_environ(
         place: the rank's place.
         rendezvous: where the gang meets.
         base: what the user has chosen; nothing of that is chosen again.
+        framework: what the rank runs.
         interface: the network interface by which this host reaches rank 0's; empty to leave it open.
     """
-    env = torch.environ(place, rendezvous)
-    chosen = {THREADS: str(place.threads), **torch.network(interface)}
-    return {**env, **{name: value for name, value in chosen.items() if name not in base}}
+    devices = {} if place.visible is None else {VISIBLE: place.visible}
+    chosen = {THREADS: str(place.threads), **framework.interface(interface)}
+    env = framework.environ(place, rendezvous)
+    return {**env, **devices, **{name: value for name, value in chosen.items() if name not in base}}
 
 
 def thread_note(plan: Plan, base: Mapping[str, str]) -> str | None:

@@ -16,15 +16,9 @@ from typing import Any
 
 from ..errors import SpecError
 from ..serialization import Index
+from .modes import DEFAULT_MODE
+from .modes import Mode as Mode
 from .redaction import REDACTED, Redactor, named_words
-
-
-class Mode(StrEnum):
-    """How the ranks' agents are started."""
-
-    LOCAL = "local"
-    CLUSTER = "cluster"
-    CONNECT = "connect"
 
 
 class TargetKind(StrEnum):
@@ -133,7 +127,7 @@ class JobSpec:
 
     target: Target
     num_processes: Index = 1
-    mode: Mode = Mode.LOCAL
+    mode: Mode = DEFAULT_MODE
     gpu: bool | None = None
     name: str = ""
     workdir: str = ""

@@ -59,7 +59,7 @@ def read_module(path: Path) -> ast.Module:
     Raises:
         SpecError: the file cannot be read, or is not Python.
     """
-    source = _read(path)
+    source = read_text(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is odd in the user's source is for its own run to say
@@ -72,7 +72,12 @@ def read_module(path: Path) -> ast.Module:
     return tree
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a source file, in the encoding that it names.
+
+    Raises:
+        SpecError: it cannot be read, or is no text.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:

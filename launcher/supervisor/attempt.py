@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..agent.boot import base_environ
@@ -20,7 +21,8 @@ from ..agent.hello import torch_version
 from ..channel.frames import Kind
 from ..channel.handshake import Hello
 from ..errors import CannotPlace, InternalError, LauncherError
-from ..frameworks.torch import Rendezvous
+from ..frameworks.base import Framework, Rendezvous
+from ..frameworks.registry import framework_of
 from ..placement.plan import Plan, make_plan, rank_environ, thread_note
 from ..placement.topology import (
     MeetingPoint,
@@ -34,8 +36,9 @@ from ..placement.topology import (
 from ..runs.provenance import user_name
 from ..runs.writer import RunWriter
 from ..serialization import to_plain
-from ..spec.job import JobSpec, Mode
+from ..spec.job import Assignment, JobSpec, Target, TargetKind
 from ..spec.request import Request
+from ..spec.target import source_text
 from ..state import events as ev
 from .agents import Roster
 
@@ -79,6 +82,7 @@ class Attempt:
         self._request = request
         self._spec = request.spec
         self.plan = self._given = plan
+        self._framework = framework_of(source_text(request.spec.target, Path(request.spec.workdir)))
         self._base = base_environ(request.environ, request.spec.env, python=request.python)
         self._writer = writer
         self._roster = roster
@@ -124,12 +128,13 @@ class Attempt:
 
     def too_late(self, limit_s: float) -> LauncherError:
         """The error for agents that have not come in time."""
-        if self._roster.expected is None and self._spec.mode is Mode.LOCAL:
+        traits = self._spec.mode.traits
+        if self._roster.expected is None and not traits.scheduled:
             return CannotPlace(
-                f"no room on this machine within {limit_s:g} s", hint="--start-timeout waits longer"
+                f"no room on {traits.place} within {limit_s:g} s", hint="--start-timeout waits longer"
             )
         came = f"{self._roster.joined} of {self._roster.expected or 'the'} agents came within {limit_s:g} s"
-        return InternalError(came) if self._spec.mode is Mode.LOCAL else CannotPlace(came)
+        return CannotPlace(came) if traits.scheduled else InternalError(came)
 
     def _made_from_offers(self) -> Plan:
         hellos = self._roster.hellos
@@ -154,7 +159,7 @@ class Attempt:
         """Where the ranks meet; None while agents are still trying."""
         hellos = {h.agent: h for h in self._roster.hellos if plan.on(h.agent)}
         first = hellos[plan.ranks[0].agent]
-        if self._spec.mode is Mode.LOCAL:
+        if self._spec.mode.traits.one_host:
             return MeetingPoint(first.address, {})
         if not self._asked:
             self._asked = True
@@ -187,6 +192,7 @@ class Attempt:
                 plan,
                 spec=self._spec,
                 rendezvous=rendezvous,
+                framework=self._framework,
                 base=self._base,
                 python=self._request.python,
                 path=self._request.path,
@@ -212,10 +218,11 @@ def chosen_environ(spec: JobSpec, base: Mapping[str, str]) -> Mapping[str, str]:
         spec: the request.
         base: what all ranks share, as in `base_environ`.
 
-    On this machine that is `base`. On executors it is what the spec says, for the ranks and for executors
-    in general: their own environment holds an OMP_NUM_THREADS that Spark has put there and nobody chose.
+    Where ranks inherit it, that is `base`. On executors it is what the spec says, for the ranks and for
+    executors in general: their own environment holds an OMP_NUM_THREADS that Spark has put there and nobody
+    chose.
     """
-    if spec.mode is Mode.LOCAL:
+    if spec.mode.traits.inherits:
         return base
     conf = spec.spark.conf.items()
     of_executors = {k.removeprefix(EXECUTOR_ENV): v for k, v in conf if k.startswith(EXECUTOR_ENV)}
@@ -228,6 +235,7 @@ def start_message(
     *,
     spec: JobSpec,
     rendezvous: Rendezvous,
+    framework: Framework,
     base: Mapping[str, str],
     python: str = "",
     path: Sequence[str] = (),
@@ -242,27 +250,45 @@ def start_message(
         plan: every rank's place.
         spec: the request.
         rendezvous: where the gang meets.
-        base: in local mode what all ranks share; elsewhere agents start from their own environment, and
-            this is not looked at.
+        framework: what the ranks run.
+        base: what all ranks share, where they inherit it; elsewhere agents start from their own environment,
+            and this is not looked at.
         python: the ranks' interpreter; empty for the agent's own.
         path: the caller's `sys.path`, where the target is a function of the caller's own world.
         interfaces: the network interface of each agent, where known.
         origin: the folder on the caller's machine of which the agent gets a copy; empty without one.
         attempt: which attempt of the run this starts, from 0.
     """
-    local = spec.mode is Mode.LOCAL
+    inherits = spec.mode.traits.inherits
     chosen = chosen_environ(spec, base)
     interface = (interfaces or {}).get(agent, "")
+    places = plan.on(agent)
     return {
-        "program": {"target": to_plain(spec.target), "path": list(path)},
+        "program": {
+            "target": to_plain(spec.target),
+            "path": list(path),
+            "argv": arguments(places, rendezvous, spec.target, framework),
+        },
         "python": python,
         "cwd": spec.workdir,
-        "inherit": not local,
-        "env": dict(base if local else spec.env),
+        "inherit": not inherits,
+        "env": dict(base if inherits else spec.env),
         "ranks": {
-            str(p.rank): rank_environ(p, rendezvous, chosen, interface=interface) for p in plan.on(agent)
+            str(p.rank): rank_environ(p, rendezvous, chosen, framework=framework, interface=interface)
+            for p in places
         },
+        "yields": list(framework.interface(interface)),
         "grace_s": spec.grace_s,
         "origin": origin,
         "attempt": attempt,
     }
+
+
+def arguments(
+    places: Sequence[Assignment], rendezvous: Rendezvous, target: Target, framework: Framework
+) -> dict[str, list[str]]:
+    """A script's arguments by rank, for the ranks whose framework changes them. A function has no argv."""
+    if target.kind is not TargetKind.SCRIPT:
+        return {}
+    changed = {str(p.rank): list(framework.argv(p, rendezvous, target.args)) for p in places}
+    return {rank: args for rank, args in changed.items() if args != list(target.args)}

@@ -22,7 +22,7 @@ from ..channel.frames import Kind, WireError
 from ..errors import CannotPlace, InternalError, LauncherError, RecordError, RunStopped, SpecError
 from ..placement.plan import Plan
 from ..runs.writer import RunWriter
-from ..spec.job import JobSpec, Mode
+from ..spec.job import JobSpec
 from ..spec.request import Request
 from ..state import events as ev
 from ..state.events import NoteMade
@@ -219,8 +219,8 @@ class Supervisor:
 
     @property
     def _stage_is_broken(self) -> bool:
-        """Whether the agents have lost what holds their slots; beside a local agent, nothing does."""
-        return self._stage.over and self._spec.mode is not Mode.LOCAL
+        """Whether the agents have lost what holds their slots; without a scheduler, nothing does."""
+        return self._stage.over and self._spec.mode.traits.scheduled
 
     def _start(self, now: float) -> None:
         """Bring the gang nearer to its start. The agents' arrival is limited, whatever keeps them.
@@ -380,10 +380,11 @@ class Launch:
 def join_limit(stage: Launch, spec: JobSpec) -> tuple[float, float]:
     """How long all agents may take to come, in seconds, and until when they may.
 
-    On this machine it is known when there is room and agents are being started. Where Spark has slots to
-    wait for, the backend knows more about them and gives up first, and Spark may let given tasks wait.
+    Without a scheduler it is known when there is room and agents are being started. Where one has slots to
+    wait for, the backend knows more about them and gives up first, and the scheduler may let tasks wait.
     """
-    if spec.mode is Mode.LOCAL and stage.expected is not None:
+    scheduled = spec.mode.traits.scheduled
+    if not scheduled and stage.expected is not None:
         return JOIN_LIMIT_S, stage.expected + JOIN_LIMIT_S
-    limit_s = spec.start_timeout_s + (0.0 if spec.mode is Mode.LOCAL else JOIN_LIMIT_S)
+    limit_s = spec.start_timeout_s + (JOIN_LIMIT_S if scheduled else 0.0)
     return limit_s, stage.launched + limit_s

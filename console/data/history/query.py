@@ -16,6 +16,7 @@ from launcher.errors import RecordError, SpecError
 from launcher.runs.catalog import list_runs
 from launcher.runs.samples import newest
 from launcher.runs.status import Status
+from launcher.spec.modes import Mode
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 
@@ -110,7 +111,6 @@ def took_text(run: Status, now: float | None = None) -> str:
 
 _LIVE = tuple(phase for phase in Phase if not phase.final)
 _GROUPS = {"live": _LIVE, "ended": tuple(phase for phase in Phase if phase.final)}
-_MODES = ("local", "cluster", "connect")
 
 
 def fields(now: float) -> tuple[Field[Status], ...]:
@@ -121,7 +121,7 @@ def fields(now: float) -> tuple[Field[Status], ...]:
         Field("name", "a part of the name, or a pattern for all of it", _named, ("name:",)),
         Field("target", "a part of the target or of its arguments", _with_target, ("target:",)),
         Field("user", "who submitted it", _by_user, ("user:",)),
-        Field("mode", ", ".join(_MODES), _in_mode, ("mode:",)),
+        Field("mode", ", ".join(Mode), _in_mode, ("mode:",)),
         Field("since", times, lambda value: _since(since(value, now)), ("since:2d",)),
     )
 
@@ -180,7 +180,7 @@ def _in_state(value: str) -> Test[Status]:
 
 
 def _in_mode(value: str) -> Test[Status]:
-    found = [mode for mode in _MODES if mode.startswith(value.lower())]
+    found = [mode for mode in Mode if mode.startswith(value.lower())]
     if len(found) != 1:
         raise ValueError(value)
     return lambda run: run.mode == found[0]

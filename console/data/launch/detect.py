@@ -14,10 +14,11 @@ from importlib import metadata, util
 from pathlib import Path
 
 from launcher.errors import LauncherError
-from launcher.spec.job import Mode, SparkSpec, world_size
+from launcher.spec.job import SparkSpec, world_size
+from launcher.spec.modes import SPARK, Mode
 
 from ...formatting import number
-from .draft import Draft, fitting
+from .draft import Draft, fitting, spark_at
 
 _ANSWER_S = 5.0
 _IDLE_BYTES = 1 << 30
@@ -96,7 +97,7 @@ def named_master(environ: Mapping[str, str] = os.environ) -> str:
     if not (home := _spark_home(environ)):
         return ""
     try:
-        choice = choose_spark(SparkSpec(), spark_environment(environ, home), Mode.CLUSTER, 1)
+        choice = choose_spark(SparkSpec(), spark_environment(environ, home), 1, server=False)
     except LauncherError:
         return ""
     return choice.url if choice.url.startswith("spark://") else ""
@@ -142,8 +143,11 @@ def _java_trouble(environ: Mapping[str, str]) -> str:
 
 def mode_line(found: Detected, draft: Draft) -> tuple[bool, str]:
     """Whether a mode can work here as far as is known, and by what; one short line."""
-    if draft.mode is Mode.LOCAL:
-        return True, f"this machine: {cores(found)}, {_gpu_words(found)}"
+    traits = draft.mode.traits
+    if traits.one_host:
+        return True, f"{traits.place}: {cores(found)}, {_gpu_words(found)}"
+    if SPARK not in traits.takes:
+        return True, traits.place
     lacks = _lacks(found, draft.mode)
     if lacks:
         return False, lacks
@@ -157,9 +161,9 @@ def mode_line(found: Detected, draft: Draft) -> tuple[bool, str]:
 def _lacks(found: Detected, mode: Mode) -> str:
     if not found.spark:
         return "pyspark is not installed (pip install pyspark)"
-    if mode is Mode.CLUSTER and found.java:
+    if mode.traits.needs_java and found.java:
         return f"Java 17 or newer is needed: {found.java}"
-    if mode is Mode.CONNECT and found.connect:
+    if mode.traits.through_server and found.connect:
         return f"not installed: {', '.join(found.connect)} (pip install 'pyspark[connect]')"
     return ""
 
@@ -168,10 +172,9 @@ def _spark_named(found: Detected, draft: Draft) -> str:
     """Which Spark a launch would go to, and who says so."""
     from launcher.backends.spark.config import SparkEnvironment, choose_spark
 
-    url = draft.spark.strip()
-    spec = SparkSpec(master=url) if draft.mode is Mode.CLUSTER else SparkSpec(remote=url)
+    spec = spark_at(draft.mode, draft.spark.strip())
     around = SparkEnvironment(found.environ or {}, found.home, found.defaults or {})
-    choice = choose_spark(spec, around, draft.mode, _most(draft))
+    choice = choose_spark(spec, around, _most(draft), server=draft.mode.traits.through_server)
     if choice.embedded:
         return f"no master is named: {choice.url} in this machine"
     return "as filled in" if choice.origin in ("--master", "--remote") else f"{choice.url} by {choice.origin}"
@@ -185,7 +188,7 @@ def room_line(found: Detected | None, draft: Draft) -> str:
     except LauncherError:
         return ""
     upto = "" if least is None else f"{least} to "
-    if draft.mode is Mode.LOCAL:
+    if draft.mode.traits.one_host:
         free = f" · {_free_words(found)}" if found else ""
         return f"1 node × {upto}{most}{free}"
     slots = _slots(draft.spark.strip())

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import LauncherError, SpecError
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind, argument_places, world_size
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind, argument_places, world_size
+from launcher.spec.modes import DEFAULT_MODE, SPARK, Mode
 from launcher.spec.redaction import REDACTED
 from launcher.spec.request import require_py_files, require_workdir
 
@@ -59,7 +60,7 @@ class Draft:
     params: Mapping[str, str] = field(default_factory=dict)
     args: str = ""
     processes: str = "1"
-    mode: Mode = Mode.LOCAL
+    mode: Mode = DEFAULT_MODE
     gpu: str = "auto"
     spark: str = ""
     extras: Mapping[str, str] = field(default_factory=dict)
@@ -116,8 +117,7 @@ class Draft:
         args = [self._kept(p, word, "args") for p, word in zip(argument_places(words), words, strict=True)]
         params = {name: self._kept(f"param {name}", v, f"param:{name}") for name, v in self.params.items()}
         extras = {name: self._extra(name, text) for name, text in self.extras.items()}
-        remote = "remote" if self.mode is Mode.CONNECT else "master"
-        spark = self._kept(remote, self.spark, "spark")
+        spark = self._kept(self.mode.traits.address, self.spark, "spark")
         line = self.args if args == words else shlex.join(args)
         return replace(self, args=line, params=params, extras=extras, spark=spark, kept={})
 
@@ -179,10 +179,14 @@ class Draft:
         return f"param:{name}" if name else "args" if words else "target"
 
     def _spark(self) -> SparkSpec:
-        url = self.spark.strip()
-        if self.mode is Mode.LOCAL:
-            return SparkSpec()
-        return SparkSpec(master=url) if self.mode is Mode.CLUSTER else SparkSpec(remote=url)
+        return spark_at(self.mode, self.spark.strip())
+
+
+def spark_at(mode: Mode, url: str) -> SparkSpec:
+    """The Spark of a mode that is at an address; empty for what the environment says."""
+    address = mode.traits.address
+    fields: dict[str, Any] = {address: url} if address else {}
+    return SparkSpec(**fields)
 
 
 def _with(spec: JobSpec, extra: Extra, value: Any) -> JobSpec:
@@ -269,10 +273,10 @@ def _known_part(remote: str, kept: Mapping[str, str | None]) -> str:
 def command_words(draft: Draft) -> list[str]:
     """The command that launches the same without the console."""
     words = ["rankdeck", "run", _positional(draft.target), "-n", draft.processes.strip() or "1"]
-    if draft.mode is not Mode.LOCAL:
+    if draft.mode is not DEFAULT_MODE:
         words += ["--mode", str(draft.mode)]
-        if url := draft.spark.strip():
-            words += ["--master" if draft.mode is Mode.CLUSTER else "--remote", url]
+    if (address := draft.mode.traits.address) and (url := draft.spark.strip()):
+        words += [f"--{address}", url]
     if draft.gpu != "auto":
         words.append("--gpu" if draft.gpu == "yes" else "--no-gpu")
     for name, value in draft.params.items():
@@ -421,7 +425,7 @@ def fitting(extras: Mapping[str, str], mode: Mode) -> Iterator[tuple[Extra, str]
     """Those that are filled in and have a meaning in a mode."""
     for extra in EXTRAS:
         text = extras.get(extra.name, "")
-        if text.strip() and not (extra.spark and mode is Mode.LOCAL):
+        if text.strip() and not (extra.spark and SPARK not in mode.traits.takes):
             yield extra, text
 
 

@@ -10,7 +10,7 @@ from launcher.distributor import plan_for
 from launcher.errors import CannotPlace
 from launcher.placement.plan import Plan
 from launcher.spec.bundle import make_bundle
-from launcher.spec.job import JobSpec, Mode
+from launcher.spec.job import JobSpec
 from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
 
@@ -43,7 +43,7 @@ def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[L
     yield "mode", f"{spec.mode}: {how}"
     yield "room", room_line(found, draft)
     request = Request(spec)
-    field = "spark" if spec.mode is not Mode.LOCAL else "gpu" if draft.gpu == "yes" else "processes"
+    field = "spark" if spec.mode.traits.address else "gpu" if draft.gpu == "yes" else "processes"
     with concerning(field):
         plan = plan_for(request)
     yield from _stage(request) if plan is None else _places(request, plan)
@@ -63,14 +63,15 @@ def _places(request: Request, plan: Plan) -> Iterator[Line]:
 
 
 def _stage(request: Request) -> Iterator[Line]:
-    """A barrier stage: what is sent along is read here, as it is when it starts."""
-    spec = request.spec
+    """What a scheduler is asked for; what is sent along is read here, as it is when it starts."""
+    spec, traits = request.spec, request.spec.mode.traits
     with concerning("py_files" if spec.py_files else "target"):
-        size = len(make_bundle(spec))
+        size = len(make_bundle(spec)) if traits.ships_sources else 0
     each = spec.gpus_per_task or spec.gpus_per_rank
     gpus = "no GPU" if spec.gpu is False else f"{number(each, 'GPU')}"
     where = " where there are any" if spec.gpu is None else ""
-    yield "stage", f"{spec.num_processes // spec.ranks_per_task} barrier tasks, each with {gpus}{where}"
-    yield "sent", f"{size_text(size)} of sources from {Path(spec.workdir).name}"
+    yield "stage", f"{spec.num_processes // spec.ranks_per_task} {traits.tasks}, each with {gpus}{where}"
+    if traits.ships_sources:
+        yield "sent", f"{size_text(size)} of sources from {Path(spec.workdir).name}"
     for name, value in redacted(spec.spark.conf).items():
         yield "conf", f"{name}={value}"

@@ -15,7 +15,8 @@ from typing import Any
 
 from launcher.errors import RecordError, SpecError
 from launcher.settings import config_file
-from launcher.spec.job import Mode, argument_places
+from launcher.spec.job import argument_places
+from launcher.spec.modes import DEFAULT_MODE, Mode
 from launcher.spec.redaction import REDACTED, Redactor, looks_secret, named_words, redacted_text
 
 from .draft import CONF, ENV, EXTRAS, Draft, split
@@ -74,7 +75,7 @@ def _draft(data: Mapping[str, Any], workdir: Path) -> Draft:
         raise ValueError(f"`extras` has no {min(strange)}")
     if data.get("gpu", "auto") not in _GPU:
         raise ValueError(f"`gpu` must be one of {', '.join(_GPU)}")
-    return _unknown(Draft(**{**data, "mode": Mode(data.get("mode", Mode.LOCAL)), "workdir": workdir}))
+    return _unknown(Draft(**{**data, "mode": Mode(data.get("mode", DEFAULT_MODE)), "workdir": workdir}))
 
 
 def check_name(name: str) -> str:

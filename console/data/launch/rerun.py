@@ -14,7 +14,8 @@ from launcher.errors import SpecError
 from launcher.runs import files, paths
 from launcher.runs.catalog import read_private
 from launcher.runs.reader import read_spec
-from launcher.spec.job import JobSpec, Mode, SparkSpec, TargetKind, world_size
+from launcher.spec.job import JobSpec, SparkSpec, TargetKind, world_size
+from launcher.spec.modes import ADDRESSES, SPARK, Mode, implied_mode
 from launcher.spec.redaction import REDACTED, hides, redacted_text
 from launcher.spec.request import Request
 
@@ -117,14 +118,15 @@ def changed(spec: JobSpec, given: Mapping[str, Any], args: Sequence[str]) -> Job
     if "py_files" in given:
         plain["py_files"] = tuple(str(Path(p).absolute()) for p in given["py_files"])
     env = {**spec.env, **given.get("env", {})}
-    fitting = _without_spark(spec) if mode is Mode.LOCAL else replace(spec, spark=_spark(spec, mode, given))
+    takes = SPARK in mode.traits.takes
+    fitting = replace(spec, spark=_spark(spec, mode, given)) if takes else _without_spark(spec)
     return _with_arguments(replace(fitting, mode=mode, env=env, **plain), given.get("param", {}), args)
 
 
 def _mode(spec: JobSpec, given: Mapping[str, Any]) -> Mode:
     if "mode" in given:
         return Mode(given["mode"])
-    return Mode.CONNECT if given.get("remote") else Mode.CLUSTER if given.get("master") else spec.mode
+    return implied_mode(given) or spec.mode
 
 
 def _without_spark(spec: JobSpec) -> JobSpec:
@@ -133,7 +135,7 @@ def _without_spark(spec: JobSpec) -> JobSpec:
 
 def _spark(spec: JobSpec, mode: Mode, given: Mapping[str, Any]) -> SparkSpec:
     """Which Spark; an address of the other kind is not meant any more."""
-    other = {"remote": ""} if mode is Mode.CLUSTER else {"master": ""}
+    other = {name: "" for name in ADDRESSES if name != mode.traits.address}
     fields = {field: given[name] for name, field in _SPARK_FIELDS.items() if name in given}
     return replace(spec.spark, conf={**spec.spark.conf, **given.get("conf", {})}, **{**other, **fields})
 
@@ -273,7 +275,7 @@ def what_would_run(spec: JobSpec) -> list[str]:
     spec = spec.redacted()
     spark = spec.spark
     pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
-    python = sys.executable if spec.mode is Mode.LOCAL else "the executors' own"
+    python = spec.mode.traits.python or sys.executable
     rows = [
         ("target", shlex.join([spec.target.label, *spec.target.args])),
         ("with", " ".join(f"{name}={value}" for name, value in spec.target.kwargs)),
@@ -311,7 +313,7 @@ def _lines(spec: JobSpec, draft: Draft) -> Iterator[tuple[str, str]]:
     yield "ranks", f"{least}{spec.num_processes}"
     yield "GPUs", _gpus(spec)
     where = draft.spark or "as the environment says"
-    yield "mode", str(spec.mode) if spec.mode is Mode.LOCAL else f"{spec.mode}: {where}"
+    yield "mode", f"{spec.mode}: {where}" if spec.mode.traits.address else str(spec.mode)
     yield "folder", tilde(spec.workdir)
     yield "options", shlex.join(words_of(draft.extras, draft.mode))
 

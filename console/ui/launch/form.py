@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 
-from launcher.spec.job import Mode
+from launcher.spec.modes import DEFAULT_MODE, SPARK, Mode
 from launcher.spec.script_options import Option
 from launcher.spec.signature import Signature
 
@@ -86,7 +86,7 @@ class MoreForm(Vertical):
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._workdir = workdir
-        self._mode = Mode.LOCAL
+        self._mode = DEFAULT_MODE
         self._fields: dict[str, Field] = {}
         self._made: AwaitMount | None = None
         self._fold, self._room = Fold(id="fold"), Vertical(id="more-fields")
@@ -178,7 +178,7 @@ class MoreForm(Vertical):
     def _fit(self) -> None:
         self._room.display = self.unfolded
         for extra, row in zip(EXTRAS, self._rows(), strict=False):  # there may be none yet
-            row.display = self._mode is not Mode.LOCAL or not extra.spark
+            row.display = not extra.spark or SPARK in self._mode.traits.takes
         self.summarise()
 
     def _rows(self) -> list[FormRow]:
@@ -259,7 +259,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
             args=self._input("args").value if self.query_one("#args-row").display else "",
             processes=self._input("processes").value,
             mode=self._mode,
-            spark=self._input("spark").value if self._mode is not Mode.LOCAL else "",
+            spark=self._input("spark").value if self._mode.traits.address else "",
             gpu=self.query_one("#gpu", Choice).value,
             extras=self._more.values,
             workdir=self._workdir,
@@ -391,9 +391,8 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
     def _fit_mode(self) -> None:
         """A cluster and a Connect server have addresses, this machine has none."""
         mode = self._mode
-        self.query_one("#spark-row").display = mode is not Mode.LOCAL
-        named = "spark://host:7077" if mode is Mode.CLUSTER else "sc://host:15002"
-        self._input("spark").placeholder = f"{named}; empty: what the environment says"
+        self.query_one("#spark-row").display = bool(mode.traits.address)
+        self._input("spark").placeholder = f"{mode.traits.example}; empty: what the environment says"
         self._more.suit(mode)
         self._remark()
 

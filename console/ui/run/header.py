@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from launcher.spec.modes import SPARK, recorded_traits
 from launcher.state.run_state import Phase, RankPhase
 
 from ... import formatting as fig
@@ -13,8 +14,6 @@ from ...data.run.narration import near_line, record_line
 from ..widgets.rows import Row, Sheet, Span, clip, spread, width_of
 from .charts import alarm_line, pace_row
 from .failure import failure_rows
-
-_SPARK = ("cluster", "connect")
 
 
 class ViewSheet(Sheet):
@@ -44,7 +43,8 @@ class RunHeader(ViewSheet):
         if self.view is None:
             return [((" …", "muted"),)]
         rows = [header_row(self.view, width)]
-        if self.view.state.mode in _SPARK:
+        traits = recorded_traits(self.view.state.mode)
+        if traits and SPARK in traits.takes:
             rows.append(spark_row(self.view, width))
         if record := record_line(self.view.state):
             rows.append(clip(((f" {record}", "rank-behind bold"),), width))

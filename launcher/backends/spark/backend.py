@@ -27,7 +27,7 @@ from ...errors import CannotPlace, LauncherError
 from ...placement.plan import Plan
 from ...runs.files import opener
 from ...selectable_queue import SelectableQueue
-from ...spec.job import JobSpec, Mode, Offer
+from ...spec.job import JobSpec, Offer
 from ...spec.request import Request
 from ...state import events as ev
 from ..base import AgentsExpected, News, StageOver
@@ -57,12 +57,12 @@ class SparkBackend:
     """A session, and one stage of agents at a time.
 
     Args:
-        mode: cluster or connect.
+        server: whether agents are started through a Connect server.
         sessions: where the session comes from; by default the caller's, or one for this run alone.
     """
 
-    def __init__(self, mode: Mode, sessions: Sessions | None = None) -> None:
-        self._mode = mode
+    def __init__(self, sessions: Sessions | None = None, *, server: bool = False) -> None:
+        self._server_wanted = server
         self._sessions: Sessions = sessions or OwnSession()
         self._log = Path()
         self._box: SelectableQueue[News] = SelectableQueue()
@@ -87,7 +87,8 @@ class SparkBackend:
         if request.spec.spark.spool:
             check_spool(request.spec.spark.spool)
         if not self._sessions.shared:
-            self._given = request.session if request.session is not None else find_active(self._mode)
+            given = request.session
+            self._given = find_active(server=self._server_wanted) if given is None else given
         return None, ""
 
     def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
@@ -251,7 +252,7 @@ class SparkBackend:
                 log=self._log,
                 app_name=f"rankdeck {request.spec.redacted().label}",
                 slots=request.spec.num_processes,
-                want=self._mode,
+                server=self._server_wanted,
                 limit_s=request.spec.start_timeout_s,
             )
             notes = (ev.NoteMade(time=time.time(), text=text) for text in self._session.notes)

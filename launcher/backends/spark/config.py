@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import SpecError
-from ...spec.job import Mode, SparkSpec
+from ...spec.job import SparkSpec
 
 CONNECT_PORT = 15002
 # A launcher's JVM lives for minutes and plans little: the quick compiler alone is up a quarter sooner, for
@@ -84,13 +84,19 @@ def parse_properties(text: str) -> dict[str, str]:
     return found
 
 
-def choose_spark(spec: SparkSpec, around: SparkEnvironment, want: Mode, slots: int) -> SparkConfig:
+def choose_spark(spec: SparkSpec, around: SparkEnvironment, slots: int, *, server: bool) -> SparkConfig:
     """The first that names a Spark: the request, the environment, spark-defaults; else one in this machine.
 
+    Args:
+        spec: what the request says of Spark.
+        around: what the caller's environment says of it.
+        slots: how many tasks run at once, if Spark has to be embedded in this machine.
+        server: whether it has to be a Connect server.
+
     Raises:
-        SpecError: Connect is wanted and there is no server, or a name cannot be right.
+        SpecError: a Connect server is wanted and there is none, or a name cannot be right.
     """
-    if want is Mode.CONNECT and spec.master:
+    if server and spec.master:
         raise SpecError(
             f"connect mode needs a Connect server, and {spec.master} is a master", hint=_NO_REMOTE
         )
@@ -106,10 +112,10 @@ def choose_spark(spec: SparkSpec, around: SparkEnvironment, want: Mode, slots: i
     )
     for value, origin in named:
         remote = value.startswith("sc://")
-        if value and (remote or want is Mode.CLUSTER):
+        if value and (remote or not server):
             _check_kind(value, origin, remote)
             return SparkConfig(*(("", value) if remote else (value, "")), origin=origin)
-    if want is Mode.CONNECT:
+    if server:
         raise SpecError("connect mode needs a Spark Connect server, and none is named", hint=_NO_REMOTE)
     return SparkConfig(f"local[{slots}]", embedded=True)
 

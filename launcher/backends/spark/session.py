@@ -17,7 +17,7 @@ from typing import Any
 
 from ...channel import network
 from ...errors import SpecError
-from ...spec.job import Mode, SparkSpec
+from ...spec.job import SparkSpec
 from . import config, connect, jvm
 from .config import SparkConfig
 from .jvm import ContextRequest
@@ -122,7 +122,7 @@ def open_session(
     log: Path,
     app_name: str,
     slots: int,
-    want: Mode,
+    server: bool,
     limit_s: float = 600.0,
 ) -> Session:
     """The Spark that a run goes to.
@@ -134,20 +134,20 @@ def open_session(
         log: where a JVM of ours writes to.
         app_name: the name of an application of ours.
         slots: how many tasks run at once, if Spark has to be embedded in this machine.
-        want: cluster, or connect.
+        server: whether it has to be a Connect server.
         limit_s: seconds that making a session may take.
 
     Raises:
         SpecError: what is asked for cannot be, such as another master than the active session's.
         CannotPlace: there is no Spark where the request or the environment says.
     """
-    given = session if session is not None else find_active(want)
+    given = session if session is not None else find_active(server=server)
     if given is not None:
-        return _adopt(given, spec, want, explicit=session is not None)
+        return _adopt(given, spec, server=server, explicit=session is not None)
     connect.quieten()
     home = jvm.spark_home(environ)
     around = config.spark_environment(environ, home)
-    choice = config.choose_spark(spec, around, want, slots)
+    choice = config.choose_spark(spec, around, slots, server=server)
     if choice.remote:
         return _open_remote(choice, spec, limit_s)
     order = ContextRequest(spec, around, choice, log, app_name, slots, limit_s)
@@ -160,7 +160,7 @@ def _is_connect(given: Any) -> bool:
     return package is not None and isinstance(given, package.SparkSession)
 
 
-def _adopt(given: Any, spec: SparkSpec, want: Mode, *, explicit: bool) -> Session:
+def _adopt(given: Any, spec: SparkSpec, *, server: bool, explicit: bool) -> Session:
     """Use a session that is there, after checking that the request does not ask for another."""
     whose = "given to the run" if explicit else "already active in this process"
     if _is_connect(given):
@@ -169,7 +169,7 @@ def _adopt(given: Any, spec: SparkSpec, want: Mode, *, explicit: bool) -> Sessio
         same = bool(named) and _same_server(named, adopted.master)
     else:
         adopted = _describe_classic(_context_of(given), given, owned=False)
-        if want is Mode.CONNECT:
+        if server:
             raise SpecError(
                 f"the Spark session {whose} is no Spark Connect session", hint="use --mode cluster with it"
             )
@@ -293,13 +293,14 @@ def _set_remote(session: Any, key: str, value: str) -> None:
         ) from error
 
 
-def find_active(want: Mode = Mode.CLUSTER) -> Any:
-    """The session that is active in this process, or None. A Connect session may be its thread's alone.
+def find_active(*, server: bool = False) -> Any:
+    """The session that is active in this process, or None; where there are two, that of the wanted kind.
 
-    Ask on the caller's own thread: a thread of ours does not see what another has made active there.
+    A Connect session may be its thread's alone. Ask on the caller's own thread: a thread of ours does not see
+    what another has made active there.
     """
     connect, classic = _active_connect(), _active_classic()
-    return (connect or classic) if want is Mode.CONNECT else (classic or connect)
+    return (connect or classic) if server else (classic or connect)
 
 
 def _active_classic() -> Any:

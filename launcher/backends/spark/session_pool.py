@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ...errors import LauncherError
 from ...runs.files import opener
-from ...spec.job import Mode, SparkSpec
+from ...spec.job import SparkSpec
 from .config import embedded_slots
 from .session import Session, open_session
 
@@ -35,7 +35,7 @@ class Sessions(Protocol):
         log: Path,
         app_name: str,
         slots: int,
-        want: Mode,
+        server: bool,
         limit_s: float,
     ) -> Session:
         """As `launcher.backends.spark.session.open_session`."""

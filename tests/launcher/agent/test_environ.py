@@ -7,6 +7,7 @@ import os
 import pytest
 
 from launcher.agent.boot import base_environ, yielding
+from launcher.frameworks.torch import network
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,6 @@ def test_what_spark_s_daemon_keeps_to_itself_stays_there() -> None:
 
 def test_the_interface_that_a_host_has_chosen_wins_over_ours() -> None:
     rank = {"RANK": "0", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
-    own = {"GLOO_SOCKET_IFNAME": "ib0", "RANK": "stale"}
-    assert {"RANK": "0", "NCCL_SOCKET_IFNAME": "=eth0"} == yielding(rank, own)
-    assert rank == yielding(rank, {})
+    own, names = {"GLOO_SOCKET_IFNAME": "ib0", "RANK": "stale"}, list(network("eth0"))
+    assert {"RANK": "0", "NCCL_SOCKET_IFNAME": "=eth0"} == yielding(rank, own, names)
+    assert rank == yielding(rank, {}, names)

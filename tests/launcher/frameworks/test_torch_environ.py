@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from launcher.agent.boot import base_environ
-from launcher.frameworks.torch import Rendezvous, environ, network
+from launcher.frameworks.base import Rendezvous
+from launcher.frameworks.torch import TORCH, environ, network
 from launcher.placement.plan import rank_environ
 from launcher.spec.job import Assignment
 
@@ -47,7 +48,7 @@ WHAT_WE_ADD = {"NODE_RANK", "PYTHONUNBUFFERED", "PATH"}
 
 def whole(caller: dict[str, str], extra: dict[str, str] | None = None) -> dict[str, str]:
     base = base_environ(caller, extra or {}, python="/opt/py/bin/python")
-    return {**base, **rank_environ(PLACE, RENDEZVOUS, base)}
+    return {**base, **rank_environ(PLACE, RENDEZVOUS, base, framework=TORCH)}
 
 
 def test_a_rank_sees_all_that_torchrun_sets_and_no_more_than_we_say() -> None:
@@ -73,14 +74,14 @@ def test_every_variable_has_the_value_that_torchrun_would_give() -> None:
         "TORCHELASTIC_MAX_RESTARTS": "3",
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": "",
-        "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b",
     }
     assert expected == environ(PLACE, RENDEZVOUS)
+    assert "GPU-a,GPU-b" == whole({})["CUDA_VISIBLE_DEVICES"]
 
 
 def test_devices_are_left_alone_where_there_is_nothing_to_choose() -> None:
     place = Assignment(0, 1, 0, 1, 0, 1, 0, "a", visible=None)
-    assert "CUDA_VISIBLE_DEVICES" not in environ(place, RENDEZVOUS)
+    assert "CUDA_VISIBLE_DEVICES" not in rank_environ(place, RENDEZVOUS, {}, framework=TORCH)
 
 
 def test_what_an_outer_launcher_left_behind_does_not_reach_a_rank() -> None:
@@ -103,5 +104,6 @@ def test_a_known_interface_is_named_to_gloo_and_exactly_to_nccl() -> None:
 
 
 def test_an_interface_that_the_user_has_chosen_is_left_alone() -> None:
-    env = rank_environ(PLACE, RENDEZVOUS, {"GLOO_SOCKET_IFNAME": "ib0"}, interface="eth1")
+    chosen = {"GLOO_SOCKET_IFNAME": "ib0"}
+    env = rank_environ(PLACE, RENDEZVOUS, chosen, framework=TORCH, interface="eth1")
     assert (False, "=eth1") == ("GLOO_SOCKET_IFNAME" in env, env["NCCL_SOCKET_IFNAME"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.errors import CannotPlace, SpecError
-from launcher.frameworks.torch import Rendezvous
+from launcher.frameworks.base import Rendezvous
+from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, rank_environ, thread_note
 from launcher.spec.job import Assignment, Device, JobSpec, Mode, Offer, Target, TargetKind
 
@@ -165,8 +167,9 @@ def test_cores_are_divided_among_the_ranks_of_the_host(cores: int, ranks: int, e
 def test_threads_are_chosen_only_where_the_caller_has_not() -> None:
     plan = make_plan(spec(2), [Offer(0, "a", 8)])
     rendezvous = Rendezvous("a", 1, "r")
-    assert "4" == rank_environ(plan.ranks[0], rendezvous, {})["OMP_NUM_THREADS"]
-    assert "OMP_NUM_THREADS" not in rank_environ(plan.ranks[0], rendezvous, {"OMP_NUM_THREADS": "3"})
+    env = partial(rank_environ, plan.ranks[0], rendezvous, framework=TORCH)
+    assert "4" == env({})["OMP_NUM_THREADS"]
+    assert "OMP_NUM_THREADS" not in env({"OMP_NUM_THREADS": "3"})
     assert None is thread_note(plan, {"OMP_NUM_THREADS": "3"})
     assert "OMP_NUM_THREADS=4 for each rank" in (thread_note(plan, {}) or "")
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Any
 
 from launcher.agent.boot import base_environ
-from launcher.frameworks.torch import Rendezvous
+from launcher.frameworks.base import Rendezvous
+from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, thread_note
 from launcher.serialization import from_plain
 from launcher.spec.job import JobSpec, Mode, Offer, SparkSpec, Target, TargetKind
-from launcher.supervisor.attempt import chosen_environ, start_message
+from launcher.supervisor import attempt
+from launcher.supervisor.attempt import chosen_environ
 
 TARGET = Target(TargetKind.FUNCTION, "/w/train.py", "main", kwargs=(("lr", "0.1"),))
 MEETING = Rendezvous("10.0.0.1", 4000, "run-1", restart_count=1, max_restarts=2)
 OFFERS = [Offer(0, "a", 8, slots=2), Offer(1, "b", 8, slots=2)]
 BASE = base_environ({"PATH": "/bin", "HOME": "/h"}, {"A": "1"}, python="/opt/bin/python")
+start_message = partial(attempt.start_message, framework=TORCH)
 
 
 def spec(mode: Mode = Mode.CLUSTER, **more: Any) -> JobSpec:
@@ -58,6 +62,8 @@ def test_in_a_cluster_the_order_holds_additions_to_the_agents_own() -> None:
         rank[k] for k in ("RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR")
     )
     assert ("eth1", "=eth1") == (rank["GLOO_SOCKET_IFNAME"], rank["NCCL_SOCKET_IFNAME"])
+    assert {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} == set(order["yields"])
+    assert {} == order["program"]["argv"]
     assert ("1", "2") == (rank["TORCHELASTIC_RESTART_COUNT"], rank["TORCHELASTIC_MAX_RESTARTS"])
     assert json.loads(json.dumps(order)) == order
 

@@ -18,7 +18,7 @@ from launcher.backends.spark.failures import Failure, first_line, read_failure
 from launcher.backends.spark.session import Session, open_session
 from launcher.backends.spark.slots import SlotNeed
 from launcher.errors import AgentLost, CannotPlace, InternalError
-from launcher.spec.job import Mode, SparkSpec
+from launcher.spec.job import SparkSpec
 from launcher.state.events import ExecutorLost, JobCancelled, ServerLost, TaskLost
 from tests.commands import until
 from tests.spark_cluster import Cluster, ConnectServer, press
@@ -170,7 +170,7 @@ def session(tmp_path: Path, cluster: Cluster) -> Iterator[Session]:
         log=tmp_path / "spark.log",
         app_name="failures",
         slots=4,
-        want=Mode.CLUSTER,
+        server=False,
     )
     until(lambda: executors.look(made, SlotNeed(1)).free == 4, within=60)
     yield made
@@ -263,7 +263,7 @@ def test_a_connect_executor_without_pyarrow(tmp_path: Path, spark_here: None) ->
             log=tmp_path / "spark.log",
             app_name="failures",
             slots=1,
-            want=Mode.CONNECT,
+            server=True,
         )
         try:
             with pytest.raises(Exception) as caught:  # noqa: PT011

@@ -26,7 +26,7 @@ from launcher.backends.spark.config import (
 )
 from launcher.backends.spark.session import Session, find_active, open_session
 from launcher.errors import CannotPlace, SpecError
-from launcher.spec.job import Mode, SparkSpec
+from launcher.spec.job import SparkSpec
 from tests import survivors
 from tests.commands import until
 from tests.spark_cluster import Cluster, ConnectServer
@@ -43,40 +43,40 @@ def around(defaults: dict[str, str] | None = None, **environ: str) -> SparkEnvir
 
 
 @pytest.mark.parametrize(
-    ("spec", "surroundings", "want", "url"),
+    ("spec", "surroundings", "server", "url"),
     [
-        (SparkSpec(master="spark://a:1"), around(MASTER="spark://b:1"), Mode.CLUSTER, "spark://a:1"),
-        (SparkSpec(conf={"spark.master": "yarn"}), around(SPARK_REMOTE="sc://c"), Mode.CLUSTER, "yarn"),
-        (SparkSpec(remote="sc://a"), around(MASTER="spark://b:1"), Mode.CLUSTER, "sc://a"),
-        (SparkSpec(), around(SPARK_REMOTE="sc://c", MASTER="spark://b:1"), Mode.CLUSTER, "sc://c"),
-        (SparkSpec(), around({"spark.master": "k8s://x"}, MASTER="spark://b:1"), Mode.CLUSTER, "k8s://x"),
-        (SparkSpec(), around(MASTER="spark://b:1"), Mode.CLUSTER, "spark://b:1"),
-        (SparkSpec(), around(), Mode.CLUSTER, "local[4]"),
-        (SparkSpec(), around({"spark.master": "yarn"}, SPARK_REMOTE="sc://c"), Mode.CONNECT, "sc://c"),
-        (SparkSpec(), around({"spark.remote": "sc://d:9"}), Mode.CONNECT, "sc://d:9"),
+        (SparkSpec(master="spark://a:1"), around(MASTER="spark://b:1"), False, "spark://a:1"),
+        (SparkSpec(conf={"spark.master": "yarn"}), around(SPARK_REMOTE="sc://c"), False, "yarn"),
+        (SparkSpec(remote="sc://a"), around(MASTER="spark://b:1"), False, "sc://a"),
+        (SparkSpec(), around(SPARK_REMOTE="sc://c", MASTER="spark://b:1"), False, "sc://c"),
+        (SparkSpec(), around({"spark.master": "k8s://x"}, MASTER="spark://b:1"), False, "k8s://x"),
+        (SparkSpec(), around(MASTER="spark://b:1"), False, "spark://b:1"),
+        (SparkSpec(), around(), False, "local[4]"),
+        (SparkSpec(), around({"spark.master": "yarn"}, SPARK_REMOTE="sc://c"), True, "sc://c"),
+        (SparkSpec(), around({"spark.remote": "sc://d:9"}), True, "sc://d:9"),
         (
             SparkSpec(),
             around({"spark.master": "yarn"}, PYSPARK_SUBMIT_ARGS="--master spark://s:7077 pyspark-shell"),
-            Mode.CLUSTER,
+            False,
             "spark://s:7077",
         ),
         (
             SparkSpec(),
             around(PYSPARK_SUBMIT_ARGS="--conf 'spark.master=spark://s:7077' pyspark-shell"),
-            Mode.CLUSTER,
+            False,
             "spark://s:7077",
         ),
     ],
 )
 def test_the_first_that_names_a_spark_is_taken(
-    spec: SparkSpec, surroundings: SparkEnvironment, want: Mode, url: str
+    spec: SparkSpec, surroundings: SparkEnvironment, server: bool, url: str
 ) -> None:
-    assert choose_spark(spec, surroundings, want, 4).url == url
+    assert choose_spark(spec, surroundings, 4, server=server).url == url
 
 
 def test_only_a_spark_that_nobody_named_is_embedded() -> None:
-    assert choose_spark(SparkSpec(), around(), Mode.CLUSTER, 3) == SparkConfig("local[3]", embedded=True)
-    assert not choose_spark(SparkSpec(master="local[3]"), around(), Mode.CLUSTER, 3).embedded
+    assert choose_spark(SparkSpec(), around(), 3, server=False) == SparkConfig("local[3]", embedded=True)
+    assert not choose_spark(SparkSpec(master="local[3]"), around(), 3, server=False).embedded
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_only_a_spark_that_nobody_named_is_embedded() -> None:
 )
 def test_connect_without_a_server_says_what_to_give(spec: SparkSpec, environ: dict[str, str]) -> None:
     with pytest.raises(SpecError) as caught:
-        choose_spark(spec, SparkEnvironment(environ, HOME), Mode.CONNECT, 1)
+        choose_spark(spec, SparkEnvironment(environ, HOME), 1, server=True)
     assert "sc://host:15002" in str(caught.value) or "99999" in str(caught.value)
 
 
@@ -124,7 +124,7 @@ def test_spark_defaults_are_found_where_spark_looks(tmp_path: Path) -> None:
 
 
 def settings(spec: SparkSpec, surroundings: SparkEnvironment, address: str = "") -> dict[str, str]:
-    choice = choose_spark(spec, surroundings, Mode.CLUSTER, 2)
+    choice = choose_spark(spec, surroundings, 2, server=False)
     made, _ = own_settings(spec, surroundings, choice, app_name="run", slots=8, limit_s=600, address=address)
     return made
 
@@ -146,7 +146,7 @@ def test_executors_are_told_the_address_that_leads_to_us() -> None:
 def test_dynamic_allocation_of_spark_defaults_is_off_for_a_session_of_ours() -> None:
     dynamic = "spark.dynamicAllocation.enabled"
     defaults = around({dynamic: "true", "spark.executor.cores": "4", "spark.task.cpus": "2"})
-    choice = choose_spark(SparkSpec(), defaults, Mode.CLUSTER, 2)
+    choice = choose_spark(SparkSpec(), defaults, 2, server=False)
     made, notes = own_settings(SparkSpec(), defaults, choice, app_name="run", slots=8, limit_s=9, address="")
     assert made[dynamic] == "false"
     assert made["spark.executor.instances"] == "4"
@@ -178,7 +178,7 @@ def test_masters_that_fail_over_are_all_known() -> None:
 # ---- what is said when there is no Spark
 
 
-def attempt(tmp_path: Path, spec: SparkSpec, want: Mode = Mode.CLUSTER, **more: Any) -> Session:
+def attempt(tmp_path: Path, spec: SparkSpec, *, server: bool = False, **more: Any) -> Session:
     environ = {k: v for k, v in os.environ.items() if k not in ("MASTER", "SPARK_REMOTE")}
     environ |= more.pop("environ", {})
     return open_session(
@@ -188,7 +188,7 @@ def attempt(tmp_path: Path, spec: SparkSpec, want: Mode = Mode.CLUSTER, **more: 
         log=tmp_path / "spark.log",
         app_name="run",
         slots=2,
-        want=want,
+        server=server,
         limit_s=more.pop("limit_s", 60.0),
     )
 
@@ -214,19 +214,21 @@ def test_without_java_it_says_how_to_get_it(tmp_path: Path, environ: dict[str, s
     assert "--mode local" in str(caught.value)
 
 
-@pytest.mark.parametrize("want", [Mode.CLUSTER, Mode.CONNECT])
-def test_without_pyspark_or_its_connect_packages_it_says_what_to_install(tmp_path: Path, want: Mode) -> None:
-    missing = "pyspark" if want is Mode.CLUSTER else "grpc"
-    spec = {"remote": "sc://127.0.0.1:1"} if want is Mode.CONNECT else {}
+@pytest.mark.parametrize("server", [False, True])
+def test_without_pyspark_or_its_connect_packages_it_says_what_to_install(
+    tmp_path: Path, server: bool
+) -> None:
+    missing = "grpc" if server else "pyspark"
+    spec = {"remote": "sc://127.0.0.1:1"} if server else {}
     code = f"""
 import sys
 sys.modules[{missing!r}] = None
 from pathlib import Path
 from launcher.backends.spark.session import open_session
-from launcher.spec.job import Mode, SparkSpec
+from launcher.spec.job import SparkSpec
 try:
     open_session(SparkSpec(**{spec}), session=None, environ={{}}, log=Path("x"), app_name="x", slots=1,
-                 want=Mode({want.value!r}))
+                 server={server})
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -239,10 +241,10 @@ except Exception as error:
 @pytest.mark.parametrize("kind", ["master", "remote"])
 def test_nobody_there_is_said_at_once(tmp_path: Path, spark_here: None, kind: str) -> None:
     port = closed_port()
-    scheme, want = {"master": ("spark", Mode.CLUSTER), "remote": ("sc", Mode.CONNECT)}[kind]
+    scheme, server = {"master": ("spark", False), "remote": ("sc", True)}[kind]
     began = time.monotonic()
     with pytest.raises(CannotPlace) as caught:
-        attempt(tmp_path, SparkSpec(**{kind: f"{scheme}://127.0.0.1:{port}"}), want)  # type: ignore[arg-type]
+        attempt(tmp_path, SparkSpec(**{kind: f"{scheme}://127.0.0.1:{port}"}), server=server)  # type: ignore[arg-type]
     assert time.monotonic() - began < FAILS_FAST_S
     assert f"127.0.0.1:{port}" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -252,12 +254,12 @@ def test_nobody_there_is_said_at_once(tmp_path: Path, spark_here: None, kind: st
 @pytest.mark.parametrize("kind", ["master", "remote"])
 def test_a_port_that_takes_calls_and_never_answers(tmp_path: Path, spark_here: None, kind: str) -> None:
     """A machine that hangs, or some other service."""
-    scheme, want = {"master": ("spark", Mode.CLUSTER), "remote": ("sc", Mode.CONNECT)}[kind]
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+    scheme, server = {"master": ("spark", False), "remote": ("sc", True)}[kind]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
         began = time.monotonic()
         with pytest.raises(CannotPlace) as caught:
-            attempt(tmp_path, SparkSpec(**{kind: url}), want, limit_s=4.0)  # type: ignore[arg-type]
+            attempt(tmp_path, SparkSpec(**{kind: url}), server=server, limit_s=4.0)  # type: ignore[arg-type]
     assert time.monotonic() - began < 4.0 + FAILS_FAST_S
     assert url in str(caught.value) or "did not start" in str(caught.value)
 
@@ -365,10 +367,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from launcher.backends.spark.session import open_session
-from launcher.spec.job import Mode, SparkSpec
+from launcher.spec.job import SparkSpec
 spec = SparkSpec(master=sys.argv[1], conf={"spark.ui.port": "0"})
 session = open_session(spec, session=None, environ=dict(os.environ), log=Path(sys.argv[2]), app_name="killed",
-                       slots=1, want=Mode.CLUSTER)
+                       slots=1, server=False)
 print(session.application, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -436,7 +438,7 @@ def test_an_active_session_cannot_be_moved_or_changed(tmp_path: Path, theirs: Se
     with pytest.raises(SpecError, match=r"spark\.executor\.memory=512m"):
         attempt(tmp_path, SparkSpec(conf={"spark.executor.memory": "4g"}))
     with pytest.raises(SpecError, match="no Spark Connect session"):
-        attempt(tmp_path, SparkSpec(), Mode.CONNECT, session=theirs.context)
+        attempt(tmp_path, SparkSpec(), server=True, session=theirs.context)
     same = SparkSpec(master=theirs.master, conf={"spark.executor.memory": "512m"})
     assert attempt(tmp_path, same).application == theirs.application
     assert attempt(tmp_path, SparkSpec(), session=theirs.spark).application == theirs.application
@@ -459,13 +461,13 @@ def test_a_session_that_has_ended_is_refused(tmp_path: Path, theirs: Session) ->
 def test_a_connect_session_of_ours(
     tmp_path: Path, connect_server: ConnectServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    session = attempt(tmp_path, SparkSpec(remote=connect_server.url), Mode.CONNECT)
+    session = attempt(tmp_path, SparkSpec(remote=connect_server.url), server=True)
     assert (session.owned, session.remote, session.context) == (True, True, None)
     assert session.application.startswith("app-")
     assert session.driver_host == "127.0.0.1"
     assert session.conf("spark.executor.cores") == "2"
     assert session.conf("spark.no.such.setting", "none") == "none"
-    assert find_active(Mode.CONNECT) is None
+    assert find_active(server=True) is None
     began = time.monotonic()
     session.close()
     assert time.monotonic() - began < 3
@@ -478,7 +480,7 @@ def test_a_setting_of_the_server_cannot_be_made_from_here(
 ) -> None:
     spec = SparkSpec(remote=connect_server.url, conf={"spark.executor.memory": "9g"})
     with pytest.raises(SpecError, match=r"spark\.executor\.memory cannot be set"):
-        attempt(tmp_path, spec, Mode.CONNECT)
+        attempt(tmp_path, spec, server=True)
 
 
 @pytest.mark.spark
@@ -497,18 +499,18 @@ def test_a_connect_session_of_somebody_elses_is_used_and_left_open(
         assert found[0].spark is theirs
         found[0].close()
         with pytest.raises(SpecError, match="already active"):
-            attempt(tmp_path, SparkSpec(remote="sc://elsewhere"), Mode.CONNECT)
-        assert attempt(tmp_path, SparkSpec(remote=connect_server.url), Mode.CONNECT).spark is theirs
+            attempt(tmp_path, SparkSpec(remote="sc://elsewhere"), server=True)
+        assert attempt(tmp_path, SparkSpec(remote=connect_server.url), server=True).spark is theirs
         assert theirs.range(3).count() == 3
     finally:
         theirs.stop()
-    assert find_active(Mode.CONNECT) is None
+    assert find_active(server=True) is None
 
 
 @pytest.mark.spark
 def test_a_server_that_died_does_not_hold_the_close_up(tmp_path: Path, spark_here: None) -> None:
     with ConnectServer() as server:
-        session = attempt(tmp_path, SparkSpec(remote=server.url), Mode.CONNECT)
+        session = attempt(tmp_path, SparkSpec(remote=server.url), server=True)
         server.daemon.kill()
         began = time.monotonic()
         session.close()

@@ -10,7 +10,7 @@ import pytest
 
 from launcher.backends.spark.session_pool import WarmSessions
 from launcher.errors import CannotPlace
-from launcher.spec.job import Mode, SparkSpec
+from launcher.spec.job import SparkSpec
 
 
 class FakeSession:
@@ -53,7 +53,7 @@ class Place:
             slots=slots,
             session=None,
             environ={},
-            want=Mode.CLUSTER,
+            server=False,
             limit_s=1.0,
         )
 

@@ -129,7 +129,7 @@ def session_on(tmp_path: Path, spec: SparkSpec, slots: int = 4) -> Iterator[Sess
         log=tmp_path / "spark.log",
         app_name="slots",
         slots=slots,
-        want=Mode.CONNECT if spec.remote else Mode.CLUSTER,
+        server=bool(spec.remote),
     )
     try:
         yield made

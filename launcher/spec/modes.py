@@ -1,0 +1,117 @@
+"""The modes: what the backend of each is and can do, a row a mode.
+
+Nothing else compares modes. Who needs to know asks the row (`spec.mode.traits.plans_ahead`), so that another
+backend is a row here, a factory in `launcher.backends.registry`, and the file that it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+SPARK = "spark"
+"""The group of options that a Spark has a meaning for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeTraits:
+    """One backend, as the rest needs to know it.
+
+    Attributes:
+        place: where ranks run, in words for people.
+        plans_ahead: what it offers is known before any agent has started, and with it every rank's place.
+        one_host: all its agents are on one host.
+        scheduled: a scheduler gives the agents their slots, may let them wait for those, and takes them back.
+        inherits: ranks get the environment and interpreter of the run's caller; else those of their hosts.
+        ships_sources: its hosts have none of the caller's files, so the target's sources are sent along.
+        takes: the groups of options that have a meaning for it.
+        address: the option that says where it is, which is a field of `SparkSpec` too; empty if it has none.
+        example: such an address.
+        through_server: agents are started through a Connect server.
+        keeps_session: runs share a session, by which one engine differs from another.
+        needs_java: this machine needs a Java.
+        tasks: what agents are to the scheduler.
+        python: whose interpreter ranks have where they do not inherit one, and `python_named` what names it.
+    """
+
+    place: str
+    plans_ahead: bool = False
+    one_host: bool = False
+    scheduled: bool = True
+    inherits: bool = False
+    ships_sources: bool = True
+    takes: frozenset[str] = frozenset()
+    address: str = ""
+    example: str = ""
+    through_server: bool = False
+    keeps_session: bool = False
+    needs_java: bool = False
+    tasks: str = "tasks"
+    python: str = ""
+    python_named: str = ""
+
+
+class Mode(StrEnum):
+    """How the ranks' agents are started."""
+
+    LOCAL = "local"
+    CLUSTER = "cluster"
+    CONNECT = "connect"
+
+    @property
+    def traits(self) -> ModeTraits:
+        """What its backend is and can do."""
+        return TRAITS[self]
+
+
+TRAITS: Mapping[Mode, ModeTraits] = {
+    Mode.LOCAL: ModeTraits(
+        "this machine",
+        plans_ahead=True,
+        one_host=True,
+        scheduled=False,
+        inherits=True,
+        ships_sources=False,
+    ),
+    Mode.CLUSTER: ModeTraits(
+        "a Spark cluster",
+        takes=frozenset({SPARK}),
+        address="master",
+        example="spark://host:7077",
+        keeps_session=True,
+        needs_java=True,
+        tasks="barrier tasks",
+        python="the executors' own",
+        python_named="PYSPARK_PYTHON or spark.pyspark.python",
+    ),
+    Mode.CONNECT: ModeTraits(
+        "a Spark Connect server",
+        takes=frozenset({SPARK}),
+        address="remote",
+        example="sc://host:15002",
+        through_server=True,
+        keeps_session=True,
+        tasks="barrier tasks",
+        python="the executors' own",
+        python_named="PYSPARK_PYTHON or spark.pyspark.python",
+    ),
+}
+DEFAULT_MODE = Mode.LOCAL
+ADDRESSES = tuple(row.address for row in TRAITS.values() if row.address)
+"""The options that name a place."""
+
+
+def recorded_traits(mode: str) -> ModeTraits | None:
+    """The row of a mode that a record names; None for one that only another version knows."""
+    return next((row for known, row in TRAITS.items() if known == mode), None)
+
+
+def implied_mode(given: Mapping[str, object]) -> Mode | None:
+    """The mode that follows from the options that are given; None if none of them is an address."""
+    return next((mode for mode in reversed(Mode) if given.get(mode.traits.address)), None)
+
+
+def modes_taking(group: str) -> tuple[Mode, ...]:
+    """The modes for which a group of options has a meaning."""
+    return tuple(mode for mode, row in TRAITS.items() if group in row.takes)
