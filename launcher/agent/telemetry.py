@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .. import serialization
 from ..spec.job import Device
-from ..state.events import DeviceSample, HostSample, RankSample, Sampled
+from ..state.events import DeviceSample, Event, HostSample, NoteMade, RankSample, Sampled
 from . import nvml
 
 if TYPE_CHECKING:
@@ -35,26 +34,23 @@ _KEEP = 16
 class Sampling:
     """The agent's sensors, started with the first gang; a slow sensor delays nothing but samples."""
 
-    def __init__(
-        self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[str, Mapping[str, Any]], None]
-    ) -> None:
+    def __init__(self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[Event], None]) -> None:
         self._boot = boot
         self._devices = devices
         self._emit = emit
-        self._waiting: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue(_KEEP)
+        self._waiting: queue.Queue[Event] = queue.Queue(_KEEP)
         self._sampler: Sampler | None = None
 
     def start(self, ranks: Callable[[], Mapping[int, int]], wake: int) -> None:
         """Begin to sample; `wake` is a descriptor whose other end the loop listens to."""
-
         self.stop()
         boot, devices = self._boot, self._devices
         self._sampler = Sampler(
             lambda: Probe(agent=boot.agent, host=boot.host, devices=devices),
             boot.sample_s,
             ranks,
-            deliver=lambda sample: self._put(wake, "sampled", _fields(sample)),
-            note=lambda text: self._put(wake, "note_made", {"text": text, "time": 0.0}),
+            deliver=lambda sample: self._put(wake, sample),
+            note=lambda text: self._put(wake, NoteMade(time=time.time(), text=text)),
         )
         self._sampler.start()
 
@@ -68,19 +64,14 @@ class Sampling:
         """Emit what the thread has left here."""
         with contextlib.suppress(queue.Empty):
             while True:
-                self._emit(*self._waiting.get_nowait())
+                self._emit(self._waiting.get_nowait())
 
-    def _put(self, wake: int, tag: str, fields: dict[str, Any]) -> None:
+    def _put(self, wake: int, fact: Event) -> None:
         """Called in the sampler's thread. A sample that finds no room is dropped: newer ones follow."""
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait((tag, fields))
+            self._waiting.put_nowait(fact)
         with contextlib.suppress(BlockingIOError):
             os.write(wake, b"s")
-
-
-def _fields(sample: Sampled) -> dict[str, Any]:
-    plain: dict[str, Any] = serialization.to_plain(sample)
-    return plain
 
 
 # The launch comes first: importing psutil takes as long as starting a few ranks.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from launcher.agent import rank_pipe
 from launcher.serialization import DecodeError
 from launcher.state import events
 from launcher.state import events as ev
@@ -50,6 +53,13 @@ def test_what_ranks_and_agents_may_tell() -> None:
     }  # fmt: skip
     assert ranks == {kind.tag for kind in ev.kinds() if kind.from_rank}
     assert ranks | agents == {kind.tag for kind in ev.kinds() if kind.from_agent}
+
+
+def test_ranks_name_facts_that_they_may_tell() -> None:
+    """They do so by tag, because importing the facts would delay their start."""
+    sources = [path.read_text() for path in Path(rank_pipe.__file__).parent.glob("*.py")]
+    tags = {tag for text in sources for tag in re.findall(r'\b(?:send|offer)_fact\("(\w+)"', text)}
+    assert tags == {kind.tag for kind in ev.kinds() if kind.from_rank}
 
 
 def test_two_facts_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
