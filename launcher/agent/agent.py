@@ -117,13 +117,13 @@ class Agent:
         self._await_writing()
         for key, _ in self._selector.select(self._timeout()):
             if isinstance(key.data, WorkerGroup):
-                self._pump(key.fd)
+                self._carry_output(key.fd)
             else:
                 key.data()
         if self._sampling:
             self._sampling.deliver()
         if self._gang and not self._gang.finished:
-            self._gang.tick()
+            self._gang.poll_timeouts()
             if self._gang.finished:
                 self._rest()
         self._line.tend()
@@ -139,9 +139,9 @@ class Agent:
         self._port = network.hold_port()
         self._line.put(frames.document(frames.Kind.IDLE, {"port": self._port.number}))
 
-    def _pump(self, descriptor: int) -> None:
+    def _carry_output(self, descriptor: int) -> None:
         if self._gang and not self._line.full:
-            self._gang.pump(descriptor)
+            self._gang.on_readable(descriptor)
 
     def _await_writing(self) -> None:
         """Listen for room in the stream exactly while something waits for it."""
@@ -174,9 +174,9 @@ class Agent:
             case frames.Kind.STOP if self._gang:
                 self._gang.stop(grace_s=float(frame.document()["grace_s"]))
             case frames.Kind.INQUIRE if self._gang:
-                self._gang.inquire()
+                self._gang.ask_for_exceptions()
             case frames.Kind.STACKS if self._gang:
-                self._gang.dump(int(frame.document()["round"]))
+                self._gang.dump_stacks(int(frame.document()["round"]))
             case frames.Kind.QUIT:
                 self._quitting = True
                 self._stop_gang()
@@ -270,10 +270,10 @@ class Agent:
     def _abandoned_turn(self, gang: WorkerGroup) -> None:
         for key, _ in self._selector.select(gang.timeout()):
             if isinstance(key.data, WorkerGroup):
-                gang.pump(key.fd)
+                gang.on_readable(key.fd)
             elif key.fd == self._wake[0]:
                 process.empty(self._wake[0])
                 gang.reap()
             else:
                 self._selector.unregister(key.fd)
-        gang.tick()
+        gang.poll_timeouts()

@@ -1,7 +1,7 @@
 """The ranks of one agent: start them, carry what they say, end them, and prove that nothing is left.
 
-No sockets to the engine here and no loop: the agent's loop calls `pump` when a descriptor is ready,
-`reap` when a child ended and `tick` when time passed, and sends what `emit` is given.
+No sockets to the engine here and no loop: the agent's loop calls `on_readable` when a descriptor is ready,
+`reap` when a child ended and `poll_timeouts` when time passed, and sends what `emit` is given.
 
 `launcher.state.events` is imported where a fact is made: that takes longer than all else that an agent
 imports of ours, and it has the time once the ranks' interpreters are starting.
@@ -126,7 +126,7 @@ class WorkerGroup:
         """The main process of every rank that is alive, for the sampler; called from its thread."""
         return {r: live.process.pid for r, live in list(self._live.items()) if not live.exited}
 
-    def pump(self, descriptor: int) -> None:
+    def on_readable(self, descriptor: int) -> None:
         """Carry what a rank has written; a closed source is forgotten."""
         rank, stream = self._sources[descriptor]
         alive = self._pump_line(rank) if stream == 0 else self._pump_pipe(descriptor, rank, stream)
@@ -168,21 +168,21 @@ class WorkerGroup:
             process.send(going, signal.SIGTERM)
             process.send(going, signal.SIGCONT)
 
-    def inquire(self) -> None:
+    def ask_for_exceptions(self) -> None:
         """Ask every rank for an exception that is on its way. One that is deep in C code does not answer."""
         for live in self._live.values():
             pid = live.process.pid
             if not live.exited and not live.raised and linux.catches(pid, QUESTION_SIGNAL):
                 process.send([pid], QUESTION_SIGNAL)
 
-    def dump(self, number: int) -> None:
+    def dump_stacks(self, number: int) -> None:
         """Tell the stacks of every rank, in the round that goes on if there is one."""
         if self._dump is None:
             self._dump = Dump(self.emit, Naming(self.order.copied))
         ranks = {rank: live.process for rank, live in self._live.items() if not live.exited}
         self._dump.ask(ranks, number=number, now=self.monotonic())
 
-    def tick(self) -> None:
+    def poll_timeouts(self) -> None:
         """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""
         now = self.monotonic()
         if self._dump and self._dump.poll(now, self.clock()):
@@ -196,7 +196,7 @@ class WorkerGroup:
             self._kill(now)
 
     def timeout(self) -> float | None:
-        """Seconds until `tick` has something to do; None while only events matter."""
+        """Seconds until `poll_timeouts` has something to do; None while only events matter."""
         if self.finished:
             return None
         if self._ladder is StopLadder.KILLING:

@@ -21,7 +21,7 @@ from ..runs.writer import RunWriter
 from ..serialization import LATEST, from_plain
 from ..state import events as ev
 
-TEND_S = 0.5
+POLL_S = 0.5
 _BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESULT_END})
 
 
@@ -49,7 +49,7 @@ class Roster:
         self._selector = selector
         self._clock = clock
         self._monotonic = monotonic
-        self._tended = monotonic()
+        self._polled = monotonic()
         self.expected: int | None = None
         self.signs = 0
         self._clear()
@@ -98,7 +98,7 @@ class Roster:
         self._clear()
         self.expected = None
 
-    def enlist(self, links: Iterable[AgentConnection]) -> None:
+    def add(self, links: Iterable[AgentConnection]) -> None:
         """Begin to listen to agents. Who comes when the gang has begun, or in another's place, is let go."""
         for link in links:
             if self._begun or link.agent in self._links:
@@ -109,17 +109,17 @@ class Roster:
                 self._join(link, link.hello)
             self._links[link.agent] = link
 
-    def hear(self, link: AgentConnection) -> None:
+    def on_readable(self, link: AgentConnection) -> None:
         """Record what an agent has sent."""
         try:
             frames = link.receive()
         except ConnectionClosed as error:
-            self.depart(link, str(error))
+            self.remove(link, str(error))
             return
         if link.hello is not None and link.agent not in self._recorders:
             self._join(link, link.hello)
         if frames:
-            self._take(link.agent, frames)
+            self._record(link.agent, frames)
 
     def send(
         self,
@@ -160,25 +160,25 @@ class Roster:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_to_write else 0)
             self._selector.modify(link, events, link)
 
-    def tend(self) -> None:
+    def poll_timeouts(self) -> None:
         """Show agents that we live, and let go of those that do not, every so often."""
         now = self._monotonic()
-        if now < self._tended + TEND_S:
+        if now < self._polled + POLL_S:
             return
-        self._tended = now
+        self._polled = now
         for link in list(self._links.values()):
             try:
                 link.tend(now)
             except ConnectionClosed as error:
-                self.depart(link, str(error))
+                self.remove(link, str(error))
 
     def timeout(self) -> float | None:
-        """Seconds until `tend` has something to do; None: never."""
+        """Seconds until `poll_timeouts` has something to do; None: never."""
         now = self._monotonic()
         times = [t for link in self._links.values() if (t := link.deadline(now)) is not None]
-        return max(min(times), self._tended + TEND_S - now, 0.0) if times else None
+        return max(min(times), self._polled + POLL_S - now, 0.0) if times else None
 
-    def depart(self, link: AgentConnection, reason: str) -> None:
+    def remove(self, link: AgentConnection, reason: str) -> None:
         """An agent's channel has ended: expected if it had finished.
 
         One that leaves before ranks have places takes its place with it, which no rank can tell.
@@ -207,9 +207,9 @@ class Roster:
         """Close every channel; the agents then end their ranks by themselves."""
         self._dismissed = True
         for link in list(self._links.values()):
-            self.depart(link, "the run was abandoned")
+            self.remove(link, "the run was abandoned")
 
-    def _take(self, agent: int, frames: list[Frame]) -> None:
+    def _record(self, agent: int, frames: list[Frame]) -> None:
         for frame in frames:
             if frame.kind is Kind.IDLE:
                 self._idle.add(agent)
@@ -218,7 +218,7 @@ class Roster:
                 self.reached[agent] = _interfaces(frame.document().get("found"))
             elif frame.kind is Kind.STACKED:
                 self.stacked[agent] = frame.document().get("round", 0)
-        if self._recorders[agent].take([f for f in frames if f.kind not in (Kind.REACHED, Kind.STACKED)]):
+        if self._recorders[agent].record([f for f in frames if f.kind not in (Kind.REACHED, Kind.STACKED)]):
             self.lively, self.signs = self._monotonic(), self.signs + 1
 
     def _join(self, link: AgentConnection, hello: Hello) -> None:
@@ -240,7 +240,7 @@ class Roster:
             )
         )
         if early := link.take_early():
-            self._take(hello.agent, early)
+            self._record(hello.agent, early)
 
 
 def _port(value: object) -> int:
@@ -275,7 +275,7 @@ class Recorder:
         self._results: dict[int, ResultFile] = {}
         self._output: list[tuple[Chunk, memoryview]] = []
 
-    def take(self, frames: list[Frame]) -> bool:
+    def record(self, frames: list[Frame]) -> bool:
         """Record frames in their order; output is gathered into few writes.
 
         Returns:
