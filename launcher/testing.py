@@ -7,6 +7,7 @@ as it does in a cluster; what it says and when is a plain function. Nothing here
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pickle
 import socket
 import threading
@@ -26,6 +27,7 @@ from .placement.plan import Plan
 from .selectable_queue import SelectableQueue
 from .spec.job import Offer
 from .spec.request import Request
+from .state import events as ev
 from .state.summary import describe
 
 Script = Callable[["Voice"], None]
@@ -105,9 +107,11 @@ class Voice:
                 raise ConnectionError(f"the engine left while a {kind.name} was expected")
             self._unread += self._decoder.feed(data)
 
-    def fact(self, event: str, *, time: float | None = None, **fields: Any) -> None:
-        """Tell a fact, now on its own clock unless `time` is given on that clock."""
-        self.send(Kind.FACT, {"event": event, "time": self.clock() if time is None else time, **fields})
+    def fact(self, kind: type[ev.Event], /, **fields: Any) -> None:
+        """Tell a fact of a kind; unless `fields` say so, it is its own, and of now on its own clock."""
+        own = {"time": self.clock(), "agent": self.agent, "host": self.host}
+        known = {f.name: own[f.name] for f in dataclasses.fields(kind) if f.name in own}
+        self.send(Kind.FACT, ev.to_wire(kind(**{**known, **fields})))
 
     def clock(self) -> float:
         """The agent's own clock."""
@@ -131,15 +135,15 @@ class Voice:
         self.join()
         self.expect(Kind.START)
         for rank in ranks:
-            self.fact("rank_started", rank=rank, pid=2000 + rank)
-            self.fact("rank_entered", rank=rank)
+            self.fact(ev.RankStarted, rank=rank, pid=2000 + rank)
+            self.fact(ev.RankEntered, rank=rank)
         for rank in ranks:
-            self.fact("rank_exited", rank=rank, exit_code=(codes or {}).get(rank, 0))
+            self.fact(ev.RankExited, rank=rank, exit_code=(codes or {}).get(rank, 0))
         self.leave()
 
     def leave(self) -> None:
         """Prove that nothing is left, and go when dismissed."""
-        self.fact("cleanup_proven")
+        self.fact(ev.CleanupProven)
         self.send(Kind.IDLE, {})
         self.expect(Kind.QUIT)
         self.sock.close()

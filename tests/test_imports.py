@@ -107,3 +107,10 @@ def test_the_worker_side_imports_from_a_zip_without_site_packages(parcel: Path, 
     modules = loaded(code, python=("-I", "-S"), cwd=Path("/"))
 
     assert {"launcher"} == modules - set(sys.stdlib_module_names) - {"__main__"}
+
+
+@pytest.mark.parametrize("module", ["launcher.agent.agent", "launcher.agent.rank_main"])
+def test_neither_agents_nor_ranks_wait_for_facts_before_they_start(module: str) -> None:
+    """Dozens of dataclasses take longer to make than all else of ours that is imported there."""
+    late = {"launcher.state.events", "launcher.agent.telemetry"}
+    loaded(f"import sys, {module}; assert not {late} & sys.modules.keys()")

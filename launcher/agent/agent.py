@@ -13,7 +13,6 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..channel import frames, network
@@ -21,11 +20,12 @@ from ..channel.connection import EngineConnection
 from . import linux, process
 from .boot import STDIN, Boot, prepare, read_boot
 from .hello import Belongings, arrive, belongings, greeting
-from .telemetry import Sampling
 from .worker_group import WorkerGroup
 
 if TYPE_CHECKING:
     from ..spec.bundle import UnpackedBundle
+    from ..state.events import Event
+    from .telemetry import Sampling
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.agent import agent; agent.main()"
 ORPHANED_GRACE_S = 1.0
@@ -63,7 +63,7 @@ class Agent:
         self._gang: WorkerGroup | None = None
         self._files = linux.widen()
         self._port = network.hold_port()
-        self._sampling = Sampling(boot, own.devices, self.fact)
+        self._sampling: Sampling | None = None
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._terminated = False
         self._quitting = False
@@ -79,14 +79,17 @@ class Agent:
         except (ConnectionError, frames.WireError):
             self._abandon()
         finally:
-            self._sampling.stop()
+            if self._sampling:
+                self._sampling.stop()
             process.clear_folders(os.environ, process.SOURCES)
 
     # --- what the gang emits -------------------------------------------------------------------------
 
-    def fact(self, tag: str, fields: Mapping[str, Any]) -> None:
+    def fact(self, fact: Event) -> None:
         """Send a fact to the engine."""
-        self._line.put(frames.document(frames.Kind.FACT, {"event": tag, **fields}))
+        from ..state.events import to_wire
+
+        self._line.put(frames.document(frames.Kind.FACT, to_wire(fact)))
 
     def raw(self, kind: frames.Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
         """Send a rank's bytes, stamped with the moment at which they were read."""
@@ -96,7 +99,6 @@ class Agent:
 
     def _serve(self) -> None:
         self._selector.register(self._line, selectors.EVENT_READ, self._on_engine)
-        self._selector.register(self._sampling, selectors.EVENT_READ, self._sampling.deliver)
         if self._boot.lifeline:
             self._selector.register(STDIN, selectors.EVENT_READ, self._on_lifeline)
         if self._boot.watch:
@@ -115,11 +117,11 @@ class Agent:
         self._await_writing()
         for key, _ in self._selector.select(self._timeout()):
             if isinstance(key.data, WorkerGroup):
-                self._pump(key.fd)
+                self._carry_output(key.fd)
             else:
                 key.data()
         if self._gang and not self._gang.finished:
-            self._gang.tick()
+            self._gang.poll_timeouts()
             if self._gang.finished:
                 self._rest()
         self._line.tend()
@@ -135,9 +137,9 @@ class Agent:
         self._port = network.hold_port()
         self._line.put(frames.document(frames.Kind.IDLE, {"port": self._port.number}))
 
-    def _pump(self, descriptor: int) -> None:
+    def _carry_output(self, descriptor: int) -> None:
         if self._gang and not self._line.full:
-            self._gang.pump(descriptor)
+            self._gang.on_readable(descriptor)
 
     def _await_writing(self) -> None:
         """Listen for room in the stream exactly while something waits for it."""
@@ -170,9 +172,9 @@ class Agent:
             case frames.Kind.STOP if self._gang:
                 self._gang.stop(grace_s=float(frame.document()["grace_s"]))
             case frames.Kind.INQUIRE if self._gang:
-                self._gang.inquire()
+                self._gang.ask_for_exceptions()
             case frames.Kind.STACKS if self._gang:
-                self._gang.dump(int(frame.document()["round"]))
+                self._gang.dump_stacks(int(frame.document()["round"]))
             case frames.Kind.QUIT:
                 self._quitting = True
                 self._stop_gang()
@@ -194,10 +196,19 @@ class Agent:
         order = prepare(start, bytes(self._payload), self._unpacked, self._root, files=self._files)
         self._payload.clear()
         self._bundle.clear()
-        self._gang = WorkerGroup(order, self, self._selector)
+        self._gang = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
         self._gang.start()
         os.close(order.program)
-        self._sampling.start(self._gang.pids)
+        self._sample(self._gang)
+
+    def _sample(self, gang: WorkerGroup) -> None:
+        """Begin to sample; the sensors are imported while the ranks' interpreters start."""
+        from .telemetry import Sampling
+
+        if self._sampling is None:
+            self._sampling = Sampling(self._boot, self._own.devices, self.fact)
+            self._selector.register(self._sampling, selectors.EVENT_READ, self._sampling.deliver)
+        self._sampling.start(gang.pids)
 
     def _on_child(self) -> None:
         process.empty(self._wake[0])
@@ -216,8 +227,9 @@ class Agent:
         self._selector.unregister(STDIN)
         if self._idle:
             raise ConnectionError("Spark ended the task")
-        lost = {"task": self._boot.agent, "reason": "Spark ended the task", "time": time.time()}
-        self.fact("task_lost", lost)
+        from ..state.events import TaskLost
+
+        self.fact(TaskLost(time=time.time(), task=self._boot.agent, reason="Spark ended the task"))
         self._stop_gang()
 
     def _listen_to_signals(self) -> None:
@@ -257,10 +269,10 @@ class Agent:
     def _abandoned_turn(self, gang: WorkerGroup) -> None:
         for key, _ in self._selector.select(gang.timeout()):
             if isinstance(key.data, WorkerGroup):
-                gang.pump(key.fd)
+                gang.on_readable(key.fd)
             elif key.fd == self._wake[0]:
                 process.empty(self._wake[0])
                 gang.reap()
             else:
                 self._selector.unregister(key.fd)
-        gang.tick()
+        gang.poll_timeouts()

@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import serialization
 from ..channel.dial import Endpoint
@@ -17,6 +17,9 @@ from ..spec.bundle import UnpackedBundle
 from ..spec.job import Device
 from ..spec.request import Inherited
 from . import process
+
+if TYPE_CHECKING:
+    from ..state.events import Event
 
 STDIN = 0
 _LIMIT = 64 << 20
@@ -117,8 +120,8 @@ class StartOrder:
 class Emit(Protocol):
     """Where frames go."""
 
-    def fact(self, tag: str, fields: Mapping[str, Any]) -> None:
-        """A fact; `time` among the fields is on the agent's clock."""
+    def fact(self, fact: Event) -> None:
+        """A fact; its time is on the agent's clock."""
 
     def raw(self, kind: Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
         """Bytes of a rank."""

@@ -19,13 +19,13 @@ import functools
 import importlib.util
 import signal
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from typing import Any
 
-from . import rank_pipe
 from .rank_pipe import RankPipe
 
 # Beside that for stacks, and as far from those that scripts and virtual machines take for themselves.
@@ -64,7 +64,7 @@ class Raising:
                 self.take_back()
             elif id(found[0]) != self._told:
                 self._told = id(found[0])
-                self._line.send_document(rank_pipe.RAISING, self._describe(*found))
+                self._line.send_fact("rank_raising", self._describe(*found))
         except Exception:  # noqa: BLE001  whatever the stack looks like, looking at it must not end a training
             return
 
@@ -77,7 +77,7 @@ class Raising:
         """Say that the exception which was told did not end the rank."""
         if self._told is not None:
             self._told = None
-            self._line.send_document(rank_pipe.RECOVERED, {})
+            self._line.send_fact("rank_recovered", {"time": time.time()})
 
 
 class _Finder:

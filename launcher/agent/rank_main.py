@@ -119,7 +119,7 @@ def run(line: RankPipe, target: Target, payload: bytes, naming: Naming, lead: st
     reporter = report.install(line, raising.look_again)
     try:
         call = load_target(target, payload, lead)
-        line.send_document(rank_pipe.ENTERED, {"time": time.time(), "returns": bool(target.name)})
+        line.send_fact("rank_entered", {"time": time.time(), "returns": bool(target.name)})
         value = call()
         return _return(line, reporter, value, naming) if target.name else 0
     except SystemExit as end:
@@ -137,7 +137,7 @@ def _left(line: RankPipe, end: SystemExit, naming: Naming) -> int:
     if code and (cause := end.__cause__ or end.__context__) is not None:
         told = description(cause, strip(cause.__traceback__), naming)
         if peer_loss.doubt(told["message"], told["traceback"]):
-            line.send_document(rank_pipe.RAISING, told)
+            line.send_fact("rank_raising", told)
     return code
 
 
@@ -153,7 +153,7 @@ def _return(line: RankPipe, reporter: report.Reporter, value: object, naming: Na
 
 def _failed(line: RankPipe, error: BaseException, tb: types.TracebackType | None, naming: Naming) -> int:
     """Tell the agent, then let Python's own hook (or the user's) print it."""
-    line.send_document(rank_pipe.RAISED, description(error, tb, naming))
+    line.send_fact("rank_raised", description(error, tb, naming))
     error = error.with_traceback(tb)
     try:
         sys.excepthook(type(error), error, tb)

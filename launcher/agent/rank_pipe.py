@@ -2,6 +2,9 @@
 
 SOCK_SEQPACKET keeps packets whole, so several threads may send and a report can be dropped in one piece
 when the agent is busy: telemetry must never slow a training. Results and failures wait instead.
+
+A packet's first byte is its kind. A fact is one kind whatever it tells, and has its tag of
+`launcher.state.events` in it: that module is not imported here, because every rank would wait for it.
 """
 
 from __future__ import annotations
@@ -16,15 +19,11 @@ from typing import Any, Literal
 PACKET = 64 << 10
 DATA = PACKET - 1
 
-ENTERED = b"E"
-RAISED = b"X"
-REPORT = b"P"
+FACT = b"F"
 RESULT_BEGIN = b"B"
 RESULT_DATA = b"D"
 RESULT_END = b"Z"
 RESULT_ABORT = b"A"
-RAISING = b"I"
-RECOVERED = b"R"
 LEFT = b"L"
 
 
@@ -61,10 +60,14 @@ class RankPipe:
         """Send a JSON object."""
         self.send(kind, json.dumps(value, separators=(",", ":")).encode())
 
-    def offer(self, kind: bytes, value: Mapping[str, Any]) -> bool:
-        """Send a JSON object if there is room now; whether there was. What fits no packet is dropped."""
-        data = json.dumps(value, separators=(",", ":")).encode()
-        return len(data) > DATA or self._send(kind, data, socket.MSG_DONTWAIT)
+    def send_fact(self, tag: str, fields: Mapping[str, Any]) -> None:
+        """Tell a fact about this rank, waiting for room."""
+        self.send_document(FACT, {"event": tag, **fields})
+
+    def offer_fact(self, tag: str, fields: Mapping[str, Any]) -> bool:
+        """Tell a fact if there is room now; whether there was. What fits no packet is dropped."""
+        data = json.dumps({"event": tag, **fields}, separators=(",", ":")).encode()
+        return len(data) > DATA or self._send(FACT, data, socket.MSG_DONTWAIT)
 
     def _send(self, kind: bytes, data: bytes | memoryview, flags: int) -> bool:
         if not self.mine:

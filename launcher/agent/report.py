@@ -86,7 +86,7 @@ class Reporter:
         )
 
     def _send(self) -> None:
-        if self._pending and self._line.offer(rank_pipe.REPORT, self._pending):
+        if self._pending and self._line.offer_fact("rank_reported", self._pending):
             self._pending, self._sent = {}, time.monotonic()
 
 

@@ -76,10 +76,13 @@ class Dump:
             now: the clock by which the ranks were asked.
             time: the time of day.
         """
+        from ..state.events import StacksTaken
+
         for rank, asked in list(self._asked.items()):
             if now >= asked.until or _is_whole(asked, now):
                 del self._asked[rank]
-                self._emit.fact("stacks_taken", {"rank": rank, "time": time, **_answer(asked, self._naming)})
+                text, reason = _answer(asked, self._naming)
+                self._emit.fact(StacksTaken(rank=rank, time=time, text=text, reason=reason))
         if not self._asked:
             self._emit.raw(frames.Kind.STACKED, json.dumps({"round": self._number}).encode(), rank=0)
         return not self._asked
@@ -118,15 +121,16 @@ def _is_whole(asked: _Asked, now: float) -> bool:
     return now >= asked.grown + SETTLED_S or not (handling or linux.is_pending(pid, rank_main.STACKS_SIGNAL))
 
 
-def _answer(asked: _Asked, naming: rank_main.Naming) -> dict[str, str]:
+def _answer(asked: _Asked, naming: rank_main.Naming) -> tuple[str, str]:
+    """What a rank has printed, or why that is nothing."""
     data = os.pread(asked.process.stacks, BYTES, 0)
     if data:
-        return {"text": rank_main.cut(naming(own_frames(data.decode(errors="replace"))), BYTES)}
+        return rank_main.cut(naming(own_frames(data.decode(errors="replace"))), BYTES), ""
     pid = asked.process.pid
     if not linux.is_alive(pid):
-        return {"reason": "it ended before it could answer"}
+        return "", "it ended before it could answer"
     why = asked.why_not or f"it printed none within {LIMIT_S:g} s"
-    return {"reason": rank_main.cut("\n".join((why, *linux.threads(pid, rank_main.STACKS_SIGNAL))), BYTES)}
+    return "", rank_main.cut("\n".join((why, *linux.threads(pid, rank_main.STACKS_SIGNAL))), BYTES)
 
 
 def own_frames(text: str) -> str:

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .. import serialization
 from ..selectable_queue import SelectableQueue
 from ..spec.job import Device
-from ..state.events import DeviceSample, HostSample, RankSample, Sampled
+from ..state.events import DeviceSample, Event, HostSample, NoteMade, RankSample, Sampled
 from . import nvml
 
 if TYPE_CHECKING:
@@ -34,13 +33,11 @@ _KEEP = 16
 class Sampling:
     """The agent's sensors, started with the first gang; a slow sensor delays nothing but samples."""
 
-    def __init__(
-        self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[str, Mapping[str, Any]], None]
-    ) -> None:
+    def __init__(self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[Event], None]) -> None:
         self._boot = boot
         self._devices = devices
         self._emit = emit
-        self._waiting: SelectableQueue[tuple[str, dict[str, Any]]] = SelectableQueue(_KEEP)
+        self._waiting: SelectableQueue[Event] = SelectableQueue(_KEEP)
         self._sampler: Sampler | None = None
 
     def fileno(self) -> int:
@@ -55,8 +52,8 @@ class Sampling:
             lambda: Probe(agent=boot.agent, host=boot.host, devices=devices),
             boot.sample_s,
             ranks,
-            deliver=lambda sample: self._waiting.put(("sampled", _fields(sample))),
-            note=lambda text: self._waiting.put(("note_made", {"text": text, "time": 0.0})),
+            deliver=self._waiting.put,
+            note=lambda text: self._waiting.put(NoteMade(time=time.time(), text=text)),
         )
         self._sampler.start()
 
@@ -68,13 +65,8 @@ class Sampling:
 
     def deliver(self) -> None:
         """Emit what the thread has left here. A sample that found no room was dropped: newer ones follow."""
-        for tag, fields in self._waiting.take():
-            self._emit(tag, fields)
-
-
-def _fields(sample: Sampled) -> dict[str, Any]:
-    plain: dict[str, Any] = serialization.to_plain(sample)
-    return plain
+        for fact in self._waiting.take():
+            self._emit(fact)
 
 
 # The launch comes first: importing psutil takes as long as starting a few ranks.

@@ -1,7 +1,10 @@
 """The ranks of one agent: start them, carry what they say, end them, and prove that nothing is left.
 
-No sockets to the engine here and no loop: the agent's loop calls `pump` when a descriptor is ready,
-`reap` when a child ended and `tick` when time passed, and sends what `emit` is given.
+No sockets to the engine here and no loop: the agent's loop calls `on_readable` when a descriptor is ready,
+`reap` when a child ended and `poll_timeouts` when time passed, and sends what `emit` is given.
+
+`launcher.state.events` is imported where a fact is made: that takes longer than all else that an agent
+imports of ours, and it has the time once the ranks' interpreters are starting.
 """
 
 from __future__ import annotations
@@ -28,13 +31,6 @@ LEFTOVER_GRACE_S = 3.0
 GIVE_UP_S = 30.0
 SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; one turn an hour costs nothing
 
-_FACTS = {
-    rank_pipe.ENTERED: "rank_entered",
-    rank_pipe.RAISED: "rank_raised",
-    rank_pipe.REPORT: "rank_reported",
-    rank_pipe.RAISING: "rank_raising",
-    rank_pipe.RECOVERED: "rank_recovered",
-}
 _RESULTS = {
     rank_pipe.RESULT_BEGIN: frames.Kind.RESULT_BEGIN,
     rank_pipe.RESULT_DATA: frames.Kind.RESULT_DATA,
@@ -72,6 +68,8 @@ class _Live:
 class WorkerGroup:
     """The ranks of one attempt on this agent, from start to proof of death."""
 
+    agent: int
+    host: str
     order: StartOrder
     emit: Emit
     selector: selectors.BaseSelector
@@ -96,30 +94,39 @@ class WorkerGroup:
             for rank in self.order.ranks:
                 self._not_started(rank, "OSError", short, linux.CANNOT_PLACE)
             return
-        for rank, env in self.order.ranks.items():
-            try:
-                started = process.start_rank(
-                    rank,
-                    python=self.order.python,
-                    root=self.order.root,
-                    program=self.order.program,
-                    env={**self.order.env, **env},
-                    cwd=self.order.cwd,
-                    files=self.order.files,
-                )
-            except OSError as error:
-                text, code = linux.start_failure(error, self.order.python, self.order.cwd)
-                self._not_started(rank, type(error).__name__, text, code)
-                continue
-            self._live[rank] = _Live(started, self.monotonic())
-            self._watch(started)
-            self.emit.fact("rank_started", {"rank": rank, "pid": started.pid, "time": self.clock()})
+        begun = {rank: self._start_rank(rank) for rank in self.order.ranks}
+        from ..state.events import RankStarted
+
+        for rank, result in begun.items():
+            if isinstance(result, OSError):
+                text, code = linux.start_failure(result, self.order.python, self.order.cwd)
+                self._not_started(rank, type(result).__name__, text, code)
+            else:
+                self.emit.fact(RankStarted(rank=rank, pid=self._live[rank].process.pid, time=result))
+
+    def _start_rank(self, rank: int) -> float | OSError:
+        """Start one rank: the time at which that was done, or why it cannot be."""
+        try:
+            started = process.start_rank(
+                rank,
+                python=self.order.python,
+                root=self.order.root,
+                program=self.order.program,
+                env={**self.order.env, **self.order.ranks[rank]},
+                cwd=self.order.cwd,
+                files=self.order.files,
+            )
+        except OSError as error:
+            return error
+        self._live[rank] = _Live(started, self.monotonic())
+        self._watch(started)
+        return self.clock()
 
     def pids(self) -> dict[int, int]:
         """The main process of every rank that is alive, for the sampler; called from its thread."""
         return {r: live.process.pid for r, live in list(self._live.items()) if not live.exited}
 
-    def pump(self, descriptor: int) -> None:
+    def on_readable(self, descriptor: int) -> None:
         """Carry what a rank has written; a closed source is forgotten."""
         rank, stream = self._sources[descriptor]
         alive = self._pump_line(rank) if stream == 0 else self._pump_pipe(descriptor, rank, stream)
@@ -161,21 +168,21 @@ class WorkerGroup:
             process.send(going, signal.SIGTERM)
             process.send(going, signal.SIGCONT)
 
-    def inquire(self) -> None:
+    def ask_for_exceptions(self) -> None:
         """Ask every rank for an exception that is on its way. One that is deep in C code does not answer."""
         for live in self._live.values():
             pid = live.process.pid
             if not live.exited and not live.raised and linux.catches(pid, QUESTION_SIGNAL):
                 process.send([pid], QUESTION_SIGNAL)
 
-    def dump(self, number: int) -> None:
+    def dump_stacks(self, number: int) -> None:
         """Tell the stacks of every rank, in the round that goes on if there is one."""
         if self._dump is None:
             self._dump = Dump(self.emit, Naming(self.order.copied))
         ranks = {rank: live.process for rank, live in self._live.items() if not live.exited}
         self._dump.ask(ranks, number=number, now=self.monotonic())
 
-    def tick(self) -> None:
+    def poll_timeouts(self) -> None:
         """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""
         now = self.monotonic()
         if self._dump and self._dump.poll(now, self.clock()):
@@ -189,7 +196,7 @@ class WorkerGroup:
             self._kill(now)
 
     def timeout(self) -> float | None:
-        """Seconds until `tick` has something to do; None while only events matter."""
+        """Seconds until `poll_timeouts` has something to do; None while only events matter."""
         if self.finished:
             return None
         if self._ladder is StopLadder.KILLING:
@@ -234,9 +241,21 @@ class WorkerGroup:
             self._drain(descriptor)
         for live in self._live.values():
             os.close(live.process.stacks)
-        proof = {"terminated": self._terminated, "killed": self._killed, "survivors": survivors}
-        self.emit.fact("cleanup_proven", {**proof, "time": self.clock()})
+        self._tell_cleanup(survivors)
         self.finished = True
+
+    def _tell_cleanup(self, survivors: tuple[int, ...]) -> None:
+        from ..state.events import CleanupProven
+
+        proof = CleanupProven(
+            time=self.clock(),
+            agent=self.agent,
+            host=self.host,
+            terminated=self._terminated,
+            killed=self._killed,
+            survivors=survivors,
+        )
+        self.emit.fact(proof)
 
     def _drain(self, descriptor: int) -> None:
         """Carry all that is left. Every writer is dead, so what is not there now will never come."""
@@ -291,18 +310,23 @@ class WorkerGroup:
         elif kind == rank_pipe.LEFT:
             with contextlib.suppress(ValueError):
                 self._live[rank].left = bool(rank_pipe.parse(data).get("by_exit"))
-        elif kind in _FACTS:
+        elif kind == rank_pipe.FACT:
             # only rankdeck's own code writes here; a torn packet is nothing
             with contextlib.suppress(ValueError):
-                self._tell(rank, kind, rank_pipe.parse(data))
+                self._tell(rank, rank_pipe.parse(data))
 
-    def _tell(self, rank: int, kind: bytes, said: dict[str, Any]) -> None:
-        live = self._live[rank]
-        live.raised |= kind == rank_pipe.RAISED
-        live.returns |= bool(said.pop("returns", False))
-        self.emit.fact(_FACTS[kind], {"rank": rank, **said})
+    def _tell(self, rank: int, said: dict[str, Any]) -> None:
+        """Pass on a fact that a rank has told of itself."""
+        from ..state.events import RankRaised, from_wire
+
+        fact, live = from_wire(said, "rank", {"rank": rank}), self._live[rank]
+        live.raised |= isinstance(fact, RankRaised)
+        live.returns |= bool(said.get("returns"))
+        self.emit.fact(fact)
 
     def _exited(self, rank: int, status: int) -> None:
+        from ..state.events import RankExited
+
         live = self._live[rank]
         live.exited = True
         live.process.popen.returncode = os.waitstatus_to_exitcode(status)
@@ -310,17 +334,17 @@ class WorkerGroup:
         code, name = process.outcome(status)
         after = process.oom_kills() if name == "SIGKILL" else None
         known = after is not None and self._oom_before is not None
-        fields: dict[str, Any] = {
-            "rank": rank,
-            "exit_code": code,
-            "signal": name,
-            "duration_s": round(self.monotonic() - live.started, 3),
-            "oom_kills": (after or 0) - (self._oom_before or 0) if known else None,
-            "unreturned": code == 0 and live.returns and live.left is None,
-            "left": code == 0 and live.returns and live.left is True,
-            "time": self.clock(),
-        }
-        self.emit.fact("rank_exited", fields)
+        fact = RankExited(
+            time=self.clock(),
+            rank=rank,
+            exit_code=code,
+            signal=name,
+            duration_s=round(self.monotonic() - live.started, 3),
+            oom_kills=(after or 0) - (self._oom_before or 0) if known else None,
+            unreturned=code == 0 and live.returns and live.left is None,
+            left=code == 0 and live.returns and live.left is True,
+        )
+        self.emit.fact(fact)
 
     def _catch_up(self, rank: int) -> None:
         """What the rank said before it ended comes before the fact of its end."""
@@ -330,7 +354,8 @@ class WorkerGroup:
                 self._carry(rank, *packet)
 
     def _not_started(self, rank: int, kind: str, text: str, code: int) -> None:
+        from ..state.events import RankExited, RankRaised
+
         now = self.clock()
-        raised = {"rank": rank, "kind": kind, "message": text, "traceback": text, "time": now}
-        self.emit.fact("rank_raised", raised)
-        self.emit.fact("rank_exited", {"rank": rank, "exit_code": code, "time": now})
+        self.emit.fact(RankRaised(time=now, rank=rank, kind=kind, message=text, traceback=text))
+        self.emit.fact(RankExited(time=now, rank=rank, exit_code=code))

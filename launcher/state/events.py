@@ -9,38 +9,84 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from ..serialization import DecodeError, ExitCode, Index, Moment, from_plain, to_plain
 from ..spec.job import Assignment, Device
 
+SCHEMA = 1
+Scope = Literal["attempt", "run"]
+Sender = Literal["agent", "rank"]
+E = TypeVar("E", bound="Event")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all facts have: when, in which attempt, and the agent's own clock if it came from one."""
+    """What all facts have: when, in which attempt, and the agent's own clock if it came from one.
+
+    What `event` says of each kind:
+
+    Attributes:
+        tag: its name in `events.jsonl`, and on the way from an agent.
+        from_agent: whether an agent may tell it; all others are the engine's own.
+        from_rank: whether a rank may tell it, to its agent.
+        scope: what it is about: the whole run, or its attempt, and nothing once that is over.
+        shows_life: whether it says that a rank has done something.
+        changes_state: whether `launcher.state.fold` has a handler for it.
+    """
 
     tag: ClassVar[str] = "event"
+    from_agent: ClassVar[bool] = False
+    from_rank: ClassVar[bool] = False
+    scope: ClassVar[Scope] = "attempt"
+    shows_life: ClassVar[bool] = False
+    changes_state: ClassVar[bool] = True
 
     time: Moment
     attempt: Index = 0
     agent_time: float | None = None
 
 
-_registry: dict[str, type[Event]] = {}
+_kinds: dict[str, type[Event]] = {}
 
 
-def register(cls: type[Event]) -> type[Event]:
-    """Make a kind of fact known by its class's name, in lower case and with underscores."""
-    cls.tag = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-    _registry[cls.tag] = cls
-    return cls
+def event(
+    *,
+    from_agent: bool = False,
+    from_rank: bool = False,
+    scope: Scope = "attempt",
+    shows_life: bool = False,
+    changes_state: bool = True,
+    recorded: bool = True,
+) -> Callable[[type[E]], type[E]]:
+    """Make a dataclass a kind of fact; its tag is its name in lower case, with underscores.
+
+    The arguments are those attributes of `Event`. What a rank may tell, its agent may too. `recorded` is
+    False for what a reader makes for itself, and no record holds.
+    """
+
+    def declare(cls: type[E]) -> type[E]:
+        cls.from_agent, cls.from_rank = from_agent or from_rank, from_rank
+        cls.scope, cls.shows_life, cls.changes_state = scope, shows_life, changes_state
+        if recorded:
+            cls.tag = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+            if _kinds.setdefault(cls.tag, cls) is not cls:
+                raise TypeError(f"there is another fact by the name {cls.tag}")
+        return cls
+
+    return declare
 
 
-def known(tag: str) -> type[Event] | None:
+def known(tag: object) -> type[Event] | None:
     """The kind of fact of this name, or None."""
-    return _registry.get(tag)
+    return _kinds.get(tag) if isinstance(tag, str) else None
+
+
+def kinds() -> tuple[type[Event], ...]:
+    """Every kind of fact that a record may hold."""
+    return tuple(_kinds.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +132,7 @@ class HostSample:
     load1: float | None = None
 
 
+@event(from_agent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled(Event):
     """What one agent's sensors said, once per interval. Kept in `samples/`, not with the other facts."""
@@ -107,6 +154,7 @@ class Checkout:
     dirty: bool | None = None
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginFound(Event):
     """What was run, as far as it can be told: the code's revision, and the packages beside it.
@@ -126,6 +174,7 @@ class OriginFound(Event):
     packages: Mapping[str, str] = field(default_factory=dict)
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitNear(Event):
     """A limit ends the run at `at` unless something happens; `limit` names it, `limit_s` is its length."""
@@ -135,11 +184,13 @@ class LimitNear(Event):
     at: Moment
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressResumed(Event):
     """After a `LimitNear` for want of progress, a rank has shown that it lives."""
 
 
+@event(from_agent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StacksTaken(Event):
     """What a rank was doing: the stacks of its threads, as its interpreter printed them.
@@ -152,6 +203,7 @@ class StacksTaken(Event):
     reason: str = ""
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingStopped(Event):
     """The run folder takes no more: what comes from now on is counted and dropped. The training goes on."""
@@ -159,6 +211,7 @@ class RecordingStopped(Event):
     reason: str
 
 
+@event(scope="run", recorded=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartUnreadable(Event):
     """Something in the folder cannot be read: what a reader says to itself, and nobody writes down.
@@ -176,6 +229,7 @@ class PartUnreadable(Event):
     reason: str = ""
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsLost(Event):
     """What was dropped so far while the folder took nothing: bytes of output, of return values, and facts.
@@ -190,6 +244,7 @@ class RecordsLost(Event):
     resumed: bool = False
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkReady(Event):
     """There is a Spark session: which, and where its own pages and those of its standalone masters are."""
@@ -203,6 +258,7 @@ class SparkReady(Event):
     pages: tuple[str, ...] = ()
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSubmitted(Event):
     """A barrier stage of `tasks` tasks was handed to Spark; an agent comes from each."""
@@ -210,6 +266,7 @@ class StageSubmitted(Event):
     tasks: Index
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryChosen(Event):
     """By which way agents came: ``live`` to this machine, a ``relay`` beside the Connect server, ``spool``.
@@ -221,6 +278,7 @@ class DeliveryChosen(Event):
     reason: str = ""
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLost(Event):
     """Spark says that an executor went away with the tasks that it ran; `reason` in Spark's words."""
@@ -231,6 +289,7 @@ class ExecutorLost(Event):
     task: Index | None = None
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLost(Event):
     """The Connect server at `server`, or our session on it, is gone; its executors go with it."""
@@ -240,6 +299,7 @@ class ServerLost(Event):
     task: int | None = None
 
 
+@event(from_agent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLost(Event):
     """One Spark task ended before its agent was done: its Python worker was killed or broke."""
@@ -248,6 +308,7 @@ class TaskLost(Event):
     task: Index | None = None
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled(Event):
     """Somebody ended the job in Spark itself: its pages, its API, or the end of its application."""
@@ -255,9 +316,7 @@ class JobCancelled(Event):
     reason: str
 
 
-SCHEMA = 1
-
-
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSubmitted(Event):
     """The request was accepted and the run folder made."""
@@ -272,6 +331,7 @@ class RunSubmitted(Event):
     args: str = ""
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsAwaited(Event):
     """The run waits for slots: what it has, what it needs, how long it may take."""
@@ -282,6 +342,7 @@ class SlotsAwaited(Event):
     reason: str = ""
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlaced(Event):
     """Every rank has a place."""
@@ -289,6 +350,7 @@ class GangPlaced(Event):
     ranks: tuple[Assignment, ...]
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentJoined(Event):
     """An agent connected and proved that it belongs to the run.
@@ -306,6 +368,7 @@ class AgentJoined(Event):
     torch: str = ""
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDeparted(Event):
     """The channel to an agent ended; `expected` says whether it had finished its work."""
@@ -316,6 +379,7 @@ class AgentDeparted(Event):
     reason: str = ""
 
 
+@event(from_agent=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStarted(Event):
     """A rank's process exists."""
@@ -324,6 +388,7 @@ class RankStarted(Event):
     pid: int
 
 
+@event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEntered(Event):
     """The interpreter is up and the user's code begins."""
@@ -331,6 +396,7 @@ class RankEntered(Event):
     rank: Index
 
 
+@event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReported(Event):
     """The user's code called `launcher.report`. Telemetry: bursts are thinned, the newest is kept."""
@@ -340,6 +406,7 @@ class RankReported(Event):
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRaised(Event):
     """The user's code ended with an exception.
@@ -355,6 +422,7 @@ class RankRaised(Event):
     frames: tuple[tuple[str, int, str], ...] = ()
 
 
+@event(from_rank=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRaising(Event):
     """An exception was seen on its way through the user's code, with the fields of a `RankRaised`.
@@ -369,6 +437,7 @@ class RankRaising(Event):
     frames: tuple[tuple[str, int, str], ...] = ()
 
 
+@event(from_rank=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecovered(Event):
     """The exception that was seen on its way did not end the rank: it was caught."""
@@ -376,6 +445,7 @@ class RankRecovered(Event):
     rank: int
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReturned(Event):
     """A rank's return value is complete in the run folder, or, where not `kept`, the folder did not take it.
@@ -393,6 +463,7 @@ class RankReturned(Event):
     kept: bool = True
 
 
+@event(from_agent=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankExited(Event):
     """A rank's process ended: by itself with `exit_code`, or by the signal named `signal`.
@@ -411,6 +482,7 @@ class RankExited(Event):
     left: bool = False
 
 
+@event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(Event):
     """The gang was told to end.
@@ -425,6 +497,7 @@ class StopRequested(Event):
     grace_s: float = 0.0
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangRestarted(Event):
     """The gang is started again. `attempt` is the new one; `in_place` says that its agents stayed."""
@@ -433,6 +506,7 @@ class GangRestarted(Event):
     in_place: bool
 
 
+@event(from_agent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupProven(Event):
     """An agent looked for survivors of what it had started: how many it had to kill, and who is left."""
@@ -444,6 +518,7 @@ class CleanupProven(Event):
     survivors: tuple[int, ...] = ()
 
 
+@event(from_agent=True, scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteMade(Event):
     """Something a person should know once: a default that was chosen, a sensor that is missing."""
@@ -452,6 +527,7 @@ class NoteMade(Event):
     level: str = "info"
 
 
+@event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Event):
     """The verdict: final state, exit code, one sentence, and the rank that failed first if one did."""
@@ -462,22 +538,13 @@ class RunEnded(Event):
     rank: Index | None = None
 
 
+@event(scope="run", recorded=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unrecognised(Event):
     """A fact written by a newer version; kept so that counts and order stay true."""
 
     name: str
     data: Mapping[str, Any]
-
-
-for _cls in (
-    RunSubmitted, SlotsAwaited, SparkReady, StageSubmitted, DeliveryChosen, GangPlaced, AgentJoined,
-    AgentDeparted, RankStarted, RankEntered, RankReported, RankRaised, RankRaising, RankRecovered,
-    RankReturned, RankExited, StopRequested, ExecutorLost, ServerLost, TaskLost, JobCancelled, GangRestarted,
-    CleanupProven, Sampled, NoteMade, OriginFound, LimitNear, ProgressResumed, StacksTaken,
-    RecordingStopped, RecordsLost, RunEnded,
-):  # fmt: skip
-    register(_cls)
 
 
 def to_dict(event: Event, run: str) -> dict[str, Any]:
@@ -527,3 +594,25 @@ def decode(line: bytes) -> Event:
     if not isinstance(data, dict):
         raise DecodeError("it is no JSON object")
     return from_dict(data)
+
+
+def to_wire(event: Event) -> dict[str, Any]:
+    """The fact as an agent sends it to the engine, which knows run and attempt itself."""
+    return {"event": event.tag, **to_plain(event)}
+
+
+def from_wire(data: Mapping[str, Any], sender: Sender, known_better: Mapping[str, Any]) -> Event:
+    """The fact that an agent has sent to the engine, or a rank to its agent.
+
+    Args:
+        data: what `to_wire` made, if it can be trusted.
+        sender: who says so.
+        known_better: fields that the receiver knows, whatever the sender says.
+
+    Raises:
+        DecodeError: it is no fact that such a sender tells, or a field of it holds what it cannot hold.
+    """
+    kind = known(tag := data.get("event"))
+    if kind is None or not (kind.from_rank if sender == "rank" else kind.from_agent):
+        raise DecodeError(f"no {sender} tells the fact {tag!r:.40}")
+    return from_plain(kind, {**data, **known_better})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from . import events as ev
 from .events import AgentDeparted, RankExited, RankRaised, RankRaising
@@ -18,11 +18,33 @@ from .run_state import Host, Loss, Phase, Rank, RankPhase, RunState
 
 UNREADABLE_LINES = 3
 _RUN_STOPS = frozenset({"person", "limit", "spark"})
+_LOSSES: tuple[type[Loss], ...] = get_args(Loss)
+
+E = TypeVar("E", bound=ev.Event)
+Handler = Callable[[RunState, E], RunState]
+_handlers: dict[type[ev.Event], Handler[Any]] = {}
+
+
+def folds(*kinds: type[E]) -> Callable[[Handler[E]], Handler[E]]:
+    """Make a pure function the handler of these kinds of facts."""
+
+    def add(handler: Handler[E]) -> Handler[E]:
+        for kind in kinds:
+            if _handlers.setdefault(kind, handler) is not handler:
+                raise TypeError(f"{kind.__name__} has two handlers")
+        return handler
+
+    return add
+
+
+def folded_kinds() -> frozenset[type[ev.Event]]:
+    """The kinds of facts that change a state."""
+    return frozenset(_handlers)
 
 
 def fold(state: RunState, event: ev.Event) -> RunState:
     """The state after one more fact. Facts it does not know change nothing."""
-    handler = _HANDLERS.get(type(event))
+    handler = _handlers.get(type(event))
     return state if handler is None or _is_stale(state, event) else handler(state, event)
 
 
@@ -36,7 +58,7 @@ def fold_all(facts: Iterable[ev.Event], *, run: str = "") -> RunState:
 
 def _is_stale(state: RunState, event: ev.Event) -> bool:
     """Whether it tells of an attempt that is over, and not of the whole run."""
-    if event.attempt >= state.attempt or type(event) in _OF_THE_RUN:
+    if event.attempt >= state.attempt or event.scope == "run":
         return False
     return not (isinstance(event, ev.StopRequested) and event.by in _RUN_STOPS)
 
@@ -71,34 +93,41 @@ def _update_host(state: RunState, agent: int, **changes: Any) -> RunState:
     return replace(state, hosts={**state.hosts, agent: replace(old, **changes)})
 
 
+@folds(ev.RunSubmitted)
 def _submitted(state: RunState, e: ev.RunSubmitted) -> RunState:
     size = e.num_processes
     named = replace(state, name=e.name, target=e.target, mode=e.mode, submitted=e)
     return _enter(replace(named, num_processes=size, asked=size, started=e.time), Phase.SUBMITTED, e.time)
 
 
+@folds(ev.OriginFound)
 def _origin_found(state: RunState, e: ev.OriginFound) -> RunState:
     return replace(state, origin=e)
 
 
+@folds(ev.SparkReady)
 def _spark_ready(state: RunState, e: ev.SparkReady) -> RunState:
     return replace(state, spark=e)
 
 
+@folds(ev.DeliveryChosen)
 def _delivery_chosen(state: RunState, e: ev.DeliveryChosen) -> RunState:
     return replace(state, delivery=e)
 
 
+@folds(ev.SlotsAwaited)
 def _awaited(state: RunState, e: ev.SlotsAwaited) -> RunState:
     if state.ranks:
         return state
     return _enter(replace(state, waiting=e), Phase.WAITING, e.time)
 
 
+@folds(ev.StageSubmitted)
 def _stage_submitted(state: RunState, e: ev.StageSubmitted) -> RunState:
     return state if state.ranks else _enter(state, Phase.STARTING, e.time)
 
 
+@folds(ev.GangPlaced)
 def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
     ranks = tuple(
         Rank(rank=a.rank, host=a.host, agent=a.agent, local_rank=a.local_rank, devices=a.devices)
@@ -108,6 +137,7 @@ def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
     return _enter(placed, Phase.STARTING, e.time)
 
 
+@folds(ev.GangRestarted)
 def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
     """Nothing of the old attempt is left but its agents where they stayed, and those yet to depart."""
     if e.attempt <= state.attempt or state.phase.final:
@@ -136,6 +166,7 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
     )
 
 
+@folds(ev.AgentJoined)
 def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
     """A new attempt's agent takes nothing over from an old one that had its number."""
     old = state.hosts.get(e.agent)
@@ -145,6 +176,7 @@ def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
     return _update_host(state, e.agent, attempt=e.attempt, address=e.address, **told)
 
 
+@folds(ev.AgentDeparted)
 def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
     """With an agent go its ranks; one that stayed behind in an old attempt just goes."""
     if e.attempt < state.attempt:
@@ -157,25 +189,30 @@ def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
     return state if ranks == state.ranks else _upset(replace(state, ranks=ranks), e.time)
 
 
+@folds(*_LOSSES)
 def _lost(state: RunState, e: Loss) -> RunState:
     ranks = tuple(without_place(r) if r.agent == e.task else r for r in state.ranks)
     lost = state.lost_tasks if e.task is None else state.lost_tasks | {e.task}
     return _upset(replace(state, losses=(*state.losses, e), lost_tasks=lost, ranks=ranks), e.time)
 
 
+@folds(ev.JobCancelled)
 def _cancelled(state: RunState, e: ev.JobCancelled) -> RunState:
     return state if state.cancelled else _upset(replace(state, cancelled=e), e.time)
 
 
+@folds(ev.RankStarted)
 def _rank_started(state: RunState, e: ev.RankStarted) -> RunState:
     return _update_rank(state, e.rank, phase=RankPhase.STARTING, pid=e.pid, started=e.time)
 
 
+@folds(ev.RankEntered)
 def _rank_entered(state: RunState, e: ev.RankEntered) -> RunState:
     state = _update_rank(state, e.rank, phase=RankPhase.RUNNING, entered=e.time)
     return _enter(state, Phase.RUNNING, e.time) if state.phase is Phase.STARTING else state
 
 
+@folds(ev.RankReported)
 def _reported(state: RunState, e: ev.RankReported) -> RunState:
     if not 0 <= e.rank < len(state.ranks):
         return state
@@ -184,6 +221,7 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
     return _update_rank(state, e.rank, step=step, metrics={**old.metrics, **e.metrics}, reported_at=e.time)
 
 
+@folds(ev.RankRaised)
 def _raised(state: RunState, e: ev.RankRaised) -> RunState:
     """What raises after the gang was told to end, or lost a part, does so in consequence.
 
@@ -194,20 +232,24 @@ def _raised(state: RunState, e: ev.RankRaised) -> RunState:
     return _update_rank(state, e.rank, raised=e, failing=failing)
 
 
+@folds(ev.RankRaising)
 def _raising(state: RunState, e: ev.RankRaising) -> RunState:
     """What is on its way after the gang was told to end is no evidence."""
     on_time = state.upset_at is None or e.time <= state.upset_at
     return _update_rank(state, e.rank, raising=e) if on_time else state
 
 
+@folds(ev.RankRecovered)
 def _recovered(state: RunState, e: ev.RankRecovered) -> RunState:
     return _update_rank(state, e.rank, raising=None)
 
 
+@folds(ev.RankReturned)
 def _returned(state: RunState, e: ev.RankReturned) -> RunState:
     return _update_rank(state, e.rank, returned=e)
 
 
+@folds(ev.RankExited)
 def _exited(state: RunState, e: ev.RankExited) -> RunState:
     if not 0 <= e.rank < len(state.ranks):
         return state
@@ -218,6 +260,7 @@ def _exited(state: RunState, e: ev.RankExited) -> RunState:
     return _update_rank(state, e.rank, phase=phase, unbidden=state.upset_at is None, **end)
 
 
+@folds(ev.StopRequested)
 def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
     """The first one counts; but one that ends the run counts beside one that only ends the attempt."""
     if state.final_stop is None and e.by in _RUN_STOPS:
@@ -227,10 +270,12 @@ def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
     return _enter(_upset(replace(state, stop=e, near=None), e.time), Phase.STOPPING, e.time)
 
 
+@folds(ev.CleanupProven)
 def _cleanup(state: RunState, e: ev.CleanupProven) -> RunState:
     return _update_host(state, e.agent, cleanup=e)
 
 
+@folds(ev.Sampled)
 def _sampled(state: RunState, e: ev.Sampled) -> RunState:
     host = state.hosts.get(e.agent)
     if host is not None:
@@ -248,33 +293,40 @@ def _with_sample(rank: Rank, sample: ev.RankSample, time: float) -> Rank:
     return rank if rank.phase.ended else replace(rank, sample=sample, sampled_at=time)
 
 
+@folds(ev.LimitNear)
 def _limit_near(state: RunState, e: ev.LimitNear) -> RunState:
     return replace(state, near=e)
 
 
+@folds(ev.ProgressResumed)
 def _resumed(state: RunState, _: ev.ProgressResumed) -> RunState:
     """A sign of life moves no other limit."""
     return replace(state, near=_past(state.near, "progress"))
 
 
+@folds(ev.StacksTaken)
 def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
     at = bisect_left(state.stacks, e.rank, key=lambda taken: taken.rank)
     after = at + 1 if at < len(state.stacks) and state.stacks[at].rank == e.rank else at
     return replace(state, stacks=(*state.stacks[:at], e, *state.stacks[after:]))
 
 
+@folds(ev.NoteMade)
 def _noted(state: RunState, e: ev.NoteMade) -> RunState:
     return replace(state, notes=(*state.notes, e))
 
 
+@folds(ev.RecordingStopped)
 def _recording_stopped(state: RunState, e: ev.RecordingStopped) -> RunState:
     return replace(state, recording=e)
 
 
+@folds(ev.RecordsLost)
 def _records_lost(state: RunState, e: ev.RecordsLost) -> RunState:
     return replace(state, lost=e, recording=None if e.resumed else state.recording)
 
 
+@folds(ev.PartUnreadable)
 def _unreadable(state: RunState, e: ev.PartUnreadable) -> RunState:
     """One for each file; of the lines, the first few."""
     known = {part.file: part for part in state.unreadable}
@@ -284,10 +336,12 @@ def _unreadable(state: RunState, e: ev.PartUnreadable) -> RunState:
     return replace(state, unreadable=tuple({**known, e.file: e}.values()))
 
 
+@folds(ev.Unrecognised)
 def _unrecognised(state: RunState, _: ev.Unrecognised) -> RunState:
     return replace(state, newer=state.newer + 1)
 
 
+@folds(ev.RunEnded)
 def _ended(state: RunState, e: ev.RunEnded) -> RunState:
     """Whoever was at work when all was lost is lost too."""
     ranks = state.ranks
@@ -296,27 +350,6 @@ def _ended(state: RunState, e: ev.RunEnded) -> RunState:
     done = replace(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank, ranks=ranks)
     phase = next((p for p in Phase if p == e.state), Phase.FAILED)  # a newer version may know more ends
     return _enter(done, phase, e.time)
-
-
-_OF_THE_RUN = (
-    ev.RunSubmitted, ev.OriginFound, ev.SparkReady, ev.DeliveryChosen, ev.GangRestarted, ev.NoteMade,
-    ev.RunEnded, ev.AgentDeparted, ev.RecordingStopped, ev.RecordsLost, ev.PartUnreadable, ev.Unrecognised,
-)  # fmt: skip
-_HANDLERS: dict[type[ev.Event], Callable[[RunState, Any], RunState]] = {
-    ev.RunSubmitted: _submitted, ev.SparkReady: _spark_ready, ev.DeliveryChosen: _delivery_chosen,
-    ev.SlotsAwaited: _awaited, ev.StageSubmitted: _stage_submitted, ev.GangPlaced: _placed,
-    ev.GangRestarted: _restarted, ev.ExecutorLost: _lost, ev.TaskLost: _lost, ev.ServerLost: _lost,
-    ev.JobCancelled: _cancelled, ev.AgentJoined: _joined, ev.AgentDeparted: _departed,
-    ev.RankStarted: _rank_started,
-    ev.RankEntered: _rank_entered, ev.RankReported: _reported, ev.RankRaised: _raised,
-    ev.RankRaising: _raising, ev.RankRecovered: _recovered,
-    ev.RankReturned: _returned, ev.RankExited: _exited, ev.StopRequested: _stop_requested,
-    ev.CleanupProven: _cleanup, ev.Sampled: _sampled, ev.NoteMade: _noted, ev.RunEnded: _ended,
-    ev.OriginFound: _origin_found, ev.LimitNear: _limit_near, ev.ProgressResumed: _resumed,
-    ev.StacksTaken: _stacks_taken,
-    ev.RecordingStopped: _recording_stopped, ev.RecordsLost: _records_lost,
-    ev.PartUnreadable: _unreadable, ev.Unrecognised: _unrecognised,
-}  # fmt: skip
 
 
 _TAKEN_DOWN = frozenset({"SIGTERM", "SIGHUP"})

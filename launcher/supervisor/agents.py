@@ -9,25 +9,20 @@ import contextlib
 import math
 import selectors
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..channel import frames
 from ..channel.connection import AgentConnection, ConnectionClosed
 from ..channel.frames import Frame, Kind, WireError
 from ..channel.handshake import Hello
 from ..runs.logs.writer import Chunk
 from ..runs.results import ResultFile
 from ..runs.writer import RunWriter
-from ..serialization import LATEST
+from ..serialization import LATEST, from_plain
 from ..state import events as ev
 
-TEND_S = 0.5
+POLL_S = 0.5
 _BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESULT_END})
-_FACTS = tuple(
-    b'{"event":"%s"' % fact.tag.encode()  # as agents write them; to read each twice would cost more
-    for fact in (ev.RankStarted, ev.RankEntered, ev.RankReported, ev.RankRaised, ev.RankExited)
-)
 
 
 class Roster:
@@ -54,7 +49,7 @@ class Roster:
         self._selector = selector
         self._clock = clock
         self._monotonic = monotonic
-        self._tended = monotonic()
+        self._polled = monotonic()
         self.expected: int | None = None
         self.signs = 0
         self._clear()
@@ -103,7 +98,7 @@ class Roster:
         self._clear()
         self.expected = None
 
-    def enlist(self, links: Iterable[AgentConnection]) -> None:
+    def add(self, links: Iterable[AgentConnection]) -> None:
         """Begin to listen to agents. Who comes when the gang has begun, or in another's place, is let go."""
         for link in links:
             if self._begun or link.agent in self._links:
@@ -114,17 +109,17 @@ class Roster:
                 self._join(link, link.hello)
             self._links[link.agent] = link
 
-    def hear(self, link: AgentConnection) -> None:
-        """Record what an agent said."""
+    def on_readable(self, link: AgentConnection) -> None:
+        """Record what an agent has sent."""
         try:
             frames = link.receive()
         except ConnectionClosed as error:
-            self.depart(link, str(error))
+            self.remove(link, str(error))
             return
         if link.hello is not None and link.agent not in self._recorders:
             self._join(link, link.hello)
         if frames:
-            self._take(link.agent, frames)
+            self._record(link.agent, frames)
 
     def send(
         self,
@@ -165,25 +160,25 @@ class Roster:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_to_write else 0)
             self._selector.modify(link, events, link)
 
-    def tend(self) -> None:
+    def poll_timeouts(self) -> None:
         """Show agents that we live, and let go of those that do not, every so often."""
         now = self._monotonic()
-        if now < self._tended + TEND_S:
+        if now < self._polled + POLL_S:
             return
-        self._tended = now
+        self._polled = now
         for link in list(self._links.values()):
             try:
                 link.tend(now)
             except ConnectionClosed as error:
-                self.depart(link, str(error))
+                self.remove(link, str(error))
 
     def timeout(self) -> float | None:
-        """Seconds until `tend` has something to do; None: never."""
+        """Seconds until `poll_timeouts` has something to do; None: never."""
         now = self._monotonic()
         times = [t for link in self._links.values() if (t := link.deadline(now)) is not None]
-        return max(min(times), self._tended + TEND_S - now, 0.0) if times else None
+        return max(min(times), self._polled + POLL_S - now, 0.0) if times else None
 
-    def depart(self, link: AgentConnection, reason: str) -> None:
+    def remove(self, link: AgentConnection, reason: str) -> None:
         """An agent's channel has ended: expected if it had finished.
 
         One that leaves before ranks have places takes its place with it, which no rank can tell.
@@ -212,11 +207,9 @@ class Roster:
         """Close every channel; the agents then end their ranks by themselves."""
         self._dismissed = True
         for link in list(self._links.values()):
-            self.depart(link, "the run was abandoned")
+            self.remove(link, "the run was abandoned")
 
-    def _take(self, agent: int, frames: list[Frame]) -> None:
-        if any(_is_sign(frame) for frame in frames):
-            self.lively, self.signs = self._monotonic(), self.signs + 1
+    def _record(self, agent: int, frames: list[Frame]) -> None:
         for frame in frames:
             if frame.kind is Kind.IDLE:
                 self._idle.add(agent)
@@ -225,7 +218,8 @@ class Roster:
                 self.reached[agent] = _interfaces(frame.document().get("found"))
             elif frame.kind is Kind.STACKED:
                 self.stacked[agent] = frame.document().get("round", 0)
-        self._recorders[agent].take([f for f in frames if f.kind not in (Kind.REACHED, Kind.STACKED)])
+        if self._recorders[agent].record([f for f in frames if f.kind not in (Kind.REACHED, Kind.STACKED)]):
+            self.lively, self.signs = self._monotonic(), self.signs + 1
 
     def _join(self, link: AgentConnection, hello: Hello) -> None:
         self._hellos[hello.agent] = hello
@@ -246,12 +240,7 @@ class Roster:
             )
         )
         if early := link.take_early():
-            self._take(hello.agent, early)
-
-
-def _is_sign(frame: Frame) -> bool:
-    """Whether it says that a rank has done something."""
-    return frame.kind in _BYTES or (frame.kind is Kind.FACT and frame.payload.startswith(_FACTS))
+            self._record(hello.agent, early)
 
 
 def _port(value: object) -> int:
@@ -267,20 +256,13 @@ def _interfaces(value: object) -> dict[str, str]:
     return value
 
 
-_FROM_AGENTS = {
-    ev.RankStarted.tag,
-    ev.RankEntered.tag,
-    ev.RankReported.tag,
-    ev.RankRaised.tag,
-    ev.RankRaising.tag,
-    ev.RankRecovered.tag,
-    ev.RankExited.tag,
-    ev.CleanupProven.tag,
-    ev.Sampled.tag,
-    ev.NoteMade.tag,
-    ev.TaskLost.tag,
-    ev.StacksTaken.tag,
-}
+@contextlib.contextmanager
+def _refusing_nonsense() -> Iterator[None]:
+    """What decoding raises becomes a `WireError`: an agent has told what is no fact."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        raise WireError(f"an agent told a fact that makes no sense: {error!r:.200}") from error
 
 
 class Recorder:
@@ -293,19 +275,28 @@ class Recorder:
         self._results: dict[int, ResultFile] = {}
         self._output: list[tuple[Chunk, memoryview]] = []
 
-    def take(self, frames: list[Frame]) -> None:
+    def record(self, frames: list[Frame]) -> bool:
         """Record frames in their order; output is gathered into few writes.
 
+        Returns:
+            Whether any of them shows that a rank lives.
+
         Raises:
-            wire.WireError: an agent said what agents do not say.
+            WireError: an agent said what agents do not say.
         """
+        shows_life = False
         for frame in frames:
+            shows_life |= frame.kind in _BYTES
             if frame.kind is Kind.OUTPUT:
                 self._output.append(self._piece(frame))
+                continue
+            self._flush()
+            if frame.kind is Kind.FACT:
+                shows_life |= self._record_fact(frame.document()).shows_life
             else:
-                self._flush()
-                self._other(frame)
+                self._record_other(frame)
         self._flush()
+        return shows_life
 
     def close(self) -> None:
         """Drop results that never became whole."""
@@ -322,10 +313,8 @@ class Recorder:
             self._writer.output(self._output)
             self._output = []
 
-    def _other(self, frame: Frame) -> None:
+    def _record_other(self, frame: Frame) -> None:
         match frame.kind:
-            case Kind.FACT:
-                self._tell(self._fact(frame.document()))
             case Kind.RESULT_BEGIN:
                 self._discard(frame.rank)
                 self._results[frame.rank] = self._writer.open_result(frame.rank)
@@ -338,34 +327,19 @@ class Recorder:
             case Kind.IDLE:
                 pass
             case _:
-                raise frames.WireError(f"a {frame.kind.name} frame from an agent")
+                raise WireError(f"a {frame.kind.name} frame from an agent")
 
-    def _tell(self, fact: ev.Event) -> None:
+    def _record_fact(self, fields: Mapping[str, Any]) -> ev.Event:
         """Write a fact; a note that another agent has made already says nothing new."""
+        with _refusing_nonsense():
+            fact = ev.from_wire(fields, "agent", self._origin(fields))
         notes = self._writer.state.notes
         if not (isinstance(fact, ev.NoteMade) and any(fact.text == note.text for note in notes)):
             self._writer.append(fact)
-
-    def _fact(self, fields: Mapping[str, Any]) -> ev.Event:
-        if str(fields.get("event")) not in _FROM_AGENTS:
-            raise frames.WireError(
-                f"an agent told the fact {fields.get('event')!r}, which is not its to tell"
-            )
-        return self._made(fields, {})
-
-    def _made(self, fields: Mapping[str, Any], known: Mapping[str, Any]) -> ev.Event:
-        """The fact that an agent's words mean, with what we know better.
-
-        Raises:
-            wire.WireError: they mean none.
-        """
-        try:
-            return ev.from_dict({**fields, **self._origin(fields), **known})
-        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-            raise frames.WireError(f"an agent told a fact that makes no sense: {error!r:.200}") from error
+        return fact
 
     def _origin(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Who says it, when by both clocks, in which attempt. A `time` of 0 means now."""
+        """Who says it, when by both clocks, in which attempt. What has no time has just happened."""
         theirs = float(fields.get("time") or self._clock() + self._hello.clock_offset)
         if not math.isfinite(theirs):
             raise ValueError(f"the time {theirs}")
@@ -381,14 +355,16 @@ class Recorder:
         try:
             return self._results[rank]
         except KeyError:
-            raise frames.WireError(f"a piece of rank {rank}'s result before its beginning") from None
+            raise WireError(f"a piece of rank {rank}'s result before its beginning") from None
 
     def _commit(self, rank: int, fields: Mapping[str, Any]) -> None:
         result = self._result(rank)
         del self._results[rank]
         result.commit()
-        known = {"rank": rank, "size": result.size, "event": ev.RankReturned.tag}
-        self._writer.append(self._made(fields, known))
+        with _refusing_nonsense():
+            known = {**self._origin(fields), "rank": rank, "size": result.size}
+            fact = from_plain(ev.RankReturned, {**fields, **known})
+        self._writer.append(fact)
 
     def _discard(self, rank: int) -> None:
         with contextlib.suppress(KeyError):

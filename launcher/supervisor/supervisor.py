@@ -152,10 +152,10 @@ class Supervisor:
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._timeout()):
             if isinstance(key.data, AgentConnection):
-                self._roster.hear(key.data)
+                self._roster.on_readable(key.data)
             else:
                 key.data()
-        self._roster.tend()
+        self._roster.poll_timeouts()
         self._decide()
         self._roster.flush()
         self._writer.settle()
@@ -166,7 +166,7 @@ class Supervisor:
         for news in self._backend.news():
             match news:
                 case AgentConnection():
-                    self._roster.enlist([news])
+                    self._roster.add([news])
                 case AgentsExpected():
                     self._roster.expected, self._stage.expected = news.agents, self._clock()
                     self._attempt.place()
@@ -191,7 +191,7 @@ class Supervisor:
         if rule := self._watch.due_stop():
             self._stop(rule)
         for request in self.mailbox.take():
-            self._take(request)
+            self._handle(request)
         if self.state.stop is None and not self._attempt.started:
             self._start(now)
         if self._attempt.started and self._roster.finished and not self._restarted_in_place():
@@ -199,7 +199,7 @@ class Supervisor:
         self._watch.go_on()
         self._check_stage(now)
 
-    def _take(self, left: ev.Event) -> None:
+    def _handle(self, left: ev.Event) -> None:
         """Something that another thread left: a request, or a fact of its own."""
         if isinstance(left, ev.StopRequested):
             self._stop(left)
@@ -239,7 +239,7 @@ class Supervisor:
     def _check_stage(self, now: float) -> None:
         """Agents that have gone where they should, and a stage that has not."""
         ending = self._attempt.started or self.state.stop or self.state.phase.final
-        if self._stage.tend(now, deserted=bool(ending) and not self._roster):
+        if self._stage.must_abort(now, deserted=bool(ending) and not self._roster):
             self._backend.abort()
 
     def _stop(self, request: ev.StopRequested) -> None:
@@ -336,7 +336,7 @@ class Launch:
     aborted: bool = False
     given_up: bool = False
 
-    def tend(self, now: float, *, deserted: bool) -> bool:
+    def must_abort(self, now: float, *, deserted: bool) -> bool:
         """Whether it has to be told to end: it has no agents, and Spark may not know.
 
         If it does not even end then, it is given up, and counts as over.
@@ -368,7 +368,7 @@ class Launch:
 
     @property
     def limits(self) -> list[float]:
-        """The times at which `tend` has something to do."""
+        """The times at which `must_abort` has something to do."""
         return [] if self.deserted is None else [self.patience]
 
     @property

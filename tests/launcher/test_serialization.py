@@ -23,7 +23,7 @@ from launcher.spec.request import Inherited
 from launcher.state import events
 from tests.strategies import JSON, instances
 
-FACTS = sorted(events._registry.values(), key=lambda cls: cls.tag)
+FACTS = sorted(events.kinds(), key=lambda cls: cls.tag)
 PLAIN = (Target, SparkSpec, JobSpec, Device, Offer, Assignment, Status, Owner)
 
 

@@ -170,33 +170,33 @@ def test_a_report_that_fits_no_packet_is_dropped_and_does_not_wait() -> None:
     with near, far:
         line = rank_pipe.RankPipe(far, os.getpid())
 
-        assert line.offer(rank_pipe.REPORT, {"metrics": {str(i): 1.0 for i in range(100_000)}})
+        assert line.offer_fact("rank_reported", {"metrics": {str(i): 1.0 for i in range(100_000)}})
         assert "empty" == rank_pipe.receive(near)
-        assert line.offer(rank_pipe.REPORT, {"step": 1})
-        assert (rank_pipe.REPORT, b'{"step":1}') == rank_pipe.receive(near)
+        assert line.offer_fact("rank_reported", {"step": 1})
+        assert (rank_pipe.FACT, b'{"event":"rank_reported","step":1}') == rank_pipe.receive(near)
 
 
 def test_a_full_line_refuses_reports_instead_of_blocking() -> None:
     near, far = rank_pipe.pair()
     with near, far:
         line = rank_pipe.RankPipe(far, os.getpid())
-        while line.offer(rank_pipe.REPORT, {"step": 1}):
+        while line.offer_fact("rank_reported", {"step": 1}):
             pass
 
-        assert not line.offer(rank_pipe.REPORT, {"step": 2})
+        assert not line.offer_fact("rank_reported", {"step": 2})
 
 
 def test_a_line_whose_agent_is_gone_is_no_error_of_the_rank() -> None:
     near, far = rank_pipe.pair()
     near.close()
     with far:
-        rank_pipe.RankPipe(far, os.getpid()).send(rank_pipe.RAISED, b"{}")
+        rank_pipe.RankPipe(far, os.getpid()).send(rank_pipe.FACT, b"{}")
 
 
 def test_only_the_rank_itself_speaks_on_its_line() -> None:
     near, far = rank_pipe.pair()
     with near, far:
-        assert not rank_pipe.RankPipe(far, os.getpid() + 1).offer(rank_pipe.REPORT, {})
+        assert not rank_pipe.RankPipe(far, os.getpid() + 1).offer_fact("rank_reported", {})
         assert "empty" == rank_pipe.receive(near)
     assert isinstance(near, socket.socket)
 

@@ -43,9 +43,9 @@ def test_the_largest_packet_arrives_whole(ends: tuple[socket.socket, RankPipe]) 
 def test_an_empty_line_and_a_closed_one_are_told_apart(ends: tuple[socket.socket, RankPipe]) -> None:
     near, line = ends
     assert "empty" == rank_pipe.receive(near)
-    line.send(rank_pipe.ENTERED)
+    line.send(rank_pipe.RESULT_BEGIN)
     line.sock.close()
-    assert (b"E", b"") == rank_pipe.receive(near)
+    assert (b"B", b"") == rank_pipe.receive(near)
     assert "closed" == rank_pipe.receive(near)
 
 
@@ -53,7 +53,7 @@ def test_an_agent_that_is_gone_is_no_error(ends: tuple[socket.socket, RankPipe])
     near, line = ends
     near.close()
     line.send(rank_pipe.RESULT_DATA, b"x")
-    assert not line.offer(rank_pipe.REPORT, {"step": 1})
+    assert not line.offer_fact("rank_reported", {"step": 1})
 
 
 def test_a_line_that_the_user_closed_is_no_error(ends: tuple[socket.socket, RankPipe]) -> None:
@@ -62,26 +62,26 @@ def test_a_line_that_the_user_closed_is_no_error(ends: tuple[socket.socket, Rank
     os.close(os.dup(line.sock.fileno()))
     line.sock.close()
     line.send(rank_pipe.RESULT_DATA, b"x")
-    assert not line.offer(rank_pipe.REPORT, {"step": 1})
+    assert not line.offer_fact("rank_reported", {"step": 1})
 
 
 def test_a_busy_agent_costs_a_report_and_no_time(ends: tuple[socket.socket, RankPipe]) -> None:
     near, line = ends
     sent = 0
-    while line.offer(rank_pipe.REPORT, {"step": sent}):
+    while line.offer_fact("rank_reported", {"step": sent}):
         sent += 1
     assert 0 < sent
     received = 0
     while isinstance(packet := rank_pipe.receive(near), tuple):
-        assert {"step": received} == rank_pipe.parse(packet[1])
+        assert {"event": "rank_reported", "step": received} == rank_pipe.parse(packet[1])
         received += 1
     assert sent == received
-    assert line.offer(rank_pipe.REPORT, {"step": sent})
+    assert line.offer_fact("rank_reported", {"step": sent})
 
 
 def test_what_fits_no_packet_is_dropped_rather_than_kept(ends: tuple[socket.socket, RankPipe]) -> None:
     near, line = ends
-    assert line.offer(rank_pipe.REPORT, {"metrics": {f"m{i}": 0.5 for i in range(20_000)}})
+    assert line.offer_fact("rank_reported", {"metrics": {f"m{i}": 0.5 for i in range(20_000)}})
     assert "empty" == rank_pipe.receive(near)
 
 
@@ -89,9 +89,9 @@ def test_a_forked_child_stays_silent(ends: tuple[socket.socket, RankPipe]) -> No
     near, line = ends
     pid = os.fork()
     if not pid:
-        line.send(rank_pipe.ENTERED)
-        line.send_document(rank_pipe.RAISED, {})
-        os._exit(1 if line.offer(rank_pipe.REPORT, {"step": 1}) or line.mine else 0)
+        line.send(rank_pipe.RESULT_BEGIN)
+        line.send_fact("rank_raised", {})
+        os._exit(1 if line.offer_fact("rank_reported", {"step": 1}) or line.mine else 0)
     assert 0 == os.waitpid(pid, 0)[1]
     assert "empty" == rank_pipe.receive(near)
     assert line.mine
@@ -104,8 +104,8 @@ def test_an_adopted_line_is_kept_from_children() -> None:
         os.set_inheritable(descriptor, True)
         line = RankPipe.adopt(descriptor)
         assert not os.get_inheritable(line.sock.fileno())
-        line.send(rank_pipe.ENTERED)
-        assert (b"E", b"") == rank_pipe.receive(near)
+        line.send(rank_pipe.RESULT_BEGIN)
+        assert (b"B", b"") == rank_pipe.receive(near)
         line.sock.close()
 
 
@@ -118,7 +118,7 @@ def test_a_packet_that_is_no_object_is_a_value_error(data: bytes) -> None:
 @pytest.mark.parametrize("value", [{}, {"a": [1, None, "\ud800"]}, {"é": 0.5}])
 def test_documents_survive_the_trip(ends: tuple[socket.socket, RankPipe], value: dict[str, Any]) -> None:
     near, line = ends
-    line.send_document(rank_pipe.RAISED, value)
+    line.send_document(rank_pipe.RESULT_END, value)
     packet = rank_pipe.receive(near)
     assert isinstance(packet, tuple)
     assert value == rank_pipe.parse(packet[1])

@@ -52,7 +52,7 @@ def packets(near: socket.socket) -> list[tuple[bytes, bytes]]:
 
 
 def reports(near: socket.socket) -> list[tuple[int | None, dict[str, float]]]:
-    documents = [rank_pipe.parse(data) for kind, data in packets(near) if kind == rank_pipe.REPORT]
+    documents = [rank_pipe.parse(data) for kind, data in packets(near) if kind == rank_pipe.FACT]
     return [(d["step"], d["metrics"]) for d in documents]
 
 
@@ -102,7 +102,7 @@ def test_a_clock_that_is_set_back_silences_nobody(
 
 def test_a_busy_agent_gets_the_newest_once_it_listens(agent: socket.socket, clock: FakeClock) -> None:
     line = reporter()._line
-    while line.offer(rank_pipe.REPORT, {"step": None, "metrics": {}}):
+    while line.offer_fact("rank_reported", {"step": None, "metrics": {}}):
         pass
     for step in range(3):
         clock.advance(1.0)

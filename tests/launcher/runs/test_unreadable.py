@@ -37,7 +37,7 @@ from launcher.state.run_state import Phase, RunState
 from tests.spoiling import failed, record, succeeded
 from tests.strategies import instances
 
-FACTS = sorted(events._registry.values(), key=lambda cls: cls.tag)
+FACTS = sorted(events.kinds(), key=lambda cls: cls.tag)
 
 
 @pytest.fixture

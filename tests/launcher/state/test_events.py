@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from launcher.agent import rank_pipe
+from launcher.serialization import DecodeError
 from launcher.state import events
 from launcher.state import events as ev
 
@@ -32,19 +36,61 @@ def test_unknown_is_left_out_rather_than_written_as_zero() -> None:
     assert {} == line["system"]
 
 
-def test_every_fact_has_its_own_tag() -> None:
-    tags = [cls.tag for cls in events._registry.values()]
-    assert sorted(set(tags)) == sorted(tags)
-    assert "event" not in tags
+def test_every_fact_of_the_module_has_its_own_tag_or_is_never_recorded() -> None:
+    facts = {cls for cls in vars(ev).values() if isinstance(cls, type) and issubclass(cls, ev.Event)}
+    assert facts - {ev.Event, ev.Unrecognised, ev.PartUnreadable} == set(ev.kinds())
+    assert [(kind, kind.tag) for kind in ev.kinds()] == [
+        (ev.known(kind.tag), kind.tag) for kind in ev.kinds()
+    ]
+    assert ev.known("event") is None
 
 
-def test_every_fact_of_the_module_is_registered() -> None:
-    facts = {cls for cls in vars(ev).values() if isinstance(cls, type) and issubclass(cls, ev.Event)} - {
-        ev.Event,
-        ev.Unrecognised,
-        ev.PartUnreadable,
-    }
-    assert facts == set(events._registry.values())
+def test_what_ranks_and_agents_may_tell() -> None:
+    """Everything else is the engine's own; each line here is something that a broken agent could claim."""
+    ranks = {"rank_entered", "rank_reported", "rank_raised", "rank_raising", "rank_recovered"}
+    agents = {
+        "rank_started", "rank_exited", "cleanup_proven", "sampled", "note_made", "task_lost", "stacks_taken",
+    }  # fmt: skip
+    assert ranks == {kind.tag for kind in ev.kinds() if kind.from_rank}
+    assert ranks | agents == {kind.tag for kind in ev.kinds() if kind.from_agent}
+
+
+def test_ranks_name_facts_that_they_may_tell() -> None:
+    """They do so by tag, because importing the facts would delay their start."""
+    sources = [path.read_text() for path in Path(rank_pipe.__file__).parent.glob("*.py")]
+    tags = {tag for text in sources for tag in re.findall(r'\b(?:send|offer)_fact\("(\w+)"', text)}
+    assert tags == {kind.tag for kind in ev.kinds() if kind.from_rank}
+
+
+def test_two_facts_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_kinds", dict(events._kinds))
+    with pytest.raises(TypeError, match="another fact by the name rank_started"):
+        ev.event()(type("RankStarted", (ev.Event,), {}))
+
+
+@pytest.mark.parametrize(
+    ("sender", "data"),
+    [
+        ("agent", {"event": "run_ended", "state": "succeeded", "exit_code": 0, "why": ""}),
+        ("agent", {"event": "rank_levitated", "schema": 2}),
+        ("agent", {"event": ["rank_exited"]}),
+        ("agent", {}),
+        ("agent", {"event": "rank_exited", "exit_code": 0, "rank": "3"}),
+        ("rank", {"event": "rank_exited", "exit_code": 0}),
+        ("rank", {"event": "task_lost", "reason": "none"}),
+        ("rank", {"event": "rank_entered", "time": "noon"}),
+    ],
+)
+def test_what_a_sender_may_not_tell_or_tells_wrongly_is_refused(
+    sender: ev.Sender, data: dict[str, object]
+) -> None:
+    with pytest.raises(DecodeError):
+        ev.from_wire({"time": 1.0, "rank": 3, **data}, sender, {})
+
+
+def test_the_receiver_of_a_fact_knows_better() -> None:
+    sent = ev.to_wire(ev.RankEntered(time=1.0, rank=3))
+    assert ev.RankEntered(time=2.0, rank=7) == ev.from_wire(sent, "rank", {"time": 2.0, "rank": 7})
 
 
 def test_facts_are_frozen() -> None:

@@ -57,11 +57,11 @@ def reach(voice: Voice) -> None:
 def live(voice: Voice, order: dict[str, Any], *, code: int = 0, port: int = 0) -> None:
     """The ranks of an order, from their start to the proof of their end."""
     for rank in map(int, order["ranks"]):
-        voice.fact("rank_started", rank=rank, pid=1000 + rank)
-        voice.fact("rank_entered", rank=rank)
+        voice.fact(ev.RankStarted, rank=rank, pid=1000 + rank)
+        voice.fact(ev.RankEntered, rank=rank)
     for rank in map(int, order["ranks"]):
-        voice.fact("rank_exited", rank=rank, exit_code=code)
-    voice.fact("cleanup_proven")
+        voice.fact(ev.RankExited, rank=rank, exit_code=code)
+    voice.fact(ev.CleanupProven)
     voice.send(Kind.IDLE, {"port": port} if port else {})
 
 
@@ -74,7 +74,7 @@ def obeys(voice: Voice) -> None:
     """Ranks that run until they are stopped."""
     order = met(voice)
     for rank in order["ranks"]:
-        voice.fact("rank_entered", rank=int(rank))
+        voice.fact(ev.RankEntered, rank=int(rank))
     stopped(voice, order)
     voice.expect(Kind.QUIT)
 
@@ -82,8 +82,8 @@ def obeys(voice: Voice) -> None:
 def stopped(voice: Voice, order: dict[str, Any]) -> None:
     voice.expect(Kind.STOP)
     for rank in order["ranks"]:
-        voice.fact("rank_exited", rank=int(rank), exit_code=143, signal="SIGTERM")
-    voice.fact("cleanup_proven")
+        voice.fact(ev.RankExited, rank=int(rank), exit_code=143, signal="SIGTERM")
+    voice.fact(ev.CleanupProven)
     voice.send(Kind.IDLE, {"port": 40009})
 
 
@@ -204,7 +204,7 @@ def test_nonsense_about_the_way_ends_the_run_in_words(tmp_path: Path, found: obj
 def test_nonsense_about_a_port_ends_the_run_in_words(tmp_path: Path, port: object) -> None:
     def talks(voice: Voice) -> None:
         met(voice)
-        voice.fact("rank_exited", rank=0, exit_code=0)
+        voice.fact(ev.RankExited, rank=0, exit_code=0)
         voice.send(Kind.IDLE, {"port": port})
         voice.expect(Kind.QUIT)
 
@@ -505,7 +505,7 @@ def test_a_stop_by_a_person_is_not_followed_by_a_restart(tmp_path: Path) -> None
 
     def fails(voice: Voice) -> None:
         order = met(voice)
-        voice.fact("rank_exited", rank=0, exit_code=3)
+        voice.fact(ev.RankExited, rank=0, exit_code=3)
         voice.expect(Kind.STOP)
         assert gate.wait(60)
         live(voice, {"ranks": {k: {} for k in order["ranks"] if k != "0"}})
@@ -525,7 +525,7 @@ def test_a_stop_by_a_person_is_not_followed_by_a_restart(tmp_path: Path) -> None
 def vanishes(voice: Voice) -> None:
     order = met(voice)
     for rank in order["ranks"]:
-        voice.fact("rank_started", rank=int(rank), pid=1)
+        voice.fact(ev.RankStarted, rank=int(rank), pid=1)
 
 
 def test_a_loss_is_followed_by_a_new_stage(tmp_path: Path) -> None:

@@ -93,11 +93,11 @@ def test_the_first_failure_stops_the_others_on_every_host(start: Start) -> None:
     def fails(voice: Voice) -> None:
         voice.join()
         voice.expect(Kind.START)
-        voice.fact("rank_started", rank=0, pid=1)
-        voice.fact("rank_exited", rank=0, exit_code=7)
-        voice.fact("rank_started", rank=1, pid=1)
+        voice.fact(ev.RankStarted, rank=0, pid=1)
+        voice.fact(ev.RankExited, rank=0, exit_code=7)
+        voice.fact(ev.RankStarted, rank=1, pid=1)
         voice.expect(Kind.STOP)
-        voice.fact("rank_exited", rank=1, exit_code=143, signal="SIGTERM")
+        voice.fact(ev.RankExited, rank=1, exit_code=143, signal="SIGTERM")
         voice.leave()
 
     def stops(voice: Voice) -> None:
@@ -105,7 +105,7 @@ def test_the_first_failure_stops_the_others_on_every_host(start: Start) -> None:
         voice.expect(Kind.START)
         voice.expect(Kind.STOP)
         for rank in (2, 3):
-            voice.fact("rank_exited", rank=rank, exit_code=143, signal="SIGTERM")
+            voice.fact(ev.RankExited, rank=rank, exit_code=143, signal="SIGTERM")
         voice.leave()
 
     job, backend = start([fails, stops], n=4, offers=TWO_HOSTS)
@@ -123,10 +123,10 @@ def test_a_rank_that_raises_stops_the_gang_before_its_process_has_ended(start: S
     def raises(voice: Voice) -> None:
         voice.join()
         voice.expect(Kind.START)
-        voice.fact("rank_raised", rank=1, kind="ValueError", message="bad", traceback="T")
+        voice.fact(ev.RankRaised, rank=1, kind="ValueError", message="bad", traceback="T")
         voice.expect(Kind.STOP)  # only now do the processes end, the victim first
-        voice.fact("rank_exited", rank=0, exit_code=1)
-        voice.fact("rank_exited", rank=1, exit_code=1)
+        voice.fact(ev.RankExited, rank=0, exit_code=1)
+        voice.fact(ev.RankExited, rank=1, exit_code=1)
         voice.leave()
 
     job, backend = start([raises])
@@ -154,7 +154,7 @@ def test_an_agent_that_goes_away_loses_the_run(start: Start) -> None:
     def vanishes(voice: Voice) -> None:
         voice.join()
         voice.expect(Kind.START)
-        voice.fact("rank_started", rank=0, pid=1)
+        voice.fact(ev.RankStarted, rank=0, pid=1)
 
     job, _ = start([vanishes])
     state = job.wait(60)
@@ -180,7 +180,7 @@ def test_an_agent_may_not_tell_the_verdict(start: Start) -> None:
     def liar(voice: Voice) -> None:
         voice.join()
         voice.expect(Kind.START)
-        voice.fact("run_ended", state="succeeded", exit_code=0, why="trust me")
+        voice.fact(ev.RunEnded, state="succeeded", exit_code=0, why="trust me")
 
     job, _ = start([liar])
     state = job.wait(60)
@@ -199,7 +199,7 @@ def test_output_and_results_reach_the_folder(start: Start) -> None:
         voice.output(0, 1, b"lo\n")
         voice.result(1, value)
         for rank in (0, 1):
-            voice.fact("rank_exited", rank=rank, exit_code=0)
+            voice.fact(ev.RankExited, rank=rank, exit_code=0)
         voice.leave()
 
     job, _ = start([talks])
@@ -235,7 +235,7 @@ def test_the_time_limit_stops_the_run(start: Start) -> None:
         voice.expect(Kind.START)
         voice.expect(Kind.STOP)
         for rank in (0, 1):
-            voice.fact("rank_exited", rank=rank, exit_code=143, signal="SIGTERM")
+            voice.fact(ev.RankExited, rank=rank, exit_code=143, signal="SIGTERM")
         voice.leave()
 
     job, _ = start([obeys], timeout_s=0.05)
@@ -248,14 +248,14 @@ def ask_for_stacks(voice: Voice) -> int:
     voice.join()
     voice.expect(Kind.START)
     for rank in (0, 1):
-        voice.fact("rank_started", rank=rank, pid=1)
+        voice.fact(ev.RankStarted, rank=rank, pid=1)
     number: int = voice.expect(Kind.STACKS).document()["round"]
     return number
 
 
 def stopped(voice: Voice) -> None:
     for rank in (0, 1):
-        voice.fact("rank_exited", rank=rank, exit_code=143, signal="SIGTERM")
+        voice.fact(ev.RankExited, rank=rank, exit_code=143, signal="SIGTERM")
     voice.leave()
 
 
@@ -263,7 +263,7 @@ def test_a_limit_asks_for_stacks_before_it_stops_the_ranks(start: Start) -> None
     def answers(voice: Voice) -> None:
         number = ask_for_stacks(voice)
         for rank in (0, 1):
-            voice.fact("stacks_taken", rank=rank, text=f"stacks of {rank}")
+            voice.fact(ev.StacksTaken, rank=rank, text=f"stacks of {rank}")
         voice.send(Kind.STACKED, {"round": number})
         voice.expect(Kind.STOP)
         stopped(voice)
