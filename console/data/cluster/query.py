@@ -9,23 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from launcher.errors import SpecError
 
-from ..run.metrics import Metric
+from ..run.metrics import TABLE, UTIL, Metric, Source
 from .model import ClusterView, GpuView, Held, HostView, Use
 
-METRICS = (Metric.USE, Metric.MEMORY, Metric.POWER, Metric.HEAT)
 ORDERS = ("name", "free first", "metric", "trouble first")
 """By what machines are sorted; `metric` is the figure that is shown, the greatest first."""
 
-_FIGURES: Mapping[str, Callable[[GpuView], float | None]] = {
-    "util": lambda gpu: gpu.sample.util,
-    "mem": lambda gpu: gpu.figure(Metric.MEMORY),
-    "power": lambda gpu: gpu.sample.power_w,
-    "temp": lambda gpu: gpu.sample.temperature_c,
-}
-_COMPARED = re.compile(rf"({'|'.join(_FIGURES)})([<>])(.*)")
+_COMPARED = re.compile(r"(\w+)([<>])(.*)")
 _FOLD_ROWS = 60
 _STEPS = 8
 
@@ -48,6 +42,20 @@ class Item:
         """What tells it from the others."""
         gpu = self.gpu
         return (self.host.host, gpu.device.uuid, gpu.device.index) if gpu else (self.host.host, "", -1)
+
+
+def figures() -> Mapping[str, Callable[[GpuView], float | None]]:
+    """What a GPU can be sought by: per cent of the time and of its memory, otherwise amounts."""
+    return {metric.key: partial(_sought, metric=metric) for metric in TABLE.of(Source.DEVICE)}
+
+
+def _sought(gpu: GpuView, metric: Metric) -> float | None:
+    return gpu.figure(metric) if metric.sought_by_share else gpu.amount(metric)
+
+
+def charted_metrics() -> tuple[Metric, ...]:
+    """The figures of GPUs that can be shown as bars."""
+    return tuple(metric for metric in TABLE.charted if metric.source is Source.DEVICE)
 
 
 Test = Callable[[str, GpuView | None], bool]
@@ -79,8 +87,8 @@ def _test(word: str) -> Test | None:
     if word.startswith("!"):
         test = _test(word[1:])
         return None if test is None else lambda texts, gpu: not test(texts, gpu)
-    if match := _COMPARED.fullmatch(word):
-        return _comparison(_FIGURES[match[1]], match[2], match[3])
+    if (match := _COMPARED.fullmatch(word)) and (figure := figures().get(match[1])):
+        return _comparison(figure, match[2], match[3])
     return lambda texts, _: word in texts
 
 
@@ -107,7 +115,7 @@ class MapQuery:
     sought: MachineFilter = MachineFilter()
     order: str = ORDERS[0]
     reverse: bool = False
-    metric: Metric = Metric.USE
+    metric: Metric = UTIL
     unfolded: bool | None = None
     turned: frozenset[str] = frozenset()
 
