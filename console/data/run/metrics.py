@@ -192,6 +192,10 @@ def _load(value: float | None) -> str:
     return fig.UNKNOWN if value is None else f"{value:.1f}"
 
 
+def _megahertz(value: float | None) -> str:
+    return fig.UNKNOWN if value is None else f"{value:.0f}MHz"
+
+
 BEHIND = Rule("behind", lambda v: v >= 3, lambda v: v < 2, 5.0)
 IDLE = Rule("GPU idle while others work", lambda v: v <= 5, lambda v: v >= 20, 10.0, median_from=50.0)
 FULL = Rule("GPU memory nearly full", lambda v: v >= 97, lambda v: v < 94, 3.0)
@@ -213,6 +217,10 @@ POWER = Metric(
 TEMPERATURE = Metric(
     name="temp", source=Source.DEVICE, field="temperature_c", unit="°C", together=_MAX, life=_MAX,
     written=fig.celsius, width=4, top=100.0, keep=5, rules=(HOT,),
+)  # fmt: skip
+CLOCK = Metric(
+    name="clock", source=Source.DEVICE, field="sm_clock_mhz", unit="MHz", together=_MEAN, life=_MEAN,
+    written=_megahertz, width=7, top=2000.0, wished=True,
 )  # fmt: skip
 LAG = Metric(
     name="lag", source=Source.STEPS, field="lag", unit="steps", together=_MAX, life=None,
@@ -288,5 +296,5 @@ class MetricTable:
 
 
 TABLE = MetricTable(
-    UTIL, MEMORY, POWER, TEMPERATURE, LAG, CPU, RSS, HOST_CPU, HOST_MEMORY, LOAD
+    UTIL, MEMORY, POWER, TEMPERATURE, CLOCK, LAG, CPU, RSS, HOST_CPU, HOST_MEMORY, LOAD
 )  # fmt: skip

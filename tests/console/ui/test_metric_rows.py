@@ -9,7 +9,7 @@ import pytest
 from console.data.cluster.model import ClusterView, GpuView, HostView, Use
 from console.data.cluster.query import MapQuery, arranged, charted_metrics, parse_machine_filter
 from console.data.run.health import Alarms, Looked
-from console.data.run.metrics import TABLE, UTIL, Aggregate, Metric, Rule, Source
+from console.data.run.metrics import CLOCK, TABLE, UTIL, Aggregate, Metric, Rule, Source
 from console.data.run.model import RankViews, RunView
 from console.data.run.progress import Past
 from console.ui.cluster.machine_detail import gpu_rows, host_rows
@@ -166,3 +166,12 @@ def test_gpus_and_machines_show_it_and_are_sought_by_it() -> None:
 
     sought = arranged(cluster, MapQuery(parse_machine_filter("nvl>5"), unfolded=True))
     assert [gpus[0]] == [item.gpu for item in sought if item.gpu]
+
+
+def test_a_row_without_importance_has_a_column_only_while_it_is_charted() -> None:
+    def titles(charted: Metric) -> list[str]:
+        return [column.title for column in columns(devices=True, charted=charted, hosts={})]
+
+    assert "clock" not in titles(UTIL)
+    assert "clock" in titles(CLOCK)
+    assert "1980MHz" in CLOCK.written(view(devices=True).ranks[0].amount(CLOCK))

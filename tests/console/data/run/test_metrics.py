@@ -10,6 +10,7 @@ import pytest
 
 from console.data.run.figures import HISTORY, Figures, Histories, charted, sampled_figures
 from console.data.run.metrics import (
+    CLOCK,
     CPU,
     HOST_CPU,
     LAG,
@@ -88,7 +89,7 @@ def test_choices_go_round_among_what_ranks_have() -> None:
             choices.append(TABLE.after(choices[-1], devices=devices))
         return choices
 
-    assert [UTIL, MEMORY, POWER, TEMPERATURE, LAG, CPU, UTIL] == round_(devices=True)
+    assert [UTIL, MEMORY, POWER, TEMPERATURE, CLOCK, LAG, CPU, UTIL] == round_(devices=True)
     assert [CPU, LAG, CPU] == round_(devices=False)
     assert TABLE.after(UTIL, devices=False) is LAG
 
@@ -111,6 +112,7 @@ def test_only_some_scales_follow_the_figures() -> None:
         (MEMORY, "memory", "0M of 0M", "3%", "mem peak"),
         (POWER, "power", "3W of 4W", "3%", "W mean"),
         (TEMPERATURE, "temp °C", "3°", "3°", "temp peak"),
+        (CLOCK, "clock MHz", "3MHz", "3MHz", "MHz mean"),
         (LAG, "lag steps", "3", "3", ""),
         (CPU, "CPU", "3%", "3%", "CPU mean"),
         (RSS, "RSS B", "0M", "0M", "RSS peak"),
