@@ -12,7 +12,7 @@ from launcher.spec.job import Device
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 
-from ..run.metrics import Metric
+from ..run.metrics import MEMORY, Metric
 
 
 class Use(StrEnum):
@@ -88,13 +88,20 @@ class GpuView:
     health: Health = field(default_factory=Health)
 
     def figure(self, metric: Metric) -> float | None:
-        """One of its figures: per cent, or degrees."""
-        sample = self.sample
-        if metric is Metric.MEMORY:
-            return _share(sample.memory_used, sample.memory_total or self.device.memory)
-        if metric is Metric.POWER:
-            return _share(sample.power_w, sample.power_limit_w)
-        return sample.temperature_c if metric is Metric.HEAT else sample.util
+        """One of its figures, on the scale on which it is charted."""
+        return metric.figure(self.amount(metric), self.total(metric))
+
+    def amount(self, metric: Metric) -> float | None:
+        """How much it has of something, in the unit of the sensor."""
+        return metric.amount((self.sample,))
+
+    def total(self, metric: Metric) -> float | None:
+        """How much there can be; of memory also where only the device itself tells it."""
+        return metric.total((self.sample,)) or (self.device.memory if metric is MEMORY else None)
+
+    def amount_text(self, metric: Metric) -> str:
+        """How much it has of something as text, and of how much."""
+        return metric.amount_text(self.amount(metric), self.total(metric))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +212,3 @@ class ClusterView:
     def count(self, use: Use) -> int:
         """How many GPUs are used so."""
         return sum(gpu.use is use for host in self.hosts for gpu in host.gpus)
-
-
-def _share(part: float | None, whole: float | None) -> float | None:
-    return part / whole * 100 if part is not None and whole else None

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from ..filtering import Figure, Filter, parse_filter
-from ..run.metrics import Metric
+from ..run.metrics import TABLE, UTIL, Metric, Source
 from .model import ClusterView, GpuView, Held, HostView, Use
 
-METRICS = (Metric.USE, Metric.MEMORY, Metric.POWER, Metric.HEAT)
 ORDERS = ("name", "free first", "metric", "trouble first")
 """By what machines are sorted; `metric` is the figure that is shown, the greatest first."""
 
-_FIGURES: Mapping[str, Callable[[GpuView], float | None]] = {
-    "util": lambda gpu: gpu.sample.util,
-    "mem": lambda gpu: gpu.figure(Metric.MEMORY),
-    "power": lambda gpu: gpu.sample.power_w,
-    "temp": lambda gpu: gpu.sample.temperature_c,
-}
 _UNITS = "%cw"
 """Behind a number: per cent of the time and of the memory, degrees, watts."""
 _FOLD_ROWS = 60
@@ -54,11 +48,22 @@ class Candidate(NamedTuple):
     gpu: GpuView | None = None
 
 
-def _of_gpu(figure: Callable[[GpuView], float | None]) -> Callable[[Candidate], float | None]:
-    return lambda candidate: None if candidate.gpu is None else figure(candidate.gpu)
+def figures() -> tuple[Figure[Candidate], ...]:
+    """What a GPU can be sought by: per cent of the time and of its memory, otherwise amounts."""
+    metrics = TABLE.of(Source.DEVICE)
+    return tuple(Figure(metric.key, partial(_sought, metric=metric), _UNITS) for metric in metrics)
 
 
-FIGURES = tuple(Figure(name, _of_gpu(figure), _UNITS) for name, figure in _FIGURES.items())
+def _sought(candidate: Candidate, metric: Metric) -> float | None:
+    gpu = candidate.gpu
+    if gpu is None:
+        return None
+    return gpu.figure(metric) if metric.sought_by_share else gpu.amount(metric)
+
+
+def charted_metrics() -> tuple[Metric, ...]:
+    """The figures of GPUs that can be shown as bars."""
+    return tuple(metric for metric in TABLE.charted if metric.source is Source.DEVICE)
 
 
 def parse_machine_filter(text: str) -> Filter[Candidate]:
@@ -67,7 +72,7 @@ def parse_machine_filter(text: str) -> Filter[Candidate]:
     Raises:
         SpecError: a figure is compared with something that is no number.
     """
-    return parse_filter(text, lambda candidate: candidate.texts, figures=FIGURES)
+    return parse_filter(text, lambda candidate: candidate.texts, figures=figures())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class MapQuery:
     sought: Filter[Candidate] = field(default_factory=Filter)
     order: str = ORDERS[0]
     reverse: bool = False
-    metric: Metric = Metric.USE
+    metric: Metric = UTIL
     unfolded: bool | None = None
     turned: frozenset[str] = frozenset()
 

@@ -144,10 +144,10 @@ class RunFeed:
             state,
             now=now,
             written=self.book.written,
-            past=past.readings,
+            past=past.history,
             step_s=past.step_s,
             limit_s=self._asked_for().no_progress_s,
-            used=past.usage,
+            life=past.life,
             skew=past.skew,
         )
         return RunView(
@@ -197,7 +197,7 @@ class RunFeed:
 
 def _looked(view: RankView, not_finite: Mapping[str, int | None]) -> Looked:
     silent = min((age for age in (view.step_age, view.log_age) if age is not None), default=None)
-    return Looked(view.rank.rank, view.reading, silent, not_finite)
+    return Looked(view.rank.rank, view.figures, silent, not_finite)
 
 
 def _lost(state: RunState, status: Status) -> RunState:

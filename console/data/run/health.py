@@ -9,8 +9,9 @@ figure has been good for as long.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median
@@ -19,7 +20,8 @@ from launcher.state.events import RankReported
 from launcher.state.run_state import Rank, RankPhase
 
 from ...formatting import count, is_finite
-from .metrics import Metric, Reading
+from .figures import Figures
+from .metrics import TABLE, Rule
 from .stacks import spans
 
 STALE_S = 10.0
@@ -169,7 +171,6 @@ GANG = -1
 """The rank of an alert that concerns the whole gang."""
 
 _SILENT_S = 300.0
-_BUSY = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,35 +188,11 @@ class Alert:
     step: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """When something is wrong. Between the two thresholds all stays as it was.
-
-    Attributes:
-        what: the alert's words.
-        bad, good: whether the figure raises the alert, or ends it.
-        hold_s: how long it must have been so.
-        figure: the name of the reported figure that it is about, if it is about one.
-        end_s: how long it must have been good, where that differs from `hold_s`.
-    """
-
-    what: str
-    bad: Callable[[float], bool]
-    good: Callable[[float], bool]
-    hold_s: float
-    figure: str = ""
-    end_s: float | None = None
-
-
 def not_finite(name: str) -> Rule:
     """The rule for a reported figure, which is 1 where it is NaN or infinite: told at once, and over late."""
     return Rule(f"{name} is not finite", lambda v: v > 0, lambda v: v <= 0, 0.0, name, end_s=5.0)
 
 
-BEHIND = Rule("behind", lambda v: v >= 3, lambda v: v < 2, 5.0)
-IDLE = Rule("GPU idle while others work", lambda v: v <= 5, lambda v: v >= 20, 10.0)
-FULL = Rule("GPU memory nearly full", lambda v: v >= 97, lambda v: v < 94, 3.0)
-HOT = Rule("GPU above 87 °C", lambda v: v > 87, lambda v: v < 83, 5.0)
 SILENT = Rule("neither output nor a step for 5 min", lambda v: v >= _SILENT_S, lambda v: v < _SILENT_S, 0.0)
 
 
@@ -227,7 +204,7 @@ class Looked:
     """
 
     rank: int
-    reading: Reading
+    figures: Figures
     silent_s: float | None = None
     not_finite: Mapping[str, int | None] = field(default_factory=dict)
 
@@ -299,15 +276,15 @@ class Alarms:
 
 def _values(ranks: Sequence[Looked]) -> Iterable[tuple[Rule, int, float | None]]:
     """Every rule's figure for every rank that it concerns."""
-    used = [v for looked in ranks if (v := looked.reading[Metric.USE.value]) is not None]
-    busy = median(used) >= _BUSY if used else False
-    for looked in ranks:
-        reading = looked.reading
-        yield BEHIND, looked.rank, reading[Metric.LAG.value]
-        yield FULL, looked.rank, reading[Metric.MEMORY.value]
-        yield HOT, looked.rank, reading[Metric.HEAT.value]
-        if busy:
-            yield IDLE, looked.rank, reading[Metric.USE.value]
+    for metric, rule in TABLE.rules:
+        figures = [looked.figures.figure(metric) for looked in ranks]
+        if rule.median_from is None or _median(figures) >= rule.median_from:
+            yield from ((rule, looked.rank, figure) for looked, figure in zip(ranks, figures, strict=True))
     silences = [looked.silent_s for looked in ranks if looked.silent_s is not None]
     if silences:
         yield SILENT, GANG, min(silences)
+
+
+def _median(figures: Sequence[float | None]) -> float:
+    known = [figure for figure in figures if figure is not None]
+    return median(known) if known else -math.inf

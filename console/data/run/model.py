@@ -7,18 +7,18 @@ Pure: a state and a time in, views out. None is unknown and stays unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from launcher.state.events import DeviceSample, Sampled
+from launcher.state.events import DeviceSample
 from launcher.state.run_state import Phase, Rank, RunState
 
 from ...formatting import is_finite
 from ..logs.book import LogState
+from .figures import Curve, Figures, History, sampled_figures
 from .health import Alert, Condition, NotFinite, condition_of, front_of, signs_of_life, silent_after
-from .metrics import Curve, Metric, Reading, Usage
+from .metrics import LAG, Aggregate, Metric
 from .step_times import StepTimes, behind, furthest_behind
 
 
@@ -26,39 +26,34 @@ from .step_times import StepTimes, behind, furthest_behind
 class RankView:
     """One rank on the screen. Ages are whole seconds, so that equal views stay equal within one.
 
-    Of a rank that has ended `util`, `cpu` and `power` are means, `memory`, `rss` and `temperature` peaks.
+    Of a rank that has ended the amounts are what those of its whole life come to.
     """
 
     rank: Rank
     condition: Condition
     device: str = ""
-    util: float | None = None
-    cpu: float | None = None
-    memory: int | None = None
-    rss: int | None = None
-    memory_total: int | None = None
-    power: float | None = None
-    power_limit: float | None = None
-    temperature: float | None = None
+    figures: Figures = field(default_factory=Figures)
     step_age: int | None = None
     log_age: int | None = None
     sample_age: int | None = None
-    lag: float | None = None
-    past: tuple[Reading, ...] = ()
+    past: History = field(default_factory=History)
 
     @property
-    def reading(self) -> Reading:
-        """What it does now, on the scales of its history."""
-        return reading_of(self)
+    def lag(self) -> float | None:
+        """How many steps it is behind."""
+        return self.figures.amounts.get(LAG)
+
+    def amount(self, metric: Metric) -> float | None:
+        """How much it has of something, in the unit of the sensor."""
+        return self.figures.amounts.get(metric)
+
+    def amount_text(self, metric: Metric) -> str:
+        """The same as text, and of how much."""
+        return metric.amount_text(self.figures.amounts.get(metric), self.figures.totals.get(metric))
 
     def figure(self, metric: Metric) -> float | None:
-        """One of them."""
-        plain = _PLAIN.get(metric)
-        return reading_of(self)[metric.value] if plain is None else plain(self)
-
-    def history(self, metric: Metric, most: int) -> list[float | None]:
-        """Up to `most` of its last figures, oldest first."""
-        return [reading[metric.value] for reading in self.past[-most:]] if most > 0 else []
+        """The same on the scale on which it is charted."""
+        return self.figures.figure(metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class Progress:
 
     `step` is that of the slowest rank that lives, for which all must wait, and `left_pace_s` its pace; it is
     `stalled` where it has told of no step for so long that its pace says nothing of what is left. `front` is
-    the step of the first. `gang` has the mean of each sampled figure over all ranks, second by second.
+    the step of the first. `gang` has what each charted figure over all ranks came to, second by second.
     """
 
     step: int | None = None
@@ -144,24 +139,20 @@ class RunView:
         return not self.state.phase.final
 
 
-def reading_of(view: RankView) -> Reading:
-    """A rank's figures as they are charted."""
-    memory = view.memory / view.memory_total * 100 if view.memory is not None and view.memory_total else None
-    power = view.power / view.power_limit * 100 if view.power is not None and view.power_limit else None
-    return (view.util, memory, power, view.temperature, view.lag, view.cpu)
+def together(ranks: Iterable[RankView], metrics: Iterable[Metric]) -> list[float | None]:
+    """What the amounts of several ranks come to, metric by metric; None if none is known."""
+    told = [view.figures.amounts for view in ranks]
+    return [metric.together.of([some[metric] for some in told if metric in some]) for metric in metrics]
 
 
-_PLAIN: Mapping[Metric, Callable[[RankView], float | None]] = {
-    Metric.USE: attrgetter("util"),
-    Metric.HEAT: attrgetter("temperature"),
-    Metric.LAG: attrgetter("lag"),
-    Metric.CPU: attrgetter("cpu"),
-}
+def fullest(ranks: Iterable[RankView], metric: Metric) -> float | None:
+    """The same for one of them, whose sums are those of one rank: that which has most."""
+    how = Aggregate.MAX if metric.together is Aggregate.SUM else metric.together
+    return how.of([view.figures.amounts[metric] for view in ranks if metric in view.figures.amounts])
 
 
-N = TypeVar("N", int, float)
-Past = Callable[[int], tuple[Reading, ...]]
-Used = Callable[[int], Usage | None]
+Past = Callable[[int], History]
+Life = Callable[[int], Mapping[Metric, float] | None]
 Ages = tuple[int | None, int | None, int | None]
 
 
@@ -190,18 +181,18 @@ class RankViews:
         past: Past,
         step_s: float | None,
         limit_s: float | None = None,
-        used: Used = _unknown,
+        life: Life = _unknown,
         skew: float = 1.0,
     ) -> tuple[RankView, ...]:
         """Every rank of `state` at `now`; `written` says when each last wrote a line, asked once a second.
 
-        `limit_s` is how long the gang may be without progress, if there is a limit; `used`, what a rank that
-        has ended used in all; `skew`, how many steps lie between ranks that go together.
+        `limit_s` is how long the gang may be without progress, if there is a limit; `life`, what the
+        amounts of a rank that has ended come to; `skew`, how many steps lie between ranks that go together.
         """
         if not self._is_of(state, int(now), past):
             self._made_of = state, int(now), past
             self._all = self._views(
-                state, now, written, past, step_s, silent_after(step_s, limit_s), used, skew
+                state, now, written, past, step_s, silent_after(step_s, limit_s), life, skew
             )
         return self._all
 
@@ -217,7 +208,7 @@ class RankViews:
         past: Past,
         step_s: float | None,
         silent_s: float | None,
-        used: Used,
+        life: Life,
         skew: float,
     ) -> tuple[RankView, ...]:
         front = front_of(state.ranks)
@@ -240,7 +231,7 @@ class RankViews:
                 ),
                 behind(rank.step, front, skew),
                 past(rank.rank),
-                used(rank.rank) if rank.phase.ended else None,
+                life(rank.rank) if rank.phase.ended else None,
             )
             for rank, sign in zip(state.ranks, signs, strict=True)
         )
@@ -252,66 +243,43 @@ class RankViews:
         condition: Condition,
         ages: Ages,
         lag: float | None,
-        past: tuple[Reading, ...],
-        usage: Usage | None,
+        past: History,
+        amounts: Mapping[Metric, float] | None,
     ) -> RankView:
-        made_of = (rank, past, devices, condition, ages, lag, usage)
+        made_of = (rank, past, devices, condition, ages, lag, amounts)
         known = self._known.get(rank.rank)
         if known is None or known[0] != made_of:
-            view = _rank_view(rank, devices, condition, ages, lag, past)
-            known = made_of, view if usage is None else replace(view, **_summed(usage))
+            view = _rank_view(rank, _figures(rank, devices, lag, amounts), condition, ages, past)
+            known = made_of, view
             self._known[rank.rank] = known
         return known[1]
 
 
-def _rank_view(
-    rank: Rank,
-    devices: Sequence[DeviceSample],
-    condition: Condition,
-    ages: Ages,
-    lag: float | None,
-    past: tuple[Reading, ...],
-) -> RankView:
-    sample = rank.sample
+def _rank_view(rank: Rank, figures: Figures, condition: Condition, ages: Ages, past: History) -> RankView:
     step_age, log_age, sample_age = ages
     return RankView(
         rank=rank,
         condition=condition,
         device=_device_label(rank),
-        util=mean_known([d.util for d in devices]),
-        cpu=sample.cpu if sample else None,
-        rss=sample.rss if sample else None,
-        memory=_sum_known([d.memory_used for d in devices]) if devices else (sample.rss if sample else None),
-        memory_total=_sum_known([d.memory_total for d in devices]),
-        power=_sum_known([d.power_w for d in devices]),
-        power_limit=_sum_known([d.power_limit_w for d in devices]),
-        temperature=max((d.temperature_c for d in devices if d.temperature_c is not None), default=None),
+        figures=figures,
         step_age=step_age,
         log_age=log_age,
         sample_age=sample_age,
-        lag=lag,
         past=past,
     )
 
 
-def _summed(usage: Usage) -> dict[str, Any]:
-    return {name: getattr(usage, name) for name in ("util", "cpu", "power", "memory", "rss", "temperature")}
-
-
-def sampled_reading(fact: Sampled, cpu: float | None, rank: Rank, lag: float | None) -> Reading:
-    """What a sample says of one rank."""
-    uuids = {d.uuid for d in rank.devices}
-    devices = [d for d in fact.devices if d.uuid in uuids]
-    used, total = _sum_known([d.memory_used for d in devices]), _sum_known([d.memory_total for d in devices])
-    drawn, limit = _sum_known([d.power_w for d in devices]), _sum_known([d.power_limit_w for d in devices])
-    return (
-        mean_known([d.util for d in devices]),
-        used / total * 100 if used is not None and total else None,
-        drawn / limit * 100 if drawn is not None and limit else None,
-        max((d.temperature_c for d in devices if d.temperature_c is not None), default=None),
-        lag,
-        cpu,
-    )
+def _figures(
+    rank: Rank,
+    devices: tuple[DeviceSample, ...],
+    lag: float | None,
+    life: Mapping[Metric, float] | None,
+) -> Figures:
+    """What it does now; of a rank that has ended, what it did in all."""
+    figures = sampled_figures(devices, rank.sample, lag)
+    if life is None:
+        return figures
+    return Figures(life if lag is None else {LAG: lag, **life}, figures.totals)
 
 
 def _devices(state: RunState, rank: Rank) -> tuple[DeviceSample, ...]:
@@ -332,17 +300,6 @@ def _age(now: float, then: float | None, rank: Rank) -> int | None:
     if then is None:
         return None
     return max(int((rank.ended or now) - then), 0)
-
-
-def mean_known(values: Sequence[float | None]) -> float | None:
-    """The mean of what is known; None if nothing is."""
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _sum_known(values: Sequence[N | None]) -> N | None:
-    known = [v for v in values if v is not None]
-    return sum(known[1:], known[0]) if known else None
 
 
 PHASE_GLYPHS = {

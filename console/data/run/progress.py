@@ -20,9 +20,10 @@ from launcher.state import events as ev
 from launcher.state.run_state import Rank, RunState
 
 from ...formatting import is_finite
+from .figures import Charted, Curve, GangAverages, Histories, History, LifeSums, charted, sampled_figures
 from .health import SILENT_PACES, SILENT_S, Soundness, front_of
-from .metrics import HISTORY, Curve, Metric, Reading, Usage, UsageSums
-from .model import Progress, sampled_reading
+from .metrics import Metric
+from .model import Progress
 from .step_times import Paces
 
 _PACES = 32
@@ -36,9 +37,8 @@ class Past:
     """Short histories of one run. Fed by the thread that reads it; what it returns is frozen."""
 
     def __init__(self) -> None:
-        self._readings: dict[int, deque[Reading]] = {}
-        self._frozen: dict[int, tuple[Reading, ...]] = {}
-        self._used: dict[int, UsageSums] = {}
+        self._histories = Histories()
+        self._lives: dict[int, LifeSums] = {}
         self._steps, self._gang, self._sound = Paces(), GangAverages(), Soundness()
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._curves: dict[str, list[float]] = {}
@@ -60,26 +60,24 @@ class Past:
 
     def forget(self) -> None:
         """Another attempt begins: its ranks may be elsewhere, and its steps go on from a checkpoint."""
-        for history in (self._readings, self._frozen, self._used, self._paces, self._curves, self._drawn):
+        for history in (self._lives, self._paces, self._curves, self._drawn):
             history.clear()
+        self._histories = Histories()
         self._steps, self._gang, self._sound = Paces(), GangAverages(), Soundness()
 
-    def readings(self, rank: int) -> tuple[Reading, ...]:
-        """A rank's last figures, oldest first."""
-        frozen = self._frozen.get(rank)
-        if frozen is None:
-            frozen = self._frozen[rank] = tuple(self._readings.get(rank, ()))
-        return frozen
+    def history(self, rank: int) -> History:
+        """A rank's last figures."""
+        return self._histories.of(rank)
 
     @property
     def skew(self) -> float:
         """How many steps lie between ranks that go together."""
         return self._steps.skew
 
-    def usage(self, rank: int) -> Usage | None:
-        """What a rank used in all; None without any sample of it."""
-        sums = self._used.get(rank)
-        return None if sums is None else sums.usage
+    def life(self, rank: int) -> Mapping[Metric, float] | None:
+        """What a rank's amounts over its life come to; None without any sample of it."""
+        sums = self._lives.get(rank)
+        return None if sums is None else sums.amounts
 
     def not_finite(self, rank: int) -> Mapping[str, int | None]:
         """Which of a rank's last figures are not finite, and since which step."""
@@ -153,20 +151,19 @@ class Past:
             self._curves[name] = points[::2]
 
     def _sampled(self, fact: ev.Sampled, state: RunState) -> None:
-        told = [
-            (s.rank, sampled_reading(fact, s.cpu, state.ranks[s.rank], self._steps.lag(s.rank)))
-            for s in fact.ranks
-            if s.rank < len(state.ranks)
-        ]
-        self._gang.sampled(fact.time, [reading for _, reading in told])
         by_uuid = {device.uuid: device for device in fact.devices}
+        rows: list[Charted] = []
         for sample in fact.ranks:
-            if sample.rank < len(state.ranks):
-                own = [by_uuid[d.uuid] for d in state.ranks[sample.rank].devices if d.uuid in by_uuid]
-                self._used.setdefault(sample.rank, UsageSums()).take(sample, own)
-        for rank, reading in told:
-            self._readings.setdefault(rank, deque(maxlen=HISTORY)).append(reading)
-            self._frozen.pop(rank, None)
+            rank = sample.rank
+            if rank >= len(state.ranks):
+                continue
+            own = [by_uuid[d.uuid] for d in state.ranks[rank].devices if d.uuid in by_uuid]
+            figures = sampled_figures(own, sample, self._steps.lag(rank))
+            row = charted(figures)
+            rows.append(row)
+            self._histories.take(rank, row)
+            self._lives.setdefault(rank, LifeSums()).take(figures)
+        self._gang.sampled(fact.time, rows)
 
 
 def _number(rank: Rank | None) -> int | None:
@@ -278,39 +275,3 @@ def facts_of(piece: Piece, leader: int | None) -> list[ev.Event]:
         mark = b'"rank":%d,' % (-1 if leader is None else leader)
         lines = (line for line in lines if mark in line and b'"rank_reported"' in line)
     return decoded(lines)
-
-
-_METRICS = tuple(Metric)
-
-
-class GangAverages:
-    """The mean of each figure over all ranks in each of the last seconds that have samples."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[int, tuple[list[float], list[int]]] = {}
-        self._means: Mapping[Metric, Curve] | None = None
-
-    def sampled(self, time: float, readings: Iterable[Reading]) -> None:
-        """Take in what the ranks of one host did at a time. Hosts may tell of it in any order."""
-        second = int(time)
-        sums, counts = self._seconds.setdefault(second, ([0.0] * len(_METRICS), [0] * len(_METRICS)))
-        for reading in readings:
-            for at, value in enumerate(reading):
-                if is_finite(value):
-                    sums[at] += value
-                    counts[at] += 1
-        self._means = None
-        if len(self._seconds) > HISTORY:
-            del self._seconds[min(self._seconds)]
-
-    @property
-    def means(self) -> Mapping[Metric, Curve]:
-        """Each known figure's course, rounded, oldest first."""
-        if self._means is None:
-            drawn = {metric: self._course(metric.value) for metric in _METRICS}
-            self._means = {metric: course for metric, course in drawn.items() if course}
-        return self._means
-
-    def _course(self, at: int) -> Curve:
-        told = (self._seconds[second] for second in sorted(self._seconds))
-        return tuple(float(round(sums[at] / counts[at])) for sums, counts in told if counts[at])

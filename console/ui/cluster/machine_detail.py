@@ -9,7 +9,7 @@ from launcher.placement.inventory import Holder
 from ... import formatting as fig
 from ...data.cluster.model import AppView, EngineView, GpuView, HostView, WorkView
 from ...data.cluster.query import Item, troubles
-from ...data.run.metrics import Metric
+from ...data.run.metrics import HOST_CPU, TABLE, Source
 from ..widgets.rows import Row, ScrollingSheet, Span, clip
 from .machines import GLYPHS, by_text, executors_text
 from .work import Work, holds_text, waits_text
@@ -51,7 +51,7 @@ def _title(item: Item | Work | None) -> str:
 
 def _rows(item: Item | Work | None, width: int) -> Iterator[Row]:
     if isinstance(item, Item):
-        yield from _host_rows(item.host, width) if item.gpu is None else gpu_rows(item.host, item.gpu, width)
+        yield from host_rows(item.host, width) if item.gpu is None else gpu_rows(item.host, item.gpu, width)
     elif isinstance(item, WorkView):
         yield from _work_rows(item, width)
     elif isinstance(item, AppView):
@@ -84,14 +84,12 @@ def gpu_rows(host: HostView, gpu: GpuView, width: int) -> Iterator[Row]:
 
 def _figure_rows(gpu: GpuView, width: int) -> Iterator[Row]:
     sample = gpu.sample
-    total = sample.memory_total or gpu.device.memory
-    power = f"{fig.watts(sample.power_w)} of {fig.watts(sample.power_limit_w)}"
-    yield _gauge("util", gpu.figure(Metric.USE), fig.percent(sample.util), width)
-    yield _gauge(
-        "memory", gpu.figure(Metric.MEMORY), f"{fig.memory(sample.memory_used)} of {fig.memory(total)}", width
-    )
-    yield _gauge("power", gpu.figure(Metric.POWER), power, width)
-    yield _fact("temp", (fig.celsius(sample.temperature_c), ""))
+    for metric in TABLE.shown(Source.DEVICE):
+        text = gpu.amount_text(metric)
+        if metric.is_share:
+            yield _gauge(metric.name, gpu.figure(metric), text, width)
+        else:
+            yield _fact(metric.name, (text, ""))
     yield _fact("clocks", (f"SM {_mhz(sample.sm_clock_mhz)}  memory {_mhz(sample.memory_clock_mhz)}", ""))
     slowed = sample.throttle
     text = fig.UNKNOWN if slowed is None else ", ".join(slowed) or "by nothing"
@@ -137,17 +135,21 @@ def _holder_rows(holder: Holder, whose: str, style: str) -> Iterator[Row]:
 # --- machines --------------------------------------------------------------------------------------
 
 
-def _host_rows(host: HostView, width: int) -> Iterator[Row]:
-    system = host.system
+def host_rows(host: HostView, width: int) -> Iterator[Row]:
+    """Everything known of one machine."""
+    system = (host.system,)
     if host.lost:
         yield _fact("state", (f"- lost: {host.lost}", "rank-lost"))
     elif host.silent_s is not None:
         yield _fact("state", (f"? its agents have told nothing for {fig.age(host.silent_s)}", "rank-stale"))
-    share = system.memory_used / system.memory_total if system.memory_used and system.memory_total else None
-    text = f"{fig.memory(system.memory_used)} of {fig.memory(system.memory_total)}"
-    yield _gauge("CPU", system.cpu, f"{fig.percent(system.cpu)} of {fig.count(host.cores)} cores", width)
-    yield _gauge("memory", None if share is None else share * 100, text, width)
-    yield _fact("load", (fig.UNKNOWN if system.load1 is None else f"{system.load1:.1f}", ""))
+    for metric in TABLE.shown(Source.HOST):
+        amount, total = metric.amount(system), metric.total(system)
+        text = metric.amount_text(amount, total)
+        if not metric.is_share:
+            yield _fact(metric.name, (text, ""))
+            continue
+        cores = f" of {fig.count(host.cores)} cores" if metric is HOST_CPU else ""
+        yield _gauge(metric.name, metric.figure(amount, total), f"{text}{cores}", width)
     yield _fact(
         "GPUs", (f"{len(host.gpus)}", ""), (f"  driver {host.driver}" if host.driver else "", "muted")
     )

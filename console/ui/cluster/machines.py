@@ -12,8 +12,8 @@ from launcher.placement.inventory import Holder
 
 from ... import formatting as fig
 from ...data.cluster.model import ClusterView, ExecutorView, GpuView, Held, HostView, Use
-from ...data.cluster.query import METRICS, ORDERS, Item, MapQuery, arranged, troubles
-from ...data.run.metrics import Metric
+from ...data.cluster.query import ORDERS, Item, MapQuery, arranged, charted_metrics, troubles
+from ...data.run.metrics import HOST_CPU, HOST_MEMORY, MEMORY, TABLE, Metric, Source
 from ...formatting import host_labels
 from ..widgets.lists import ItemList
 from ..widgets.rows import Row, Span
@@ -93,8 +93,9 @@ class MachineMap(ItemList[Item]):
 
     def action_metric(self) -> None:
         """Chart another figure."""
-        at = METRICS.index(self.query_now.metric)
-        self.ask(replace(self.query_now, metric=METRICS[(at + 1) % len(METRICS)]))
+        metrics = charted_metrics()
+        at = metrics.index(self.query_now.metric)
+        self.ask(replace(self.query_now, metric=metrics[(at + 1) % len(metrics)]))
 
     def action_sort(self) -> None:
         """Sort by something else."""
@@ -122,7 +123,7 @@ class MachineMap(ItemList[Item]):
 
 def _how(query: MapQuery, shown: int) -> str:
     """What is sought, and the order, where they are not the usual ones."""
-    order = query.metric.label if query.order == "metric" else query.order
+    order = query.metric.title if query.order == "metric" else query.order
     sought = f"filter: {query.sought.text} · {fig.number(shown, 'host')}" if query.sought.text else ""
     sort = f"{order}{', reversed' * query.reverse}" if query.order != ORDERS[0] or query.reverse else ""
     return " · ".join(filter(None, (sought, sort and f"sorted by {sort}")))
@@ -149,12 +150,13 @@ GLYPHS = {
 }
 _BAR, _MODEL, _WIDE, _ROOMY = 10, 18, 104, 140
 _NAMES, _HOLDERS, _CELLS = 3, 2, 16
-_SHORT = {Metric.USE: "util", Metric.MEMORY: "memory", Metric.POWER: "power", Metric.HEAT: "temp"}
+_SHARE, _NARROW_KEEP, _BOTH = 4, 5, 12
 
 
 def head_row(width: int, metric: Metric) -> Row:
     """What each column of a GPU is; the bar is of the metric."""
-    cells = f"{'':4}{'gpu':<4}{_model('model', width)}{'whose':<10}{_SHORT[metric]:<{_bar(width) + 5}}"
+    bar = metric.name.ljust(_bar(width) + 1 + _room(metric))
+    cells = f"{'':4}{'gpu':<4}{_model('model', width)}{'whose':<10}{bar}"
     columns = "".join(f" {title}" for title, _ in _figures(None, width, metric))
     return ((f"{cells}{columns}  used by", "muted"),)
 
@@ -194,15 +196,29 @@ def _states(host: HostView) -> Iterator[Span]:
 
 
 def _system(host: HostView, width: int) -> str:
-    system = host.system
-    cores = f" of {host.cores}" if host.cores else ""
-    memory = _amounts(system.memory_used, system.memory_total)
-    load = "" if system.load1 is None or width < _WIDE else f"  load {system.load1:.1f}"
-    known = system.cpu is not None or system.memory_used is not None or host.here
-    return f"cpu {fig.percent(system.cpu):>4}{cores}  mem {memory}{load}" if known else ""
+    """What the machine does; what is unknown is left out unless it matters most."""
+    system = (host.system,)
+    known = any(metric.amount(system) is not None for metric in (HOST_CPU, HOST_MEMORY)) or host.here
+    told = (_system_figure(host, metric) for metric in TABLE.shown(Source.HOST) if _fits(metric, width))
+    return "  ".join(filter(None, told)) if known else ""
 
 
-def _amounts(used: int | None, total: int | None) -> str:
+def _system_figure(host: HostView, metric: Metric) -> str:
+    system = (host.system,)
+    amount = metric.amount(system)
+    if metric is HOST_MEMORY:
+        return f"{metric.key} {_amounts(amount, metric.total(system))}"
+    if metric is HOST_CPU:
+        return f"{metric.key} {metric.written(amount):>4}{f' of {host.cores}' if host.cores else ''}"
+    return "" if amount is None else f"{metric.key} {metric.amount_text(amount, metric.total(system))}"
+
+
+def _fits(metric: Metric, width: int) -> bool:
+    """Whether it is worth its room."""
+    return width >= _WIDE or metric.keep >= _NARROW_KEEP
+
+
+def _amounts(used: float | None, total: float | None) -> str:
     """How much of how much memory, in one unit."""
     if used is None or total is None or total < 1 << 30:
         return f"{fig.memory(used)}/{fig.memory(total)}"
@@ -231,15 +247,15 @@ def gpu_row(gpu: GpuView, width: int, metric: Metric) -> Row:
     """A GPU: whose it is, its figures, and who is on it."""
     glyph, style = GLYPHS[gpu.use]
     value = gpu.figure(metric)
-    filled, track = fig.bar(None if value is None else value / 100, _bar(width))
-    shown = fig.celsius(value) if metric is Metric.HEAT else fig.percent(value)
+    filled, track = fig.bar(None if value is None else value / metric.top, _bar(width))
+    shown = metric.figure_text(value).rjust(_room(metric))
     return (
         (f"    {gpu.device.index:<4}", ""),
         (_model(gpu.device.name, width), "muted"),
         (f"{glyph} {gpu.use:<8}", style),
         (filled, "bar"),
         (track, "bar-track"),
-        (f" {shown:>4}", ""),
+        (f" {shown}", ""),
         ("".join(f" {text}" for _, text in _figures(gpu, width, metric)), ""),
         ("  ", ""),
         *_owners(gpu),
@@ -248,20 +264,22 @@ def gpu_row(gpu: GpuView, width: int, metric: Metric) -> Row:
 
 def _figures(gpu: GpuView | None, width: int, metric: Metric) -> Iterator[tuple[str, str]]:
     """The title and the text of each column beside the bar, which shows the metric."""
-    sample = None if gpu is None else gpu.sample
-    if sample is None:
-        used = total = util = power = heat = None
-    else:
-        used, total = sample.memory_used, sample.memory_total or (gpu.device.memory if gpu else None)
-        util, power, heat = sample.util, sample.power_w, sample.temperature_c
-    if metric is not Metric.USE:
-        yield f"{'util':>4}", f"{fig.percent(util):>4}"
-    known = used is not None or total is not None
-    yield f"{'mem':>12}", (_amounts(used, total) if known else fig.UNKNOWN).rjust(12)
-    if width >= _WIDE:
-        yield f"{'power':>6}", f"{fig.watts(power):>6}"
-    if metric is not Metric.HEAT:
-        yield f"{'temp':>4}", f"{fig.celsius(heat):>4}"
+    for shown in TABLE.shown(Source.DEVICE):
+        if shown is MEMORY:
+            yield f"{MEMORY.key:>{_BOTH}}", _memory(gpu).rjust(_BOTH)
+        elif (shown is not metric or shown.whole) and _fits(shown, width):
+            text = fig.UNKNOWN if gpu is None else shown.written(gpu.amount(shown))
+            yield f"{shown.key:>{shown.width}}", text.rjust(shown.width)
+
+
+def _memory(gpu: GpuView | None) -> str:
+    used, total = (None, None) if gpu is None else (gpu.amount(MEMORY), gpu.total(MEMORY))
+    return fig.UNKNOWN if used is None and total is None else _amounts(used, total)
+
+
+def _room(metric: Metric) -> int:
+    """How wide its figure is beside the bar."""
+    return _SHARE if metric.is_share else metric.width
 
 
 def _owners(gpu: GpuView) -> Iterator[Span]:

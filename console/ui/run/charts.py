@@ -10,13 +10,12 @@ from launcher.state.run_state import Host
 
 from ... import formatting as fig
 from ...data.run.health import Alert, NotFinite, named_ranks
-from ...data.run.metrics import Metric
-from ...data.run.model import RankView, RunView
+from ...data.run.metrics import LAG, POWER, TABLE, Source
+from ...data.run.model import RankView, RunView, together
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, ScrollingSheet, Span, clip
 
 _HEIGHT, _TALLEST, _WIDE = 5, 12, 100
-_SHARES = ((Metric.USE, "GPU % of all ranks"), (Metric.MEMORY, "GPU memory %"), (Metric.POWER, "power %"))
 
 
 class Charts(ScrollingSheet):
@@ -53,8 +52,8 @@ def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
     """Every curve there is, two side by side where there is room; they share `room` lines if those do."""
     gang = view.progress.gang
     plots = [(name, values, None) for name, values in view.progress.curves.items()]
-    shares = [(name, gang.get(metric, ()), (0.0, 100.0)) for metric, name in _SHARES]
-    drawn = [(name, values, scale) for name, values, scale in (*plots, *shares) if len(values) > 1]
+    sampled = [(metric.plot, gang.get(metric, ()), (0.0, metric.top)) for metric in TABLE.plotted]
+    drawn = [(name, values, scale) for name, values, scale in (*plots, *sampled) if len(values) > 1]
     if not drawn:
         return [((" nothing to chart yet: launcher.report(step=…, loss=…) gives curves", "muted"),)]
     per = 2 if width >= _WIDE else 1
@@ -169,7 +168,7 @@ def _lag(view: RunView) -> Row:
     lags = view.progress.lags
     if not lags:
         return ()
-    strip = fig.strip(lags[-_STRIP:], min(len(lags), _STRIP), top=max(*lags, 8.0))
+    strip = fig.strip(lags[-_STRIP:], min(len(lags), _STRIP), top=max(*lags, LAG.top))
     if view.straggler is None:
         return ((strip, "bar dim"), ("  no rank is behind", "muted"))
     rank, steps = view.straggler
@@ -178,8 +177,8 @@ def _lag(view: RunView) -> Row:
 
 
 def _power(ranks: Sequence[RankView]) -> Row:
-    drawn = [v.power for v in ranks if v.power is not None]
-    return ((fig.watts(sum(drawn)), ""),) if drawn else ()
+    (drawn,) = together(ranks, (POWER,))
+    return () if drawn is None else ((POWER.written(drawn), ""),)
 
 
 def host_rows(view: RunView) -> list[Row]:
@@ -211,9 +210,8 @@ def system_figures(host: Host | None) -> str:
     system = host.system if host is not None else None
     if system is None:
         return ""
-    used, total = fig.memory(system.memory_used), fig.memory(system.memory_total)
-    load = fig.UNKNOWN if system.load1 is None else f"{system.load1:.1f}"
-    return f"CPU {fig.percent(system.cpu)}  RAM {used} of {total}  load {load}"
+    shown = TABLE.shown(Source.HOST)
+    return "  ".join(f"{m.label} {m.amount_text(m.amount((system,)), m.total((system,)))}" for m in shown)
 
 
 def gpu_figures(members: Sequence[RankView]) -> str:
@@ -223,16 +221,7 @@ def gpu_figures(members: Sequence[RankView]) -> str:
 
 
 def gpu_sums(members: Sequence[RankView]) -> str:
-    """Mean use, memory in all, power in all and the highest temperature of their GPUs."""
-    utils = [v.util for v in members if v.util is not None]
-    memory = [v.memory for v in members if v.memory is not None]
-    power = [v.power for v in members if v.power is not None]
-    heat = max((v.temperature for v in members if v.temperature is not None), default=None)
-    return " ".join(
-        (
-            fig.percent(sum(utils) / len(utils) if utils else None),
-            fig.memory(sum(memory) if memory else None),
-            fig.watts(sum(power) if power else None),
-            fig.celsius(heat),
-        )
-    )
+    """What the figures of their GPUs come to: mean use, memory and power in all, the highest temperature."""
+    shown = TABLE.shown(Source.DEVICE)
+    amounts = zip(shown, together(members, shown), strict=True)
+    return " ".join(metric.written(amount) for metric, amount in amounts)

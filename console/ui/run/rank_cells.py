@@ -13,8 +13,8 @@ from launcher.state.run_state import Host
 
 from ... import formatting as fig
 from ...data.run.health import Condition
-from ...data.run.metrics import Metric
-from ...data.run.model import RankView
+from ...data.run.metrics import HOST_CPU, HOST_MEMORY, TABLE, Metric, Source
+from ...data.run.model import RankView, fullest, together
 from ...formatting import host_labels
 from ..widgets.rows import Row, Span
 
@@ -124,8 +124,9 @@ def _compact_row(
     for style, group in groupby(drawn, key=lambda cell: cell[1]):
         cells.append(("".join(cell[0] for cell in group), style))
     used = len(label) + 2 + len(members)
-    own = _summary(members)
-    summaries = (f"{own}{_of_gpus(members)}{_of_host(system)}", f"{own}{_of_host(system)}", own)
+    shown = TABLE.shown(Source.DEVICE if any(v.rank.devices for v in members) else Source.PROCESSES)
+    own, more = _summary(members, shown), _of_host(system)
+    summaries = (f"{own}{_sums(members, shown)}{more}", f"{own}{more}", own)
     summary = next((text for text in summaries if used + len(text) + 2 <= width), None)
     if summary is not None:
         cells.append((f"  {summary}", "muted"))
@@ -147,23 +148,32 @@ def shade(value: float | None, top: float) -> int:
     return min(max(int(value / top * 8), 0), 7) if fig.is_finite(value) else 7
 
 
-def _of_gpus(members: Sequence[RankView]) -> str:
-    """What they draw in all, and how hot the hottest is."""
-    power = [v.power for v in members if v.power is not None]
-    heat = max((v.temperature for v in members if v.temperature is not None), default=None)
-    return f"  {fig.watts(sum(power)):>6} {fig.celsius(heat):>4}" if power else ""
+_FIRST = 2
+
+
+def _summary(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
+    """How busy they are, how much memory the fullest has, and how far the last is."""
+    steps = [v.rank.step for v in members if v.rank.step is not None]
+    told = " ".join([_text(metric, fullest(members, metric)) for metric in shown[:_FIRST]])
+    return f"{told}  step {fig.count(min(steps, default=None))}"
+
+
+def _sums(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
+    """What the others come to, where anything is known of them."""
+    rest = shown[_FIRST:]
+    amounts = together(members, rest)
+    if amounts.count(None) == len(amounts):
+        return ""
+    return "  " + " ".join([_text(metric, amount) for metric, amount in zip(rest, amounts, strict=True)])
+
+
+def _text(metric: Metric, amount: float | None) -> str:
+    return metric.written(amount).rjust(metric.width)
 
 
 def _of_host(system: HostSample | None) -> str:
     """Its processors and memory; empty where they are unknown."""
     if system is None:
         return ""
-    return f"  CPU {fig.percent(system.cpu):>4} {fig.memory(system.memory_used):>6}"
-
-
-def _summary(members: Sequence[RankView]) -> str:
-    utils = [v.util for v in members if v.util is not None]
-    steps = [v.rank.step for v in members if v.rank.step is not None]
-    memory = [v.memory for v in members if v.memory is not None]
-    mean = fig.percent(sum(utils) / len(utils) if utils else None)
-    return f"{mean:>4} {fig.memory(max(memory, default=None)):>6}  step {fig.count(min(steps, default=None))}"
+    cpu, memory = (_text(metric, metric.amount((system,))) for metric in (HOST_CPU, HOST_MEMORY))
+    return f"  {HOST_CPU.label} {cpu} {memory}"

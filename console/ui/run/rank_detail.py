@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ... import formatting as fig
 from ...data.run.health import Condition
-from ...data.run.metrics import Metric
+from ...data.run.metrics import CPU, RSS, TABLE, TEMPERATURE, UTIL, Metric, Source
 from ...data.run.model import RankView, RunView
 from ..widgets.rows import Row, ScrollingSheet, Span, clip, width_of
 from .charts import gpu_figures, system_figures
@@ -14,7 +14,6 @@ from .failure import ending
 from .rank_cells import GLYPHS, STYLES
 
 _LABEL, _LATELY = 10, 20
-_WHOLE_LIFE = ("GPU mean", "mem peak", "W mean")
 
 
 class RankDetail(ScrollingSheet):
@@ -64,8 +63,8 @@ def detail_rows(view: RankView, width: int) -> list[Row]:
         *_metrics(view, width),
         _ages(view),
     ]  # fmt: skip
-    rows += _device_rows(view, width) if view.device else []
-    return rows + _process_rows(view, width)
+    rows += _device_rows(view, width) if view.device else ()
+    return [*rows, *_process_rows(view, width)]
 
 
 def _ages(view: RankView) -> Row:
@@ -76,49 +75,49 @@ def _ages(view: RankView) -> Row:
     return _fact("ages", (f"{told}  telemetry {fig.age(view.sample_age)}", ""))
 
 
-def _device_rows(view: RankView, width: int) -> list[Row]:
-    used = view.memory / view.memory_total if view.memory is not None and view.memory_total else None
-    drawn = view.power / view.power_limit if view.power is not None and view.power_limit else None
-    share = view.util / 100 if view.util is not None else None
-    busy, full, draws = _WHOLE_LIFE if view.rank.phase.ended else ("GPU", "memory", "power")
-    return [
-        _gauge(busy, share, f"{fig.percent(view.util)} {fig.celsius(view.temperature)}", width),
-        _gauge(
-            full,
-            used,
-            f"{fig.memory(view.memory)} of {fig.memory(view.memory_total)}",
-            width,
-        ),
-        _gauge(
-            draws,
-            drawn,
-            f"{fig.watts(view.power)} of {fig.watts(view.power_limit)}",
-            width,
-        ),
-        _fact("lately", (_lately(view, Metric.USE, width), "bar dim")),
-    ]
+def _device_rows(view: RankView, width: int) -> Iterator[Row]:
+    """What its devices do; how hot they are stands beside how busy they are."""
+    for metric in TABLE.shown(Source.DEVICE):
+        if metric is not TEMPERATURE:
+            beside = f" {view.amount_text(TEMPERATURE)}" if metric is UTIL else ""
+            yield _figure(view, metric, beside, width)
+    yield _fact("lately", (_lately(view, UTIL, width), "bar dim"))
 
 
-def _process_rows(view: RankView, width: int) -> list[Row]:
+def _process_rows(view: RankView, width: int) -> Iterator[Row]:
     sample = view.rank.sample
     processes = sample.processes if sample else None
-    ended = view.rank.phase.ended
     count = f"  {fig.count(processes)} process{'' if processes == 1 else 'es'}"
-    row = _fact(
-        "CPU mean" if ended else "CPU",
-        (fig.percent(view.cpu) + (" of one core" if view.cpu is not None else ""), ""),
-        (f"  RSS {fig.memory(view.rss)}{' at most' if ended else count}", ""),
+    cpu, rss = view.amount_text(CPU), view.amount_text(RSS)
+    yield _fact(
+        _label(view, CPU),
+        (cpu + (" of one core" if view.amount(CPU) is not None else ""), ""),
+        (f"  {RSS.label} {rss}{' at most' if view.rank.phase.ended else count}", ""),
     )
-    if view.device:
-        return [row]
-    return [row, _fact("lately", (_lately(view, Metric.CPU, width), "bar dim"))]
+    for metric in TABLE.shown(Source.PROCESSES):
+        if metric not in (CPU, RSS):
+            yield _figure(view, metric, "", width)
+    if not view.device:
+        yield _fact("lately", (_lately(view, CPU, width), "bar dim"))
+
+
+def _figure(view: RankView, metric: Metric, beside: str, width: int) -> Row:
+    """A metric as it is, as a bar where that is per cent of something."""
+    label, text = _label(view, metric), f"{view.amount_text(metric)}{beside}"
+    share = view.figure(metric)
+    if not metric.is_share:
+        return _fact(label, (text, ""))
+    return _gauge(label, None if share is None else share / 100, text, width)
+
+
+def _label(view: RankView, metric: Metric) -> str:
+    return metric.life_label(_LABEL - 1) if view.rank.phase.ended else metric.label
 
 
 def _lately(view: RankView, metric: Metric, width: int) -> str:
     """Its course, against a scale that a rank on several cores can widen."""
-    history = view.history(metric, min(width - _LABEL - 2, _LATELY))
-    top = max(metric.top, *(v for v in history if v is not None), metric.top)
-    return fig.strip(history, len(history), top=top)
+    history = view.past.of(metric, min(width - _LABEL - 2, _LATELY))
+    return fig.strip(history, len(history), top=metric.scale_of(history))
 
 
 def _how_long(view: RankView) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from ...data.run.health import Condition
-from ...data.run.metrics import Metric, usual_metric
+from ...data.run.metrics import TABLE, Metric
 from ...data.run.model import RankView, RunView
 from ..widgets.rows import Row, ScrollingSheet
 from .messages import RankChosen
@@ -61,7 +61,11 @@ class RankGrid(ScrollingSheet):
     @property
     def metric(self) -> Metric:
         """The figure that is charted: the one that a person chose, else what suits the ranks."""
-        return self._metric or usual_metric(devices=self.view is None or self.view.has_devices)
+        return self._metric or TABLE.first(devices=self._devices)
+
+    @property
+    def _devices(self) -> bool:
+        return self.view is None or self.view.has_devices
 
     def _arrange(self) -> None:
         if self.view is None:
@@ -165,7 +169,7 @@ class RankGrid(ScrollingSheet):
 
     def action_metric(self) -> None:
         """Chart another figure."""
-        self._metric = self.metric.following(devices=self.view is None or self.view.has_devices)
+        self._metric = TABLE.after(self.metric, devices=self._devices)
         self._arrange()
 
     def action_sort(self) -> None:
@@ -237,7 +241,7 @@ class RankGrid(ScrollingSheet):
         return next((n for n, members in enumerate(self._layout()) if rank in members), 0)
 
     def _titles(self, view: RunView) -> tuple[str, str]:
-        shown = self.metric.label if view.has_devices else f"no GPU, showing {self.metric.label}"
+        shown = self.metric.title if view.has_devices else f"no GPU, showing {self.metric.title}"
         order = " · worst first" if self.worst_first else self._at_host(view)
         if not view.live and view.has_devices:
             shown += ", means and peaks"

@@ -12,7 +12,7 @@ from itertools import groupby
 from launcher.state.run_state import Host
 
 from ... import formatting as fig
-from ...data.run.metrics import Metric
+from ...data.run.metrics import LAG, TABLE, Metric, Source
 from ...data.run.model import RankView
 from ...formatting import host_labels
 from ..widgets.lists import Column, fitting
@@ -20,7 +20,7 @@ from ..widgets.rows import Row, Span, clip, width_of
 from .charts import gpu_figures, system_figures
 from .rank_cells import GLYPHS, STYLES
 
-_HOST = 12
+_HOST, _FIGURE = 12, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +53,34 @@ def _ages(view: RankView) -> str:
     return "  ".join(f"{fig.age(a):>8}" for a in (view.step_age, view.log_age, view.sample_age))
 
 
-def columns(*, devices: bool, hosts: Mapping[str, str]) -> tuple[Column[RankView], ...]:
+def _figure(metric: Metric) -> Column[RankView]:
+    width, keep = max(metric.width, _FIGURE), metric.keep or _ONLY_CHARTED
+    return Column(metric.head, width, lambda v: metric.written(v.amount(metric)), keep)
+
+
+def _figures(charted: Metric, *, devices: bool) -> tuple[Column[RankView], ...]:
+    """Those of the devices, or of the processes if there are none; and the one that is charted."""
+    shown = TABLE.shown(Source.DEVICE if devices else Source.PROCESSES)
+    more = () if charted in (*shown, LAG) else (charted,)
+    return tuple(map(_figure, (*shown, *more)))
+
+
+def columns(*, devices: bool, charted: Metric, hosts: Mapping[str, str]) -> tuple[Column[RankView], ...]:
     """What is known of a rank, in order; with GPUs or without. `hosts` are the names to show, if any."""
-    usage: tuple[Column[RankView], ...] = (
-        (
-            Column("GPU", 5, lambda v: fig.percent(v.util), 9),
-            Column("mem", 6, lambda v: fig.memory(v.memory), 7),
-            Column("power", 6, lambda v: fig.watts(v.power), 4),
-            Column("temp", 5, lambda v: fig.celsius(v.temperature), 5),
-        )
-        if devices
-        else (
-            Column("CPU", 6, lambda v: fig.percent(v.cpu), 9),
-            Column("RSS", 6, lambda v: fig.memory(v.memory), 7),
-        )
-    )
     where: tuple[Column[RankView], ...] = (
         Column("host", _HOST, lambda v: hosts.get(v.rank.host, fig.UNKNOWN), 6, left=True),
     )
     return (
         *(where if hosts else ()),
         Column("step", 8, _step, 8),
-        Column("lag", 4, lambda v: fig.count(v.lag), 2),
-        *usage,
+        Column(LAG.head, LAG.width, lambda v: LAG.written(v.lag), LAG.keep),
+        *_figures(charted, devices=devices),
         Column("pid", 8, lambda v: fig.UNKNOWN if v.rank.pid is None else str(v.rank.pid), 3, "muted"),
         Column("step age   log age  tele age", 29, _ages, 1, "muted"),
     )
 
 
+_ONLY_CHARTED = 6
 _LEAD = 16
 _STRIP = (8, 48)
 
@@ -107,7 +107,7 @@ class RankTable:
     ) -> list[Row]:
         """A header, and a row for each of `table_lines`; `hosts` are those of the run, by agent."""
         self._lay_out(lines, width, devices, metric)
-        label = fig.shorten(metric.label, self._strip)
+        label = fig.shorten(metric.title, self._strip)
         head = "".join(" " + c.head for c in self._shown)
         header: Row = (
             ("   rank  state  ".ljust(_LEAD)[:_LEAD] + f" {label:<{self._strip}}" + head, "muted"),
@@ -131,7 +131,7 @@ class RankTable:
         self._layout = layout
         self._made.clear()
         self._headed.clear()
-        known = columns(devices=devices, hosts=host_labels(hosts, _HOST))
+        known = columns(devices=devices, charted=metric, hosts=host_labels(hosts, _HOST))
         self._shown = fitting(known, width - _LEAD - _STRIP[0] - 1)
         used = _LEAD + 1 + sum(c.width + 1 for c in self._shown)
         self._strip = min(max(width - used, 0), _STRIP[1])
@@ -166,15 +166,12 @@ def _table_row(
 ) -> Row:
     ground = " on cursor-row" if here else ""
     state = STYLES[view.condition]
-    history = view.history(metric, strip)
-    top = metric.top
-    if metric is Metric.CPU:
-        top = max(top, *(v for v in history if v is not None), top)
+    history = view.past.of(metric, strip)
     cells: list[Span] = [
         (f"{GLYPHS[view.condition]:>2}", state + ground),
         (f"{view.rank.rank:>4} ", "bold" + ground),
         (f" {view.condition:<8}", state + ground),
-        (" " + fig.strip(history, strip, top=top), "bar dim" + ground),
+        (" " + fig.strip(history, strip, top=metric.scale_of(history)), "bar dim" + ground),
     ]
     cells += [(" " + c.text(view), c.style + ground) for c in shown]
     return tuple(cells)

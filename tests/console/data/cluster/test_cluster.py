@@ -24,7 +24,7 @@ from console.data.cluster.spark_api import (
     SparkNow,
     Worker,
 )
-from console.data.run.metrics import Metric
+from console.data.run.metrics import UTIL
 from console.ui.cluster.machines import gpu_row
 from launcher.placement.inventory import GpuUse, Holder, Machine
 from launcher.spec.job import Device
@@ -186,7 +186,7 @@ def test_spark_tells_whose_gpus_are_that_no_agent_measures() -> None:
     assert {"here": [], "a": [Use.OTHER, Use.FREE], "b": [Use.TAKEN, Use.MINE]} == uses
     (first, second), (unnamed, mine) = view.hosts[1].gpus, view.hosts[2].gpus
     assert (False, True, False) == (first.lent, unnamed.lent, mine.lent)
-    assert "held by a Spark application" in "".join(text for text, _ in gpu_row(unnamed, 120, Metric.USE))
+    assert "held by a Spark application" in "".join(text for text, _ in gpu_row(unnamed, 120, UTIL))
     assert ("nightly etl", "0", None) == (
         first.executor and first.executor.name,
         first.address,

@@ -9,7 +9,7 @@ import pytest
 
 from console.data.cluster.model import ClusterView, ExecutorView, GpuView, Held, HostView, Use
 from console.data.cluster.query import Item, MapQuery, arranged, parse_machine_filter
-from console.data.run.metrics import Metric
+from console.data.run.metrics import TEMPERATURE
 from launcher.agent.nvml import Health
 from launcher.errors import SpecError
 from launcher.placement.inventory import Holder
@@ -111,7 +111,7 @@ def test_this_machine_comes_first_and_numbers_count_as_numbers() -> None:
     ],
 )
 def test_machines_are_sorted(order: str, names: list[str], reversed_names: list[str]) -> None:
-    query = MapQuery(order=order, metric=Metric.HEAT, unfolded=False)
+    query = MapQuery(order=order, metric=TEMPERATURE, unfolded=False)
 
     assert names == [item.host.host for item in arranged(VIEW, query)]
     backwards = arranged(VIEW, replace(query, reverse=True))

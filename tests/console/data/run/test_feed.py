@@ -7,6 +7,7 @@ import pytest
 
 from console.data.replay import replay
 from console.data.run.feed import RunFeed
+from console.data.run.metrics import CPU, LAG, RSS, UTIL
 from console.data.run.model import RunView
 from console.demo import RECORDED_AT, record_demo
 from launcher.runs import paths
@@ -32,7 +33,7 @@ def test_a_recorded_run_is_seen_whole(root: Path) -> None:
     assert view.progress.step == 324
     assert view.progress.step_s == pytest.approx(0.25)
     assert len(view.results) == 8
-    assert view.ranks[3].util is not None
+    assert view.ranks[3].amount(UTIL) is not None
     assert view.logs.lines == feed.book.count() > 40
 
 
@@ -51,8 +52,7 @@ def test_without_devices_only_the_cpu_is_known(root: Path) -> None:
     rank = views[-1].ranks[0]
 
     assert not views[-1].has_devices
-    assert (rank.util, rank.power, rank.temperature) == (None, None, None)
-    assert rank.cpu is not None
+    assert {CPU, RSS} == rank.figures.amounts.keys() - {LAG}
 
 
 def test_the_first_failure_is_told_from_its_victims(root: Path) -> None:
@@ -144,7 +144,7 @@ def test_another_attempts_pace_and_losses_are_its_own(root: Path) -> None:
     _, views = looked(restarted(root))
     progress = views[-1].progress
     assert (31, (1.0,), None) == (progress.step, progress.losses, progress.step_s)
-    assert () == views[-1].ranks[0].past
+    assert 0 == len(views[-1].ranks[0].past)
     assert (1, 3) == (views[-1].state.attempt, views[-1].max_restarts)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from console.data.run.figures import Figures
 from console.data.run.health import Alarms, Alert, Looked, NotFinite, Soundness, named_ranks
-from console.data.run.metrics import Metric
 from console.data.run.model import RunView
 from console.data.run.progress import Past
 from console.formatting import metric_style
@@ -13,8 +13,6 @@ from console.ui.run.charts import alarm_line
 from console.ui.widgets.plots import plot_rows
 from launcher.state import events as ev
 from launcher.state.run_state import Rank, RunState
-
-NOTHING = (None,) * len(Metric)
 
 
 def report(rank: int, step: int | None, **metrics: float) -> ev.RankReported:
@@ -46,7 +44,7 @@ def test_ranks_are_told_together_with_the_first_step() -> None:
 
 
 def look(alarms: Alarms, now: float, since: dict[str, int | None]) -> list[Alert]:
-    told = alarms.look(now, [Looked(1, NOTHING, not_finite=since)])  # type: ignore[arg-type]
+    told = alarms.look(now, [Looked(1, Figures(), not_finite=since)])
     return [alert for alert in told if alert.over is None]
 
 

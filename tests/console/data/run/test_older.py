@@ -10,6 +10,8 @@ import pytest
 from console.data.run import feed as feed_module
 from console.data.run import progress
 from console.data.run.feed import RunFeed
+from console.data.run.figures import HISTORY
+from console.data.run.metrics import CPU
 from console.data.run.model import RunView
 from console.data.run.progress import PIECE_BYTES, facts_of, pieces
 from launcher.runs.samples import Stretch, halves, sample_files
@@ -97,7 +99,7 @@ def test_what_comes_meanwhile_is_neither_lost_nor_told_twice(run: Scripted, litt
     feed.close()
 
     assert tuple(100.0 - second for second in range(3, SECONDS + 20)) == views[-1].progress.losses
-    cpu = [reading[-1] for reading in views[-1].ranks[3].past]
+    cpu = views[-1].ranks[3].past.of(CPU, HISTORY)
     assert [float(second) for second in range(3, SECONDS + 20)] == cpu
 
 

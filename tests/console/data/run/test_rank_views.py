@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.data.run.metrics import Reading
+from console.data.run.figures import History
 from console.data.run.model import RankViews
 from console.data.run.progress import Past
 from launcher.spec.job import Assignment
@@ -29,8 +29,8 @@ def gang(*steps: int) -> RunState:
     return fold_all([submitted, ev.GangPlaced(time=1.5, ranks=places), *started, *reported])
 
 
-def nothing(_: int) -> tuple[Reading, ...]:
-    return ()
+def nothing(_: int) -> History:
+    return History()
 
 
 def test_within_a_second_without_news_all_views_are_the_same_object() -> None:
@@ -67,7 +67,7 @@ def test_a_past_that_was_read_meanwhile_is_seen_at_once() -> None:
     sample = ev.RankSample(rank=0, cpu=40.0, processes=1, rss=1)
     read.take([ev.Sampled(time=9.0, agent=0, host="gpu-1", system=None, devices=(), ranks=(sample,))], state)
 
-    first = views.of(state, now=12.5, written={}, past=past.readings, step_s=None)
-    second = views.of(state, now=12.6, written={}, past=read.readings, step_s=None)
+    first = views.of(state, now=12.5, written={}, past=past.history, step_s=None)
+    second = views.of(state, now=12.6, written={}, past=read.history, step_s=None)
 
     assert (0, 1) == (len(first[0].past), len(second[0].past))

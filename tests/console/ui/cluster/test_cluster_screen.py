@@ -284,14 +284,14 @@ async def test_the_figure_that_is_charted_changes(open_app: Open, until: Until) 
         screen = await opened(app, pilot, until, Fake())
         machines = screen.query_one(MachineMap)
         seen = []
-        for _ in range(5):
+        for _ in range(6):
             seen.append((lines(machines)[0].split()[3], lines(machines)[2]))
             await pilot.press("m")
 
-    assert ["util", "memory", "power", "temp", "util"] == [title for title, _ in seen]
-    for (_, row), figure in zip(seen, ("93%", "88%", "–", "34°", "93%"), strict=True):
+    assert ["util", "memory", "power", "temp", "clock", "util"] == [title for title, _ in seen]
+    for (_, row), figure in zip(seen, ("93%", "88%", "–", "34°", "–", "93%"), strict=True):
         assert figure in row
-    assert seen[0] == seen[4]
+    assert seen[0] == seen[5]
 
 
 async def test_hosts_are_sorted_and_the_cursor_goes_along(open_app: Open, until: Until, root: Path) -> None:
