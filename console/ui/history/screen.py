@@ -248,6 +248,7 @@ _HELP = "words, state:failed, state:live, name:, target:, user:, mode:, since:2d
 class HistoryScreen(RunActs):
     """Every run, newest first."""
 
+    TOPIC = "history"
     AUTO_FOCUS = "#runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="history.open"),

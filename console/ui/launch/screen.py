@@ -161,6 +161,7 @@ _LOOK_S = 2.0
 class LaunchScreen(FormActs, StartsAgain):
     """Fill in, check while typing, launch."""
 
+    TOPIC = "targets"
     AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "launch", "Launch", priority=True, id="launch.start"),
