@@ -49,7 +49,7 @@ class ManualScreen(ModalScreen[None]):
 
     AUTO_FOCUS = "#topic"
     DEFAULT_CSS = """
-    ManualScreen #dialog { width: 90%; max-width: 90; height: 90%; }
+    ManualScreen #dialog { width: 100%; max-width: 90; height: 100%; max-height: 100%; padding: 0 1; }
     ManualScreen #topic { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

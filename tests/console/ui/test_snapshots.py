@@ -27,6 +27,7 @@ from console.ui.launch.parameters import ParamForm
 from console.ui.launch.picker import Candidates, PickerScreen
 from console.ui.launch.preflight import Checks, PreflightScreen
 from console.ui.launch.screen import LaunchScreen
+from console.ui.manual import ManualScreen
 from console.ui.rendering.driver import frugal
 from console.ui.run.screen import RunScreen
 from launcher.runs.catalog import new_id
@@ -235,6 +236,12 @@ async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: screen.view is not None and len(screen.view.work) == 2)
 
 
+async def reading(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    await shown(stage, app, pilot)
+    await pilot.press("1", "f1", "m")
+    await stage.until(pilot, lambda: isinstance(app.screen, ManualScreen))
+
+
 @dataclass(frozen=True)
 class Scene:
     """What there is when the console starts, and the way to what is pictured."""
@@ -286,6 +293,7 @@ SCENES = {
     "run-charts": Scene(keys("5", "z", first=shown), training),
     "stop": Scene(keys("x", first=shown), training),
     "help": Scene(keys("question_mark", first=shown), training),
+    "manual": Scene(reading, training),
     "history": Scene(listed, past=True),
     "compare": Scene(compared, past=True),
     "cluster": Scene(surveyed, working),
@@ -297,6 +305,8 @@ LOOKS = {
     "run-failed-no-color": Scene(shown, failed, environ={"NO_COLOR": "1"}),
     "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
     "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
+    "manual-ascii": Scene(reading, training, settings={"ascii": True}),
+    "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
 }
 """Pictured once: other themes, ASCII, no colours."""
