@@ -48,10 +48,6 @@ class ManualScreen(ModalScreen[None]):
     """Shows a topic; the others are a key away."""
 
     AUTO_FOCUS = "#topic"
-    DEFAULT_CSS = """
-    ManualScreen #dialog { width: 100%; max-width: 90; height: 100%; max-height: 100%; padding: 0 1; }
-    ManualScreen #topic { height: 1fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,m,question_mark", "dismiss", "Back", show=False, id="manual.close"),
         Binding("right_square_bracket", "turn(1)", "Next topic", key_display="]", id="manual.next"),
