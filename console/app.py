@@ -300,13 +300,15 @@ class RankdeckApp(Entrance):
     def action_help(self) -> None:
         """Show the keys of what has the focus, or show them no more."""
         from .ui.dialogs import HelpScreen
+        from .ui.manual import ManualScreen, topic_of
         from .ui.widgets.key_line import KeyLine
 
-        if isinstance(self.screen, HelpScreen):
+        if isinstance(self.screen, (HelpScreen, ManualScreen)):
             self.screen.dismiss()
             return
         words = {id_: what for line in self.screen.query(KeyLine) for id_, what in line.words.items()}
-        self.push_screen(HelpScreen(self.screen.active_bindings.values(), self.get_key_display, words))
+        bindings, topic = self.screen.active_bindings.values(), topic_of(self.screen)
+        self.push_screen(HelpScreen(bindings, self.get_key_display, words, topic))
 
     def action_redraw(self) -> None:
         """Paint everything again."""

@@ -52,6 +52,21 @@ def tell(text: str = "", *, err: bool = False) -> None:
     _put(printable(text), err=err)
 
 
+def page(text: str) -> None:
+    """Print data for people: through their pager where standard output is a terminal.
+
+    Raises:
+        OutputLost: standard output takes no more.
+    """
+    from .sanitize import printable
+
+    if not sys.stdout.isatty():
+        tell(text)
+        return
+    with _noting_failure(sys.stdout):
+        click.echo_via_pager(printable(text))
+
+
 def tell_json(value: Any) -> None:
     """Print a JSON document on one line.
 

@@ -34,7 +34,9 @@ def site_noise() -> set[str]:
     return loaded("pass") - set(sys.stdlib_module_names)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["ps"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["--version"], ["ps"], ["help"], ["help", "runs"]]
+)
 def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
 from console.cli.main import main

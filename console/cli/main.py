@@ -58,6 +58,7 @@ _ELSEWHERE = {
     "stacks": "console.cli.manage:stacks",
     "engine": "console.cli.manage:engine",
     "config": "console.cli.config:config",
+    "help": "console.cli.manual:help_",
     "serve": "console.web.command:serve",
     "serve-page": "console.web.command:serve_page",
 }

@@ -1,4 +1,4 @@
-"""Questions before something that cannot be taken back; and the help."""
+"""Questions before something that cannot be taken back; and the help: the keys, and the way to the manual."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from .manual import ManualScreen
 from .widgets.fields import Field, harmless
 from .widgets.key_line import keys_of
 from .widgets.rows import Row, ScrollingSheet, clip, width_of
@@ -156,12 +157,18 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark", "dismiss", "Close", show=False, id="help.close"),
         Binding("slash", "search", "Find a key", show=False, key_display="/", id="help.search"),
+        Binding("m", "manual", "Manual", show=False, id="help.manual"),
     ]
 
     def __init__(
-        self, bindings: Iterable[ActiveBinding], name: Callable[[Binding], str], words: Mapping[str, str]
+        self,
+        bindings: Iterable[ActiveBinding],
+        name: Callable[[Binding], str],
+        words: Mapping[str, str],
+        topic: str,
     ) -> None:
         super().__init__()
+        self._topic = topic
         self._lines = key_lines(bindings, name, words)
 
     def compose(self) -> ComposeResult:
@@ -171,7 +178,8 @@ class HelpScreen(ModalScreen[None]):
             yield Field(placeholder="letters of a key, of what it does, or of its id", id="sought")
             yield Keys(self._lines)
             find, close = keys_of(self, "help.search", "/"), keys_of(self, "help.close", "esc")
-            said = f"{find} finds a key · {close} closes this · leaving stops no run"
+            manual = keys_of(self, "help.manual", "m")
+            said = f"{find} finds a key · {manual} the manual · {close} closes · leaving stops no run"
             yield Static(said, classes="answers", markup=False)
 
     def on_mount(self) -> None:
@@ -187,6 +195,10 @@ class HelpScreen(ModalScreen[None]):
         field = self.query_one(Field)
         field.display = True
         field.focus()
+
+    def action_manual(self) -> None:
+        """Show what the manual says of the screen below."""
+        self.app.push_screen(ManualScreen(self._topic))
 
     @on(Field.Changed)
     def _narrow(self, message: Field.Changed) -> None:

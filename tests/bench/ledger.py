@@ -1,4 +1,4 @@
-"""Measuring two commands side by side, and keeping what was measured in README's table."""
+"""Measuring two commands side by side, and keeping what was measured in the table of the manual."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
+TABLE = Path(__file__).parents[2] / "console" / "manual" / "measured.md"
 BEGIN, END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
 
 
@@ -45,20 +45,20 @@ def wall(command: Sequence[str], **options: object) -> float:
 
 
 def record(what: str, peer: str, result: Comparison, *, bound: float) -> None:
-    """Print a row, and put it in README in place of the last one of the same name."""
+    """Print a row, and put it into the manual in place of the last one of the same name."""
     today = datetime.now(UTC).date().isoformat()
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     times = (_seconds(result.ours), _seconds(result.theirs))
     cells = (what, peer, *times, f"{result.ratio:.2f}", f"{bound:g}", today, machine)
     row = f"| {' | '.join(cells)} |"
     print(row)
-    text = README.read_text()
+    text = TABLE.read_text()
     head, _, rest = text.partition(BEGIN)
     table, _, tail = rest.partition(END)
     if not tail and END not in text:
         return
     kept = [line for line in table.strip().splitlines() if not line.startswith(f"| {what} |")]
-    README.write_text(head + BEGIN + "\n" + "\n".join([*kept, row]) + "\n" + END + tail)
+    TABLE.write_text(head + BEGIN + "\n" + "\n".join([*kept, row]) + "\n" + END + tail)
 
 
 def _seconds(value: float) -> str:

@@ -40,6 +40,7 @@ _HELP = "words, mine, other, free, taken, lost, temp>75, util<10, mem>90, power>
 class ClusterScreen(NavigableScreen):
     """Who uses what. It looks once a second, and only while it is shown."""
 
+    TOPIC = "cluster"
     AUTO_FOCUS = "#machines"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="cluster.back"),

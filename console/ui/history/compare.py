@@ -86,6 +86,7 @@ def _cells(row: Sequence[str], sizes: Sequence[int]) -> str:
 class ComparisonScreen(NavigableScreen):
     """Compares two runs."""
 
+    TOPIC = "history"
     AUTO_FOCUS = "#comparison"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Back", id="compare.back"),

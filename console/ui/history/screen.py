@@ -58,6 +58,7 @@ _HELP = help_line(fields(0.0))
 class HistoryScreen(StartsAgain):
     """Every run, newest first."""
 
+    TOPIC = "history"
     AUTO_FOCUS = "#runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "again", "Run again", id="history.again"),

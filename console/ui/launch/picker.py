@@ -90,6 +90,7 @@ def _marked(text: str, start: int, at: Collection[int], style: str, ground: str)
 class PickerScreen(ModalScreen[str]):
     """Finds what could be launched below a folder; closes with the target, or with nothing."""
 
+    TOPIC = "targets"
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close", id="picker.close"),

@@ -57,6 +57,7 @@ class Checks(ScrollingSheet):
 class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
     """Checks, and shows the plan; closes with what is wrong, with `LAUNCH`, or with nothing."""
 
+    TOPIC = "targets"
     AUTO_FOCUS = "#checks"
     DEFAULT_CSS = """
     PreflightScreen #dialog Static { width: 100%; }

@@ -77,6 +77,7 @@ class Presets(CursorSheet):
 class PresetsScreen(ModalScreen[Draft]):
     """Closes with the launch that was picked, or with nothing."""
 
+    TOPIC = "targets"
     AUTO_FOCUS = "#presets"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "Close", show=False, id="presets.close"),
@@ -153,6 +154,7 @@ class PresetsScreen(ModalScreen[Draft]):
 class SaveScreen(ModalScreen[None]):
     """Asks for a name, and saves a launch under it; a name that is taken needs a second enter."""
 
+    TOPIC = "targets"
     AUTO_FOCUS = "Input"
     DEFAULT_CSS = """
     SaveScreen #dialog Static { width: 100%; }

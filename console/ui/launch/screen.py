@@ -46,6 +46,7 @@ _LOOK_S = 2.0
 class LaunchScreen(StartsAgain):
     """Fill in, check while typing, launch."""
 
+    TOPIC = "targets"
     AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "find", "Find", id="launch.find", priority=True),

@@ -167,6 +167,7 @@ _HINTS = {
 class LogPane(LogOutput):
     """Output of all ranks or of one, with a filter, search and follow."""
 
+    TOPIC = "output"
     DEFAULT_CSS = """
     LogPane > Field { display: none; }
     LogPane.-searching > Field { display: block; }

@@ -24,6 +24,8 @@ _HOST = 12
 class ResultPane(ScrollingSheet):
     """Results by rank. Values are shown from their summary; nothing is ever unpickled here."""
 
+    TOPIC = "results"
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self.view: RunView | None = None

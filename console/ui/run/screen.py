@@ -42,6 +42,7 @@ class RunScreen(StartsAgain):
     """Phases, ranks, one rank in full, output and results of a run."""
 
     AUTO_FOCUS = "#lines"
+    TOPIC = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "app.detach", "Detach", id="run.detach"),
         Binding("x", "end('Stop')", "Stop", id="run.stop"),

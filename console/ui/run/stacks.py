@@ -32,6 +32,7 @@ class StackSheet(ScrollingSheet):
 class StacksScreen(ModalScreen[None]):
     """Stacks as they come."""
 
+    TOPIC = "limits"
     DEFAULT_CSS = """
     StacksScreen { align: center middle; }
     StacksScreen StackSheet { width: 90%; height: 90%; background: $background; }

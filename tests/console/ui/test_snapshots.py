@@ -17,7 +17,9 @@ from console.data.launch.detect import Detected, Gpu
 from console.data.launch.draft import Draft
 from console.data.run.feed import RunFeed
 from console.demo import RECORDED_AT, record_demo
+from console.manual import Topic
 from console.settings import ConsoleSettings
+from console.ui import manual
 from console.ui.cluster.screen import ClusterScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
 from console.ui.history.panes import RunCard, RunsList
@@ -27,6 +29,7 @@ from console.ui.launch.parameters import ParamForm
 from console.ui.launch.picker import Candidates, PickerScreen
 from console.ui.launch.preflight import Checks, PreflightScreen
 from console.ui.launch.screen import LaunchScreen
+from console.ui.manual import ManualScreen
 from console.ui.rendering import insides
 from console.ui.rendering.driver import frugal
 from console.ui.run.screen import RunScreen
@@ -69,6 +72,31 @@ def main(lr: float, model: Literal["7b", "70b"] = "7b", steps: int = 50_000, con
 
 def evaluate(checkpoint: Path): ...
 '''
+TOPIC = """# Runs
+
+A run outlives its terminal.
+
+A run belongs to an **engine**: a process without a terminal. The engine starts with the first run and ends
+15 minutes after the last one. `rankdeck engine status` shows it.
+
+## What detaches, and what stops
+
+- These detach, and the run continues: `q` in the console, a hangup (SIGHUP), the end of tmux or of the
+  connection.
+- These stop the run: `x` in the console, Ctrl-C.
+
+```sh
+rankdeck run train.py -n 4 --detach    # print the id and return
+rankdeck stop last                     # SIGTERM, a grace period, SIGKILL
+```
+
+| code | meaning |
+|---|---|
+| 0 | every rank exited with 0; a function may also end by `sys.exit(0)`, and then has no value |
+| 124 | time limit |
+"""
+"""A topic that stays as it is when the manual changes."""
+
 DRAFT = Draft(
     target="train.py:main",
     params={"lr": "3e-4"},
@@ -158,6 +186,7 @@ def stage(
         monkeypatch.setitem(kind.__init__.__kwdefaults__ or {}, "clock", now)
     monkeypatch.setattr(time, "time", now)
     monkeypatch.setattr(preflight_source, "look", lambda _: FOUND)
+    monkeypatch.setattr(manual, "topics", lambda: {"runs": Topic("runs", TOPIC)})
     monkeypatch.setattr(preflight_source, "make_bundle", lambda _: bytes(2400))
     yield Stage(root, project, commands, until)
     monkeypatch.undo()
@@ -236,6 +265,12 @@ async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: screen.view is not None and len(screen.view.work) == 2)
 
 
+async def reading(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    await shown(stage, app, pilot)
+    await pilot.press("1", "f1", "m")
+    await stage.until(pilot, lambda: isinstance(app.screen, ManualScreen))
+
+
 @dataclass(frozen=True)
 class Scene:
     """What there is when the console starts, and the way to what is pictured."""
@@ -287,6 +322,7 @@ SCENES = {
     "run-charts": Scene(keys("5", "z", first=shown), training),
     "stop": Scene(keys("x", first=shown), training),
     "help": Scene(keys("question_mark", first=shown), training),
+    "manual": Scene(reading, training),
     "history": Scene(listed, past=True),
     "compare": Scene(compared, past=True),
     "cluster": Scene(surveyed, working),
@@ -298,6 +334,8 @@ LOOKS = {
     "run-failed-no-color": Scene(shown, failed, environ={"NO_COLOR": "1"}),
     "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
     "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
+    "manual-ascii": Scene(reading, training, settings={"ascii": True}),
+    "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
 }
 """Pictured once: other themes, ASCII, no colours."""
