@@ -17,7 +17,7 @@ from tests.documents import DOCUMENTS, MANUAL, NEEDS, ROOT, TOPICS, blocks, comm
 
 README = (ROOT / "README.md").read_text()
 LINKED = [*DOCUMENTS, ROOT / ".github" / "CONTRIBUTING.md", ROOT / ".github" / "CHANGELOG.md"]
-OF_SCRIPTS = {"--token"}
+OF_SCRIPTS = {"--epochs", "--token"}
 """Options in sentences that are a training's own."""
 
 
