@@ -130,7 +130,10 @@ def test_it_holds_what_executors_may_import_and_no_stranger() -> None:
     assert own - left_out <= names
     assert not left_out & names
     assert {f"launcher/backends/{n}.py" for n in ("__init__", "base", "local")} <= names
-    assert {n.partition("/")[0].partition(".")[0] for n in names} == {"launcher", "cloudpickle", "pynvml"}
+    assert {n.partition("/")[0].partition(".")[0] for n in names} == {
+        *("launcher", "rankdeck"),
+        *("cloudpickle", "pynvml"),
+    }
     assert {f"{n}c" for n in names if n.endswith(".py") and "/" in n} == {
         n for n in names if n.endswith(".pyc")
     }
