@@ -153,7 +153,8 @@ class Entrance(Contained):
         self._take_keys(problems)
         self._tell(problems)
         draft = self._draft or form_draft(self.settings, self._workdir)
-        opened = [self.push_screen(LaunchScreen(self._root, self._workdir, self._commands, draft))]
+        launch = LaunchScreen(self._root, self._workdir, self._commands, draft, self.settings.form)
+        opened = [self.push_screen(launch)]
         return opened if self._first is None else [*opened, self.open_run(self._first)]
 
     def open_run(self, run: Path) -> AwaitMount:

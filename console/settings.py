@@ -7,6 +7,7 @@ ascii = false                                      gpu = "auto"
 timestamps = "clock"                               spark = "spark://head:7077"
                                                    env.NCCL_DEBUG = "WARN"
 
+``[defaults]`` may say every option of a launch, for the form and for `rankdeck run`.
 An option of the command line comes first, then ``RANKDECK_THEME``, ``RANKDECK_MOUSE`` and ``RANKDECK_ASCII``,
 then the file. What is wrong in it is told, and everything else of it holds.
 """
@@ -28,6 +29,8 @@ from launcher.errors import SpecError
 from .glyphs import wants_ascii
 
 if TYPE_CHECKING:
+    from launcher.spec.options import Option
+
     from .data.launch.draft import Draft
 
 DEFAULT = "default"
@@ -63,16 +66,43 @@ def load(
     """What holds, with what the command line gave first; problems are told in it, never raised."""
     config = read(environ)
     look = {entry.key: entry.value for entry in console_entries(config, environ, given)}
-    form = {entry.key: _typed(entry.value) for entry in form_entries(config) if entry.origin != DEFAULT}
     told = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
-    return ConsoleSettings(**look, keys=keys_of(config), form=form, problems=told)  # type: ignore[arg-type]
+    return ConsoleSettings(**look, keys=keys_of(config), form=settled(config), problems=told)  # type: ignore[arg-type]
+
+
+def settled(config: Config) -> dict[str, str]:
+    """What ``[defaults]`` says of launches, as a person would type it; what is wrong is left out."""
+    table = table_of(config, "defaults")
+    texts = {key: _typed(value) for key, value in table.items() if form_problem(key, value) is None}
+    return {key: text for key, text in texts.items() if text}
+
+
+def current_defaults() -> dict[str, str]:
+    """The same of the file as it is now."""
+    return settled(read())
+
+
+def launch_defaults(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What holds for a launch that does not say otherwise, as `settled` has it.
+
+    Raises:
+        SpecError: something is wrong with it: no launch goes on without what was settled for it.
+    """
+    config = read(environ)
+    for problem in config.problems:
+        if problem.table == _LAUNCHES:
+            at = f"{config.path}:{problem.line}: " if problem.line else ""
+            raise SpecError(f"{at}{problem.text}", hint="--no-defaults leaves it aside")
+    return settled(config)
 
 
 def _typed(value: object) -> str:
     """A value as a person would type it into the form; variables as ``NAME=VALUE`` words."""
     if isinstance(value, Mapping):
         return shlex.join(f"{name}={text}" for name, text in value.items())
-    return str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return shlex.join(value) if isinstance(value, list) else str(value)
 
 
 def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
@@ -82,7 +112,7 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
         return None
     from launcher.spec.job import Mode
 
-    from .data.launch.draft import ENV, Draft
+    from .data.launch.draft import EXTRAS, Draft
 
     usual = Draft()
     return Draft(
@@ -90,7 +120,7 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
         mode=Mode(form.get("mode", usual.mode)),
         gpu=form.get("gpu", usual.gpu),
         spark=form.get("spark", usual.spark),
-        extras={ENV: form[ENV]} if form.get(ENV) else {},
+        extras={each.name: form[each.name] for each in EXTRAS if each.name in form},
         workdir=workdir,
     )
 
@@ -121,16 +151,33 @@ def console_entries(
 
 
 def form_entries(config: Config) -> Iterator[Entry]:
-    """What the launch form begins with, every field with its origin."""
+    """What holds for launches that do not say otherwise, every option with its origin."""
     table = table_of(config, "defaults")
-    for key, default in FORM.items():
+    for key, option in _launch_options().items():
         ours = key in table and form_problem(key, table[key]) is None
-        yield Entry(
-            "defaults",
-            key,
-            table[key] if ours else default,
-            config.origin("defaults", key) if ours else DEFAULT,
-        )
+        origin = config.origin("defaults", key) if ours else DEFAULT
+        yield Entry("defaults", key, table[key] if ours else _unsettled(option), origin)
+
+
+def _launch_options() -> dict[str, Option]:
+    """The options that ``[defaults]`` may settle, by key; the first of those that share one."""
+    from launcher.spec.job import LAUNCH_OPTIONS
+
+    found: dict[str, Option] = {}
+    for each in LAUNCH_OPTIONS:
+        if each.setting:
+            found.setdefault(each.setting, each)
+    return found
+
+
+def _unsettled(option: Option) -> object:
+    """An option's default as the file would say it; what is nothing is an empty text."""
+    types, default = option.kind.types, option.default
+    if dict in types or list in types:
+        return types[0](default)
+    if isinstance(default, types) and type(default) is not str:
+        return str(default) if str in types else default
+    return "" if default is None and not option.kind.choices else option.text(default)
 
 
 def launcher_entries(config: Config, environ: Mapping[str, str]) -> Iterator[Entry]:
@@ -160,18 +207,16 @@ VARIABLES = {"theme": "RANKDECK_THEME", "mouse": "RANKDECK_MOUSE", "ascii": "RAN
 LOOK: Mapping[str, object] = {"theme": "", "mouse": True, "ascii": False, "timestamps": ""}
 """What ``[console]`` may say, with the defaults."""
 
-FORM: Mapping[str, object] = {"mode": "local", "num_processes": "1", "gpu": "auto", "spark": "", "env": {}}
-"""What ``[defaults]`` may say, with the defaults."""
-
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: the line of the file, or 0 if it is no line's, and a sentence."""
+    """One thing that is wrong: the line of the file, or 0 if it is no line's, a sentence, and the table."""
 
     line: int
     text: str
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +250,19 @@ def read(environ: Mapping[str, str] = os.environ) -> Config:
     except (OSError, ValueError, RecursionError) as error:
         return Config(path, {}, {}, (_unreadable(path, error),))
     config = Config(path, tables, _places(text), ())
-    found = (Problem(config.line(*keys), why) for keys, why in _complaints(config, environ))
+    found = (Problem(config.line(*keys), why, *keys[:1]) for keys, why in _complaints(config, environ))
     return Config(path, tables, config.lines, tuple(sorted(found, key=lambda p: p.line)))
+
+
+_LAUNCHES = "defaults"
+"""The table that a launch needs; whether a file that cannot be read has one, nobody knows."""
 
 
 def _unreadable(path: Path, error: Exception) -> Problem:
     at = re.search(r" ?\(at line (\d+), column \d+\)", str(error))
     if isinstance(error, OSError) or at is None:
-        return Problem(0, f"{path} cannot be read: {error}")
-    return Problem(int(at[1]), str(error).replace(at[0], ""))
+        return Problem(0, f"{path} cannot be read: {error}", _LAUNCHES)
+    return Problem(int(at[1]), str(error).replace(at[0], ""), _LAUNCHES)
 
 
 _NAME = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
@@ -299,10 +348,49 @@ def look_problem(key: str, value: object) -> str | None:
 
 
 def form_problem(key: str, value: object) -> str | None:
-    """Why a field of ``[defaults]`` cannot be, as the rest of a sentence; None if it can."""
-    if key not in FORM:
-        return f"is no field of the form; there are {', '.join(FORM)}"
-    return _FIELDS[key](value)
+    """Why an option of ``[defaults]`` cannot be, as the rest of a sentence; None if it can."""
+    known = _launch_options()
+    if (option := known.get(key)) is None:
+        return f"is no option of a launch; there are {', '.join(known)}"
+    kind = option.kind
+    if kind.choices and bool not in kind.types:
+        return _one_of(kind.choices)(value)
+    if option.default is None and value == "":
+        return None
+    if not isinstance(value, kind.types) or isinstance(value, bool) is not (bool in kind.types):
+        return f"must be {kind.noun}, not {value!r}"
+    return _part_problem(value) or _value_problem(option, value)
+
+
+def _part_problem(value: object) -> str | None:
+    """What is wrong with the names and texts in a value."""
+    items = value.items() if isinstance(value, dict) else []
+    for name, text in items:
+        if not name or "=" in name or "\0" in name:
+            return f"cannot have the name {name!r}"
+        if isinstance(text, bool) or not isinstance(text, (str, int, float)) or "\0" in str(text):
+            return f"must give {name} a text, not {text!r}"
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(value, list) and not isinstance(text, str):
+            return f"must have texts in it, not {text!r}"
+        if isinstance(text, str) and "\0" in text:
+            return "cannot hold a NUL character"
+    return None
+
+
+def _value_problem(option: Option, value: object) -> str | None:
+    """Why no launch can have a value."""
+    from launcher.spec.job import RANKS
+
+    try:
+        meant = option.read_text(_typed(value), Path.cwd())
+        if option.kind is RANKS and meant[1] < 1:
+            return f"must be at least 1, not {value!r}"
+        if option.kind is not RANKS:
+            option.check(meant)
+    except SpecError as error:
+        return f"cannot be: {error}"
+    return None
 
 
 def _one_of(values: Sequence[str]) -> Callable[[object], str | None]:
@@ -311,44 +399,6 @@ def _one_of(values: Sequence[str]) -> Callable[[object], str | None]:
 
 def _list(values: Sequence[str]) -> str:
     return ", ".join(f'"{value}"' for value in values)
-
-
-def _count_problem(value: object) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        return f"must be a number or MIN:MAX, not {value!r}"
-    from launcher.spec.job import world_size
-
-    try:
-        _, most = world_size(str(value))
-    except SpecError as error:
-        return f"cannot be: {error}"
-    return None if most >= 1 else f"must be at least 1, not {value!r}"
-
-
-def _mode_problem(value: object) -> str | None:
-    from launcher.spec.job import Mode
-
-    return _one_of([str(mode) for mode in Mode])(value)
-
-
-def _env_problem(value: object) -> str | None:
-    if not isinstance(value, dict):
-        return f"must be a table of variables, not {value!r}"
-    for name, text in value.items():
-        if not name or "=" in name or "\0" in name:
-            return f"cannot have a variable {name!r}"
-        if isinstance(text, bool) or not isinstance(text, (str, int, float)) or "\0" in str(text):
-            return f"must give {name} a text, not {text!r}"
-    return None
-
-
-_FIELDS: Mapping[str, Callable[[object], str | None]] = {
-    "mode": _mode_problem,
-    "num_processes": _count_problem,
-    "gpu": _one_of(["auto", "yes", "no"]),
-    "spark": lambda value: None if isinstance(value, str) else f"must be an address, not {value!r}",
-    "env": _env_problem,
-}
 
 
 def value_of(key: str, text: str) -> object:

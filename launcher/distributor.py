@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from .backends.base import Backend
 from .backends.registry import make_backend
@@ -29,6 +29,7 @@ from .runs.provenance import begin_origin, find_origin
 from .runs.writer import RunWriter
 from .spec.bundle import make_bundle
 from .spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind, as_literal
+from .spec.options import options_of, require_known
 from .spec.request import Request, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
@@ -38,33 +39,66 @@ from .supervisor.attempt import submission
 from .supervisor.supervisor import Supervisor
 
 
+class LaunchOptions(TypedDict, total=False):
+    """The launch options that `Distributor` takes by keyword, as type checkers see them.
+
+    What they mean, and their defaults, is told where `JobSpec` has them.
+    """
+
+    min_processes: int | None
+    gpu: bool | None
+    workdir: str | os.PathLike[str] | None
+    name: str
+    gpus_per_rank: int
+    gpus_per_task: int | None
+    max_restarts: int
+    start_timeout_s: float
+    timeout_s: float | None
+    no_progress_timeout_s: float | None
+    grace_s: float
+    sample_s: float
+    env: Mapping[str, str] | None
+    py_files: Sequence[str | os.PathLike[str]]
+
+
+_OPTIONS = {each.name: each for each in options_of(JobSpec) if len(each.path) == 1}
+ClassT = TypeVar("ClassT", bound=type)
+
+
+def _documented(kind: ClassT) -> ClassT:
+    """The class with every launch option in its docstring and its signature, as `help` shows them."""
+    init = vars(kind)["__init__"]
+    own = dict(inspect.signature(init).parameters)
+    own.pop("options")
+    last = [own.pop(name) for name in ("spark", "root")]
+    hints = inspect.get_annotations(LaunchOptions)
+    asked = [
+        inspect.Parameter(
+            name,
+            last[0].kind,
+            default=each.default,
+            annotation=getattr(hints.get(name), "__forward_arg__", Any),
+        )
+        for name, each in _OPTIONS.items()
+        if name not in own
+    ]
+    init.__signature__ = inspect.Signature([*own.values(), *asked, *last])
+    lines = [f"    {name}: {each.doc or each.help}" for name, each in _OPTIONS.items()]
+    kind.__doc__ = (kind.__doc__ or "").replace("Args:\n", "\n    ".join(["Args:", *lines]) + "\n", 1)
+    return kind
+
+
+@_documented
 class Distributor:
     """How to launch: the world size, where, and with what. It holds no resources and may be reused.
 
     Args:
-        num_processes: the world size.
-        mode: ``"local"`` (this machine), ``"cluster"`` (a Spark cluster) or ``"connect"`` (through a Spark
-            Connect server). Cluster mode uses the Spark session that is active here, of either kind.
-        gpu: True demands GPUs for every rank, False hides them, None takes GPUs if there are enough.
-        min_processes: go on with fewer ranks than `num_processes`, but no fewer than this.
-        gpus_per_rank: GPUs that each rank has for itself.
-        gpus_per_task: GPUs of one Spark task, whose ranks share it.
-        env: additions to the ranks' environment.
-        workdir: the ranks' working directory; the caller's by default.
-        name: a label for people.
-        grace_s: seconds between SIGTERM and SIGKILL when a run is stopped.
-        timeout_s: the run's time limit in seconds.
-        sample_s: seconds between device samples.
-        max_restarts: how often the gang may be started again after a failure or a loss.
-        start_timeout_s: seconds that the run may wait for slots.
-        py_files: Python files, folders and zips to send along.
         spark: the Spark session to use, or a `SparkSpec` of one to make; by default the active one, or
             what the environment says.
-        no_progress_timeout_s: seconds without output, report or step after which the gang counts as hung.
         root: the folder of run folders, if not the usual one.
 
     Raises:
-        SpecError: a value that cannot be right.
+        SpecError: a value that cannot be right, or an option that there is not.
     """
 
     def __init__(
@@ -72,43 +106,19 @@ class Distributor:
         num_processes: int = 1,
         mode: str = "local",
         *,
-        gpu: bool | None = None,
-        env: Mapping[str, str] | None = None,
-        workdir: str | os.PathLike[str] | None = None,
-        name: str = "",
-        grace_s: float = 10.0,
-        timeout_s: float | None = None,
-        sample_s: float = 1.0,
-        min_processes: int | None = None,
-        gpus_per_rank: int = 1,
-        gpus_per_task: int | None = None,
-        max_restarts: int = 0,
-        start_timeout_s: float = 600.0,
-        py_files: Sequence[str | os.PathLike[str]] = (),
         spark: Any = None,
-        no_progress_timeout_s: float | None = None,
         root: Path | None = None,
+        **options: Unpack[LaunchOptions],
     ) -> None:
-        self._mode = _mode(mode)
+        require_known(options, _OPTIONS, "Distributor")
         described = isinstance(spark, SparkSpec)
         self._session = None if described else spark
-        self._options: dict[str, Any] = {
+        given = {"num_processes": num_processes, **options}
+        values = {name: each.kind.given(given.get(name, each.default)) for name, each in _OPTIONS.items()}
+        self._options = {
+            **values,
+            "mode": _mode(mode),
             "spark": spark if described else SparkSpec(),
-            "min_processes": min_processes,
-            "gpus_per_rank": gpus_per_rank,
-            "gpus_per_task": gpus_per_task,
-            "max_restarts": max_restarts,
-            "start_timeout_s": start_timeout_s,
-            "py_files": tuple(map(os.fspath, py_files)),
-            "num_processes": num_processes,
-            "gpu": gpu,
-            "env": dict(env or {}),
-            "workdir": str(Path(workdir or Path.cwd()).absolute()),
-            "name": name,
-            "grace_s": grace_s,
-            "timeout_s": timeout_s,
-            "sample_s": sample_s,
-            "no_progress_timeout_s": no_progress_timeout_s,
         }
         self._root = root
 
@@ -142,7 +152,7 @@ class Distributor:
             SpecError: the target or its arguments cannot be right; nothing was started.
         """
         packed, payload = pack(target, args, kwargs, workdir=Path(self._options["workdir"]))
-        spec = JobSpec(target=packed, mode=self._mode, **self._options)
+        spec = JobSpec(target=packed, **self._options)
         # a script is a program of its own, but a function lives among the caller's modules
         path = () if packed.kind is TargetKind.SCRIPT else tuple(sys.path)
         request = Request(spec, payload=payload, path=path, session=self._session)

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from .. import echo
-from .run import launch_options, pairs, start, start_options
+from .run import given_options, launch_options, start, start_options
 from .run_lookup import PICKLES, find
 
 if TYPE_CHECKING:
     from launcher.spec.job import JobSpec
-
-_PAIRS = ("conf", "env", "param")
 
 
 @click.command()
@@ -34,7 +31,7 @@ def rerun(context: click.Context, /, id: str, args: tuple[str, ...], **options: 
     Other ARGS go after --. Secrets are kept beside the record of a run that was launched here; else they come
     from the environment, or --env. Of a run from elsewhere (a file, another folder) it is asked first.
     """
-    folder, given = find(id, PICKLES), _given(context, options)
+    folder, given = find(id, PICKLES), given_options(context)
     if options["edit"]:
         return _edit(context.obj, folder, given, args, yes=options["yes"])
     from launcher.spec.redaction import REDACTED
@@ -79,16 +76,6 @@ def _has_terminal() -> bool:
 def _secret(option: str) -> str | None:
     """What a person gives for a secret that the record does not hold; None for nothing."""
     return echo.ask(f"not written down: {option}", hidden=True) or None
-
-
-def _given(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a launch that a person gave, rather than their defaults."""
-    from ..data.launch.rerun import KNOWN
-
-    told = {
-        n for n in KNOWN & options.keys() if context.get_parameter_source(n) is not ParameterSource.DEFAULT
-    }
-    return {n: pairs(options[n], f"--{n}") if n in _PAIRS else options[n] for n in told}
 
 
 def _edit(

@@ -8,19 +8,20 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-import launcher
 from launcher.engine.client import Attachment, submit
 from launcher.errors import AgentLost, InternalError
 from launcher.runs.reader import StateTail
-from launcher.spec.modes import Mode
+from launcher.spec.job import LAUNCH_OPTIONS, RANKS
+from launcher.spec.options import FLAG, PATH, SECONDS, SWITCH, WHOLE, Kind, Option
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import Phase, RunState
@@ -32,171 +33,84 @@ from .output import Printer, hosts_of, parse_ranks, print_end
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_OPTIONS = (
-    click.option(
-        "-n",
-        "--num-processes",
-        default="1",
-        show_default=True,
-        metavar="N|MIN:MAX",
-        help="World size; with MIN:MAX, as many as there is room for.",
-    ),
-    click.option(
-        "--mode",
-        type=click.Choice([mode.value for mode in Mode]),
-        help="Where: by default local, or what --master and --remote say.",
-    ),
-    click.option(
-        "--gpu/--no-gpu",
-        default=None,
-        help="Demand or hide GPUs; by default they are used if there are enough.",
-    ),
-    click.option("--gpus-per-rank", default=1, show_default=True, metavar="K", help="GPUs of each rank."),
-    click.option(
-        "--gpus-per-task", type=int, metavar="K", help="GPUs of one Spark task, whose ranks share it."
-    ),
-    click.option("--master", default="", metavar="URL", help="Spark master, such as spark://host:7077."),
-    click.option("--remote", default="", metavar="URL", help="Spark Connect server: sc://host:15002."),
-    click.option("--conf", multiple=True, metavar="K=V", help="A setting of Spark's own."),
-    click.option(
-        "--listen", default="", metavar="HOST[:PORT[-PORT]]", help="Where executors find this machine."
-    ),
-    click.option(
-        "--spool",
-        default="",
-        metavar="DIR",
-        help="Shared folder for output, where executors cannot reach this machine.",
-    ),
-    click.option(
-        "--lost-after",
-        default=20.0,
-        show_default=True,
-        metavar="S",
-        help="Silence after which an executor's host counts as lost.",
-    ),
-    click.option(
-        "--py-files", multiple=True, metavar="PATH", help="Python files, folders or zips to send along."
-    ),
-    click.option(
-        "--max-restarts", default=0, show_default=True, metavar="N", help="Start a failed gang again."
-    ),
-    click.option(
-        "--start-timeout", default=600.0, show_default=True, metavar="S", help="How long to wait for slots."
-    ),
-    click.option(
-        "--param", multiple=True, metavar="K=V", help="Keyword argument of a function, a Python literal."
-    ),
-    click.option("--env", multiple=True, metavar="K=V", help="Addition to the ranks' environment."),
-    click.option("--workdir", type=click.Path(path_type=Path), help="The ranks' working directory."),
-    click.option("--name", default="", help="A label for people."),
-    click.option("--timeout", type=float, metavar="S", help="Stop the run after so many seconds (exit 124)."),
-    click.option(
-        "--no-progress-timeout",
-        type=float,
-        metavar="S",
-        help="Stop it when no rank has written, reported or returned anything for so long (exit 125).",
-    ),
-    click.option(
-        "--grace", type=float, default=10.0, show_default=True, metavar="S", help="From SIGTERM to SIGKILL."
-    ),
-    click.option("--sample-interval", type=float, default=1.0, show_default=True, metavar="S"),
-)
+_CLICK: Mapping[Kind, Mapping[str, Any]] = {
+    WHOLE: {"type": int},
+    SECONDS: {"type": float},
+    PATH: {"type": click.Path()},
+    SWITCH: {},
+    FLAG: {"is_flag": True},
+}
+"""What click makes of the values of some kinds; of the others it has the words."""
+
+
+def _click_option(told: Option) -> Callable[[Command], Command]:
+    """A launch option as click's."""
+    kind, flags = told.kind, [flag for flag in (told.short, told.flag) if flag]
+    more: dict[str, Any] = {"default": None, **_CLICK.get(kind, {"type": str})}
+    if kind.many:
+        more |= {"multiple": True}
+    elif kind in (WHOLE, SECONDS, RANKS) and told.default is not None:
+        more |= {"default": told.default, "show_default": True}
+    elif kind.choices and kind not in _CLICK:
+        more |= {"type": click.Choice(kind.choices)}
+    return click.option(told.name, *flags, metavar=told.metavar or None, help=told.help or None, **more)
 
 
 def launch_options(command: Command) -> Command:
     """Add what describes a launch to a command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
+    for told in reversed(LAUNCH_OPTIONS):
+        if told.flag:
+            command = _click_option(told)(command)
     return command
 
 
-def request_from(target: str, args: Sequence[str], options: dict[str, Any]) -> Request:
-    """The request that a target, its arguments and `launch_options` mean.
+def given_options(context: click.Context) -> dict[str, Any]:
+    """The launch options that a person gave, rather than their defaults: values by name.
+
+    Raises:
+        SpecError: the words of one mean no value.
+    """
+    default = ParameterSource.DEFAULT
+    given = [o for o in LAUNCH_OPTIONS if o.flag and context.get_parameter_source(o.name) is not default]
+    return {told.name: _value(told, context.params[told.name]) for told in given}
+
+
+def _value(told: Option, said: Any) -> Any:
+    if told.kind in (WHOLE, SECONDS, SWITCH, FLAG):
+        return said
+    return told.read(said if told.kind.many else [said], Path.cwd())
+
+
+def request_from(
+    target: str, args: Sequence[str], given: Mapping[str, Any], settled: Mapping[str, str] | None = None
+) -> Request:
+    """The request that a target, its arguments and the options of a launch mean.
+
+    Args:
+        target: what to run, as a person types it.
+        args: its own arguments.
+        given: values by the options' names.
+        settled: what holds for options that are not given, as `console.settings` has it.
 
     Raises:
         SpecError: they mean nothing that could be launched.
     """
-    from launcher.spec.job import JobSpec, world_size
-    from launcher.spec.modes import DEFAULT_MODE, implied_mode
+    from launcher.spec.job import JobSpec
     from launcher.spec.request import Request, require_py_files, require_workdir
     from launcher.spec.target import resolve
 
-    mode = Mode(options["mode"] or implied_mode(options) or DEFAULT_MODE)
-    _check_elsewhere(mode, options)
-    workdir = (options["workdir"] or Path.cwd()).absolute()
-    params = pairs(options["param"], "--param")
-    least, most = world_size(options["num_processes"])
-    spec = JobSpec(
-        target=resolve(target, params=params, args=args, workdir=_base(target, workdir)),
-        num_processes=most,
-        min_processes=least,
-        mode=mode,
-        gpu=options["gpu"],
-        gpus_per_rank=options["gpus_per_rank"],
-        gpus_per_task=options["gpus_per_task"],
-        name=options["name"],
-        workdir=str(workdir),
-        env=pairs(options["env"], "--env"),
-        grace_s=options["grace"],
-        timeout_s=options["timeout"],
-        no_progress_timeout_s=options["no_progress_timeout"],
-        sample_s=options["sample_interval"],
-        max_restarts=options["max_restarts"],
-        start_timeout_s=options["start_timeout"],
-        py_files=tuple(str(Path(path).absolute()) for path in options["py_files"]),
-        spark=_spark(options),
-    )
+    from ..data.launch.given import mode_of, require_effect, with_settled
+
+    here, around = Path.cwd(), settled or {}
+    mode = mode_of(given, around)
+    require_effect(given, mode)
+    values = {"workdir": str(here), **with_settled(given, around, mode, here), "mode": mode}
+    base = _base(target, Path(values["workdir"]))
+    found = resolve(target, params=given.get("param", {}), args=args, workdir=base)
+    spec = JobSpec(found).with_options(values)
     require_workdir(spec)
     require_py_files(spec)
     return Request(spec)
-
-
-def _spark(options: dict[str, Any]) -> Any:
-    from launcher.spec.job import SparkSpec
-
-    return SparkSpec(
-        master=options["master"],
-        remote=options["remote"],
-        conf=pairs(options["conf"], "--conf"),
-        listen=options["listen"],
-        spool=options["spool"],
-        lost_after_s=options["lost_after"],
-    )
-
-
-def _check_elsewhere(mode: Mode, options: dict[str, Any]) -> None:
-    """An option that would have no effect is a mistake to be told."""
-    from launcher.spec.modes import SPARK, modes_taking
-
-    if SPARK not in mode.traits.takes:
-        for name in ("master", "remote", "conf", "listen", "spool", "py_files", "gpus_per_task"):
-            if options[name]:
-                option = "--" + name.replace("_", "-")
-                raise launcher.SpecError(
-                    f"{option} is for Spark, and the mode is {mode}",
-                    hint=f"add --mode {' or '.join(modes_taking(SPARK))}",
-                )
-    elif options["remote"] and not mode.traits.through_server:
-        raise launcher.SpecError("--remote names a Connect server", hint="use --mode connect")
-    elif options["master"] and mode.traits.through_server:
-        raise launcher.SpecError("--master names a cluster", hint="use --mode cluster, or --remote")
-
-
-def pairs(items: Sequence[str], option: str) -> dict[str, str]:
-    """``K=V`` options as a mapping.
-
-    Raises:
-        SpecError: one has no name or no value, or a name is given twice.
-    """
-    found = {}
-    for item in items:
-        key, sign, value = item.partition("=")
-        if not sign or not key:
-            raise launcher.SpecError(f"{option} takes NAME=VALUE, not {item!r}")
-        if key in found:
-            raise launcher.SpecError(f"{option} {key} is given twice")
-        found[key] = value
-    return found
 
 
 def _base(target: str, workdir: Path) -> Path:
@@ -231,13 +145,20 @@ def start_options(command: Command) -> Command:
 @click.argument("target")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @launch_options
+@click.option("--no-defaults", is_flag=True, help="Leave [defaults] of config.toml aside.")
 @start_options
-def run(target: str, args: tuple[str, ...], **options: Any) -> int:
+@click.pass_context
+def run(
+    context: click.Context, /, target: str, args: tuple[str, ...], *, no_defaults: bool, **options: Any
+) -> int:
     """Run TARGET on every rank: train.py, train.py:function or package.module:function.
 
     A script's own ARGS go after --.
     """
-    return start(request_from(target, args, options), options)
+    from ..settings import launch_defaults
+
+    settled = {} if no_defaults else launch_defaults()
+    return start(request_from(target, args, given_options(context), settled), options)
 
 
 def start(request: Request, options: dict[str, Any]) -> int:

@@ -16,8 +16,26 @@ from typing import Any
 
 from ..errors import SpecError
 from ..serialization import Index
-from .modes import DEFAULT_MODE
+from .modes import DEFAULT_MODE, SPARK
 from .modes import Mode as Mode
+from .options import (
+    PAIRS,
+    PATH,
+    PATHS,
+    SECONDS,
+    SHARED_PATH,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    Kind,
+    Option,
+    check_bounds,
+    launch_option,
+    one_of,
+    options_of,
+    texts_in,
+    with_texts_in,
+)
 from .redaction import REDACTED, Redactor, named_words
 
 
@@ -38,7 +56,8 @@ class Target:
         source: path of a file, or dotted name of a module; for a callable, where it was defined.
         name: the function's name; empty for a script.
         args: a script's argv; a function's positional arguments as Python literals.
-        kwargs: a function's keyword arguments as Python literals, in order.
+        kwargs: a function's keyword arguments as Python literals, in order; resolving the target makes them
+            of what the option says.
         pickled: the arguments (or the callable with them) travel as a pickle beside this value, and
             `args` and `kwargs` are their representations, for people only.
     """
@@ -47,7 +66,16 @@ class Target:
     source: str
     name: str = ""
     args: tuple[str, ...] = ()
-    kwargs: tuple[tuple[str, str], ...] = ()
+    kwargs: tuple[tuple[str, str], ...] = launch_option(
+        (),
+        "--param",
+        PAIRS,
+        name="param",
+        metavar="K=V",
+        help="Keyword argument of a function, a Python literal.",
+        row="params",
+        setting="",
+    )
     pickled: bool = False
 
     @property
@@ -66,31 +94,93 @@ class Target:
         return self.source.endswith(".py") or "/" in self.source
 
 
+def world_size(text: str) -> tuple[int | None, int]:
+    """What ``4`` and ``2:4`` mean as a number of ranks: the least if one was given, and the most.
+
+    Raises:
+        SpecError: neither form.
+    """
+    match = re.fullmatch(r"\s*(?:(\d{1,9})\s*:\s*)?(-?\d{1,9})\s*", text)
+    if match is None:
+        raise SpecError(f"the number of processes must be a whole number, or MIN:MAX, not {text!r}")
+    return (int(match[1]) if match[1] else None), int(match[2])
+
+
+RANKS = Kind("a number or MIN:MAX", lambda _, words, __: world_size(words[-1]), types=(int, str))
+"""The least number of ranks and the most, which are two fields of a spec."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSpec:
-    """Which Spark, and how its executors reach the run.
+    """Which Spark, and how its executors reach the run. An address that is empty is the environment's."""
 
-    Attributes:
-        master: a master URL such as ``spark://host:7077``; empty for what the environment says.
-        remote: a Connect server such as ``sc://host:15002``; empty for what the environment says.
-        conf: Spark's own settings, on top of spark-defaults.
-        listen: ``host``, ``host:port`` or ``:port`` at which agents are waited for; empty for the driver's
-            own address and any port.
-        spool: a folder on storage that this machine and the executors share, for output where executors
-            cannot reach this machine.
-        lost_after_s: seconds of silence after which an agent's host counts as lost.
-    """
-
-    master: str = ""
-    remote: str = ""
-    conf: Mapping[str, str] = field(default_factory=dict)
-    listen: str = ""
-    spool: str = ""
-    lost_after_s: float = 20.0
+    master: str = launch_option(
+        "",
+        "--master",
+        TEXT,
+        metavar="URL",
+        help="Spark master, such as spark://host:7077.",
+        row="spark",
+        setting="spark",
+        group=SPARK,
+    )
+    remote: str = launch_option(
+        "",
+        "--remote",
+        TEXT,
+        metavar="URL",
+        help="Spark Connect server: sc://host:15002.",
+        row="spark",
+        setting="spark",
+        group=SPARK,
+    )
+    listen: str = launch_option(
+        "",
+        "--listen",
+        TEXT,
+        metavar="HOST[:PORT[-PORT]]",
+        help="Where executors find this machine.",
+        doc="Where agents are waited for; empty for the driver's own address and any port.",
+        label="Listen at",
+        hint="HOST[:PORT[-PORT]]",
+        group=SPARK,
+    )
+    spool: str = launch_option(
+        "",
+        "--spool",
+        SHARED_PATH,
+        metavar="DIR",
+        help="Shared folder for output, where executors cannot reach this machine.",
+        label="Spool",
+        hint="a folder shared with executors",
+        group=SPARK,
+    )
+    lost_after_s: float = launch_option(
+        20.0,
+        "--lost-after",
+        SECONDS,
+        metavar="S",
+        help="Silence after which an executor's host counts as lost.",
+        label="Lost after",
+        hint="{} s of silence",
+        group=SPARK,
+        noun="silence of an agent",
+        above=0,
+    )
+    conf: Mapping[str, str] = launch_option(
+        dict,
+        "--conf",
+        PAIRS,
+        metavar="K=V",
+        help="A setting of Spark's own.",
+        doc="Spark's own settings, on top of spark-defaults.",
+        label="Spark conf",
+        hint="spark.executor.memory=2g",
+        group=SPARK,
+    )
 
     def __post_init__(self) -> None:
-        if not self.lost_after_s > 0:
-            raise SpecError(f"an agent's silence must be allowed some seconds, not {self.lost_after_s}")
+        check_bounds(self)
         if self.master and self.remote:
             raise SpecError("--master and --remote name two different Sparks: give one of them")
         if self.master.startswith("sc://"):
@@ -99,50 +189,177 @@ class SparkSpec:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One run, as asked for.
+    """One run, as asked for: what every rank runs, the launch options, and which Spark.
 
-    Attributes:
-        target: what every rank runs.
-        num_processes: the world size, at least 1; with `min_processes`, the most.
-        min_processes: the least number of ranks that the run goes on with, or None for no fewer.
-        mode: local, cluster or connect.
-        gpu: True demands GPUs for every rank, False hides them, None takes GPUs if there are enough.
-        gpus_per_rank: GPUs that each rank has for itself.
-        gpus_per_task: GPUs of one Spark task; its ranks are this divided by `gpus_per_rank`. None: one
-            rank a task.
-        max_restarts: how often the gang may be started again after a failure or a loss.
-        start_timeout_s: seconds that the run may wait for slots and agents.
-        py_files: Python files, folders and zips that ranks can import, beyond what lies beside the target.
-        spark: which Spark, for the cluster modes.
-        name: a label for people; defaults to the target's own name.
-        workdir: the ranks' working directory; an absolute path.
-        env: additions to the ranks' environment, on top of the caller's.
-        grace_s: seconds between SIGTERM and SIGKILL.
-        timeout_s: wall-clock limit of the run, or None.
-        sample_s: seconds between device samples.
-        no_progress_timeout_s: seconds without output, report or step after which the gang counts as hung, or
-            None.
-        withheld: the places, as `texts` calls them, of values that were not written down.
+    The options are told here and nowhere else; their order is that of a command's help and of the forms.
+    `withheld` has the places, as `texts` calls them, of values that were not written down.
     """
 
     target: Target
-    num_processes: Index = 1
-    mode: Mode = DEFAULT_MODE
-    gpu: bool | None = None
-    name: str = ""
-    workdir: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    grace_s: float = 10.0
-    timeout_s: float | None = None
-    sample_s: float = 1.0
-    min_processes: int | None = None
-    gpus_per_rank: int = 1
-    gpus_per_task: int | None = None
-    max_restarts: int = 0
-    start_timeout_s: float = 600.0
-    py_files: tuple[str, ...] = ()
+    num_processes: Index = launch_option(
+        1,
+        "--num-processes",
+        RANKS,
+        short="-n",
+        metavar="N|MIN:MAX",
+        help="World size; with MIN:MAX, as many as there is room for.",
+        doc="The world size; with `min_processes`, the most.",
+        row="processes",
+    )
+    min_processes: int | None = launch_option(
+        None,
+        "",
+        WHOLE,
+        doc="Go on with fewer ranks than `num_processes`, but no fewer than this.",
+        row="processes",
+        setting="",
+    )
+    mode: Mode = launch_option(
+        DEFAULT_MODE,
+        "--mode",
+        one_of(Mode),
+        help="Where: by default local, or what --master and --remote say.",
+        doc='"local" (this machine), "cluster" (a Spark cluster) or "connect" (through a Spark Connect '
+        "server). Cluster mode uses the Spark session that is active here, of either kind.",
+        row="mode",
+        noun="mode",
+    )
+    gpu: bool | None = launch_option(
+        None,
+        "--gpu/--no-gpu",
+        SWITCH,
+        help="Demand or hide GPUs; by default they are used if there are enough.",
+        doc="True demands GPUs for every rank, False hides them, None takes GPUs if there are enough.",
+        row="gpu",
+    )
+    workdir: str = launch_option(
+        "",
+        "--workdir",
+        PATH,
+        help="The ranks' working directory.",
+        doc="The ranks' working directory; the caller's by default.",
+        label="Work folder",
+        hint="the ranks' own; empty: this one",
+    )
+    name: str = launch_option(
+        "", "--name", TEXT, help="A label for people.", label="Name", hint="a label for people"
+    )
+    gpus_per_rank: int = launch_option(
+        1,
+        "--gpus-per-rank",
+        WHOLE,
+        metavar="K",
+        help="GPUs of each rank.",
+        doc="GPUs that each rank has for itself.",
+        label="GPUs a rank",
+        hint="{}",
+        noun="number of GPUs of a rank",
+        least=1,
+    )
+    gpus_per_task: int | None = launch_option(
+        None,
+        "--gpus-per-task",
+        WHOLE,
+        metavar="K",
+        help="GPUs of one Spark task, whose ranks share it.",
+        label="GPUs a task",
+        hint="one rank a task",
+        group=SPARK,
+        noun="number of GPUs of a task",
+        least=1,
+    )
+    max_restarts: int = launch_option(
+        0,
+        "--max-restarts",
+        WHOLE,
+        metavar="N",
+        help="Start a failed gang again.",
+        doc="How often the gang may be started again after a failure or a loss.",
+        label="Restarts",
+        hint="{}; after a failure or a loss",
+        noun="number of restarts",
+        least=0,
+    )
+    start_timeout_s: float = launch_option(
+        600.0,
+        "--start-timeout",
+        SECONDS,
+        metavar="S",
+        help="How long to wait for slots.",
+        doc="Seconds that the run may wait for slots and agents.",
+        label="Start limit",
+        hint="{} s to wait for slots",
+        noun="start limit",
+        least=0,
+    )
+    timeout_s: float | None = launch_option(
+        None,
+        "--timeout",
+        SECONDS,
+        metavar="S",
+        help="Stop the run after so many seconds (exit 124).",
+        doc="The run's time limit in seconds.",
+        label="Time limit",
+        hint="seconds; none",
+        noun="time limit",
+        least=0,
+    )
+    no_progress_timeout_s: float | None = launch_option(
+        None,
+        "--no-progress-timeout",
+        SECONDS,
+        metavar="S",
+        help="Stop it when no rank has written, reported or returned anything for so long (exit 125).",
+        doc="Seconds without output, report or step after which the gang counts as hung.",
+        label="No progress",
+        hint="seconds; no limit",
+        noun="limit without progress",
+        least=0,
+    )
+    grace_s: float = launch_option(
+        10.0,
+        "--grace",
+        SECONDS,
+        metavar="S",
+        help="From SIGTERM to SIGKILL.",
+        doc="Seconds between SIGTERM and SIGKILL when a run is stopped.",
+        label="Grace",
+        hint="{} s from SIGTERM to SIGKILL",
+        noun="grace period",
+        least=0,
+    )
+    sample_s: float = launch_option(
+        1.0,
+        "--sample-interval",
+        SECONDS,
+        metavar="S",
+        doc="Seconds between device samples.",
+        label="Sampled each",
+        hint="{} s",
+        noun="sample interval",
+        above=0,
+    )
+    env: Mapping[str, str] = launch_option(
+        dict,
+        "--env",
+        PAIRS,
+        metavar="K=V",
+        help="Addition to the ranks' environment.",
+        doc="Additions to the ranks' environment, on top of the caller's.",
+        label="Environment",
+        hint="NCCL_DEBUG=WARN NAME='a b'",
+    )
     spark: SparkSpec = field(default_factory=SparkSpec)
-    no_progress_timeout_s: float | None = None
+    py_files: tuple[str, ...] = launch_option(
+        (),
+        "--py-files",
+        PATHS,
+        metavar="PATH",
+        help="Python files, folders or zips to send along.",
+        label="Sent along",
+        hint="lib.zip more.py",
+        group=SPARK,
+    )
     withheld: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -152,20 +369,8 @@ class JobSpec:
             raise SpecError(
                 f"the least number of processes must be 1 to {self.num_processes}, not {self.min_processes}"
             )
-        limits = {
-            "grace period": self.grace_s,
-            "time limit": self.timeout_s,
-            "start limit": self.start_timeout_s,
-            "limit without progress": self.no_progress_timeout_s,
-        }
-        for label, value in limits.items():
-            if value is not None and not value >= 0:
-                raise SpecError(f"the {label} must be 0 or more seconds, not {value}")
-        if self.max_restarts < 0:
-            raise SpecError(f"the number of restarts must be 0 or more, not {self.max_restarts}")
         self._check_gpus()
-        if not self.sample_s > 0:
-            raise SpecError(f"the sample interval must be more than 0 seconds, not {self.sample_s}")
+        check_bounds(self)
         _check_environ(self.env)
         for text in (self.workdir, self.target.source, self.target.name, self.spark.spool):
             if "\0" in text:
@@ -204,45 +409,43 @@ class JobSpec:
     @property
     def texts(self) -> dict[str, str]:
         """All that was given as text, by its place: ``env NAME``, ``param NAME``, ``args --option``, …"""
-        target, spark = self.target, self.spark
-        found = {"name": self.name, "source": target.source, "function": target.name, "workdir": self.workdir}
-        found |= {
-            "master": spark.master,
-            "remote": spark.remote,
-            "listen": spark.listen,
-            "spool": spark.spool,
-        }
-        for kind, values in (("env", self.env), ("conf", spark.conf), ("param", dict(target.kwargs))):
-            found |= {f"{kind} {name}": value for name, value in values.items()}
-        found |= {f"py-files {i}": path for i, path in enumerate(self.py_files)}
+        target = self.target
+        found = {"source": target.source, "function": target.name}
+        for each in options_of(JobSpec):
+            found |= texts_in(each, each.value(self))
+        found |= {f"param {name}": value for name, value in target.kwargs}
         return found | dict(zip(argument_places(target.args), target.args, strict=True))
 
     def with_texts(self, texts: Mapping[str, str]) -> JobSpec:
         """The same with other texts in some places; places that it does not have are passed over."""
-        get, target, spark = texts.get, self.target, self.spark
+        get, target = texts.get, self.target
         args = zip(argument_places(target.args), target.args, strict=True)
-        return replace(
-            self,
-            name=get("name", self.name),
-            workdir=get("workdir", self.workdir),
-            env={name: get(f"env {name}", value) for name, value in self.env.items()},
-            py_files=tuple(get(f"py-files {i}", path) for i, path in enumerate(self.py_files)),
-            target=replace(
-                target,
-                source=get("source", target.source),
-                name=get("function", target.name),
-                args=tuple(get(place, word) for place, word in args),
-                kwargs=tuple((name, get(f"param {name}", value)) for name, value in target.kwargs),
-            ),
-            spark=replace(
-                spark,
-                master=get("master", spark.master),
-                remote=get("remote", spark.remote),
-                listen=get("listen", spark.listen),
-                spool=get("spool", spark.spool),
-                conf={name: get(f"conf {name}", value) for name, value in spark.conf.items()},
-            ),
+        other = replace(
+            target,
+            source=get("source", target.source),
+            name=get("function", target.name),
+            args=tuple(get(place, word) for place, word in args),
+            kwargs=tuple((name, get(f"param {name}", value)) for name, value in target.kwargs),
         )
+        options = options_of(JobSpec)
+        values = {each.path: with_texts_in(each, each.value(self), texts) for each in options}
+        return replace(self._with(values), target=other)
+
+    def with_options(self, values: Mapping[str, Any]) -> JobSpec:
+        """The same with other values of some options, by their names.
+
+        Raises:
+            SpecError: they do not fit.
+        """
+        given = {each.path: values[each.name] for each in options_of(JobSpec) if each.name in values}
+        if ranks := given.pop(("num_processes",), None):
+            given |= {("min_processes",): ranks[0], ("num_processes",): ranks[1]}
+        return self._with(given)
+
+    def _with(self, values: Mapping[tuple[str, ...], Any]) -> JobSpec:
+        own = {path[0]: value for path, value in values.items() if len(path) == 1}
+        of_spark = {path[1]: value for path, value in values.items() if len(path) == 2}
+        return replace(self, spark=replace(self.spark, **of_spark) if of_spark else self.spark, **own)
 
     def redacted(self) -> JobSpec:
         """The same spec without what is secret in it; `withheld` says where that was."""
@@ -297,18 +500,6 @@ def _masked(spec: JobSpec, redactor: Redactor) -> dict[str, str]:
     return {place: redactor.mask(text, names[place]) for place, text in spec.texts.items()}
 
 
-def world_size(text: str) -> tuple[int | None, int]:
-    """What ``4`` and ``2:4`` mean as a number of ranks: the least if one was given, and the most.
-
-    Raises:
-        SpecError: neither form.
-    """
-    match = re.fullmatch(r"\s*(?:(\d{1,9})\s*:\s*)?(-?\d{1,9})\s*", text)
-    if match is None:
-        raise SpecError(f"the number of processes must be a whole number, or MIN:MAX, not {text!r}")
-    return (int(match[1]) if match[1] else None), int(match[2])
-
-
 def _check_environ(env: Mapping[Any, Any]) -> None:
     """What no process can be started with is refused here; a notebook may give numbers for text."""
     for key, value in env.items():
@@ -316,6 +507,15 @@ def _check_environ(env: Mapping[Any, Any]) -> None:
             raise SpecError(f"{key!r} cannot be the name of an environment variable")
         if not isinstance(value, str) or "\0" in value:
             raise SpecError(f"the environment variable {key} must be text without NUL, not {value!r}")
+
+
+LAUNCH_OPTIONS = (*options_of(JobSpec), *options_of(Target, "target"))
+"""All launch options."""
+
+
+def applies(option: Option, mode: Mode) -> bool:
+    """Whether an option has a meaning in a mode."""
+    return not option.group or option.group in mode.traits.takes
 
 
 @dataclass(frozen=True, slots=True)

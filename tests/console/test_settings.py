@@ -237,11 +237,11 @@ def test_variables_for_every_launch_are_in_the_form_and_in_its_command(home: Pat
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ('env = "A=1"', "must be a table of variables, not 'A=1'"),
+        ('env = "A=1"', "must be a table of names and texts, not 'A=1'"),
         ("env.A = true", "must give A a text, not True"),
         ("env.A = [1]", "must give A a text, not [1]"),
-        ('env."" = "x"', "cannot have a variable ''"),
-        ('env."A=B" = "x"', "cannot have a variable 'A=B'"),
+        ('env."" = "x"', "cannot have the name ''"),
+        ('env."A=B" = "x"', "cannot have the name 'A=B'"),
         ('env.A = "\\u0000"', "must give A a text, not '\\x00'"),
     ],
 )

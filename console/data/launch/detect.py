@@ -199,7 +199,7 @@ def room_line(found: Detected | None, draft: Draft) -> str:
 def _tasks(draft: Draft, most: int) -> tuple[int, int]:
     """How many tasks of how many ranks."""
     sizes = ((e, text) for e, text in fitting(draft.extras, draft.mode) if e.name in _SIZES)
-    counts = {e.name: e.read(e, text, draft.workdir) for e, text in sizes}
+    counts = {e.name: e.read_text(text, draft.workdir) for e, text in sizes}
     task, rank = counts.get("gpus_per_task"), counts.get("gpus_per_rank", 1)
     each = max(1, (task or rank) // max(rank, 1))
     return -(-most // each), each

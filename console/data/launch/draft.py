@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from launcher.errors import LauncherError, SpecError
-from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind, argument_places, world_size
-from launcher.spec.modes import DEFAULT_MODE, SPARK, Mode
+from launcher.spec.job import (
+    LAUNCH_OPTIONS,
+    JobSpec,
+    SparkSpec,
+    Target,
+    TargetKind,
+    applies,
+    argument_places,
+    world_size,
+)
+from launcher.spec.modes import DEFAULT_MODE, Mode
+from launcher.spec.options import PAIRS, Option, pairs, split
 from launcher.spec.redaction import REDACTED
 from launcher.spec.request import require_py_files, require_workdir
 
+from .given import leaves_nothing
+
 MODES: tuple[Mode, ...] = tuple(Mode)
 """The modes that the launch screen offers."""
+
+EXTRAS: tuple[Option, ...] = tuple(each for each in LAUNCH_OPTIONS if not each.row)
+"""The options that have no row of their own on the launch form, in the order of a command."""
+
+PAIRED = tuple(each.name for each in EXTRAS if each.kind is PAIRS)
+"""Those that are names with values."""
+
+PY_FILES, WORKDIR = "py_files", "workdir"
 
 
 class Misfit(SpecError):
     """Something that was filled in cannot be right.
 
-    `field` says where: the name of a field of `Draft`, of an `Extra`, or ``param:`` and a parameter's name.
+    `field` says where: the name of a field of `Draft`, of an option, or ``param:`` and a parameter's name.
     """
 
     def __init__(self, error: LauncherError, field: str) -> None:
@@ -52,7 +72,7 @@ class Draft:
 
     `args` is one line, split as a shell would; `gpu` is ``auto``, ``yes`` or ``no``; `processes` is a
     number or ``MIN:MAX``; `spark` is a master or a Connect server, empty for what the environment says;
-    `extras` are the other options by the names of `console.data.launch.draft`, those left out have defaults.
+    `extras` are the other options by their names, those left out have defaults.
     `kept` is what a text shows as stars, by its place as `JobSpec.texts` calls it; None: nobody knows it.
     """
 
@@ -99,7 +119,7 @@ class Draft:
             spec = replace(spec, spark=self._spark())
         for extra, text in fitting(self.extras, self.mode):
             with concerning(extra.name):
-                spec = _with(spec, extra, extra.read(extra, text, self.workdir))
+                spec = spec.with_options({extra.name: extra.read_text(text, self.workdir)})
         with concerning(WORKDIR):
             require_workdir(spec)
         with concerning(PY_FILES):
@@ -124,11 +144,11 @@ class Draft:
     def _extra(self, name: str, text: str) -> str:
         if REDACTED not in text:
             return text
-        if name not in (ENV, CONF):
+        if name not in PAIRED:
             return self._kept(name, text, name)
         with concerning(name):
-            pairs = [word.partition("=") for word in split(text)]
-        return shlex.join(f"{key}{sign}{self._kept(f'{name} {key}', v, name)}" for key, sign, v in pairs)
+            words = [word.partition("=") for word in split(text)]
+        return shlex.join(f"{key}{sign}{self._kept(f'{name} {key}', v, name)}" for key, sign, v in words)
 
     def _kept(self, place: str, text: str, field: str) -> str:
         if REDACTED not in text or place not in self.kept:
@@ -187,12 +207,6 @@ def spark_at(mode: Mode, url: str) -> SparkSpec:
     address = mode.traits.address
     fields: dict[str, Any] = {address: url} if address else {}
     return SparkSpec(**fields)
-
-
-def _with(spec: JobSpec, extra: Extra, value: Any) -> JobSpec:
-    if extra.of_spark:
-        return replace(spec, spark=replace(spec.spark, **{extra.name: value}))
-    return replace(spec, **{extra.name: value})
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -270,8 +284,8 @@ def _known_part(remote: str, kept: Mapping[str, str | None]) -> str:
     return ";".join(part for part in remote.split(";") if not part.endswith(f"={REDACTED}"))
 
 
-def command_words(draft: Draft) -> list[str]:
-    """The command that launches the same without the console."""
+def command_words(draft: Draft, settled: Mapping[str, str] | None = None) -> list[str]:
+    """The command that launches the same without the console, where settings hold what is `settled`."""
     words = ["rankdeck", "run", _positional(draft.target), "-n", draft.processes.strip() or "1"]
     if draft.mode is not DEFAULT_MODE:
         words += ["--mode", str(draft.mode)]
@@ -281,7 +295,26 @@ def command_words(draft: Draft) -> list[str]:
         words.append("--gpu" if draft.gpu == "yes" else "--no-gpu")
     for name, value in draft.params.items():
         words += ["--param", f"{name}={value}"]
-    return words + words_of(draft.extras, draft.mode)
+    words += words_of(draft.extras, draft.mode)
+    whole = leaves_nothing(_settings(draft), settled or {}, draft.mode, draft.workdir)
+    return words if whole else [*words, NO_DEFAULTS]
+
+
+NO_DEFAULTS = "--no-defaults"
+"""What tells a command to leave the settings' defaults aside."""
+
+
+def _settings(draft: Draft) -> dict[str, str]:
+    """What is filled in, by the keys of settings, as far as a command says it."""
+    mode = "" if draft.mode is DEFAULT_MODE else str(draft.mode)
+    gpu = "" if draft.gpu == "auto" else draft.gpu
+    return {
+        **draft.extras,
+        "num_processes": draft.processes or "1",
+        "mode": mode,
+        "gpu": gpu,
+        "spark": draft.spark,
+    }
 
 
 def _positional(target: str) -> str:
@@ -290,9 +323,9 @@ def _positional(target: str) -> str:
     return f"./{target}" if target.startswith("-") else target
 
 
-def command_text(draft: Draft) -> str:
+def command_text(draft: Draft, settled: Mapping[str, str] | None = None) -> str:
     """The same as one line for a shell."""
-    line = shlex.join(command_words(draft))
+    line = shlex.join(command_words(draft, settled))
     try:
         args = shlex.join(shlex.split(draft.args))
     except ValueError:
@@ -300,185 +333,50 @@ def command_text(draft: Draft) -> str:
     return f"{line} -- {args}" if args else line
 
 
-Reader = Callable[["Extra", str, Path], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """One option.
-
-    Attributes:
-        name: the field of the spec, or of its Spark, that it sets.
-        flag: the option on a command line.
-        label: what a form calls it.
-        hint: what stands in its empty field.
-        read: text to value.
-        spark: it has a meaning with Spark only.
-        of_spark: `name` is a field of the spec's `spark`.
-        many: it may be given several times; the text is split as a shell would.
-    """
-
-    name: str
-    flag: str
-    label: str
-    hint: str
-    read: Reader
-    spark: bool = False
-    of_spark: bool = False
-    many: bool = False
-
-    def value(self, spec: JobSpec) -> Any:
-        """What a spec has of it."""
-        return getattr(spec.spark if self.of_spark else spec, self.name)
-
-
-def _whole(extra: Extra, text: str, _: Path) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise SpecError(f"{extra.flag} takes a whole number, not {text!r}") from None
-
-
-def _number(extra: Extra, text: str, _: Path) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise SpecError(f"{extra.flag} takes a number of seconds, not {text!r}") from None
-
-
-def _text(_: Extra, text: str, __: Path) -> str:
-    return text
-
-
-def _pairs(extra: Extra, text: str, _: Path) -> dict[str, str]:
-    return split_pairs(text, extra.flag)
-
-
 def split_pairs(text: str, option: str = "it") -> dict[str, str]:
-    """``K=V`` words as a mapping.
+    """The ``K=V`` words of a text as a mapping.
 
     Raises:
         SpecError: one has no name or no value, or a name is given twice.
     """
-    found: dict[str, str] = {}
-    for word in split(text):
-        key, sign, value = word.partition("=")
-        if not sign or not key:
-            raise SpecError(f"{option} takes NAME=VALUE, not {word!r}")
-        if key in found:
-            raise SpecError(f"{option} {key} is given twice")
-        found[key] = value
-    return found
+    return pairs(split(text), option)
 
 
-def _paths(_: Extra, text: str, here: Path) -> tuple[str, ...]:
-    return tuple(str((here / os.path.expanduser(word)).absolute()) for word in split(text))
-
-
-def _folder(_: Extra, text: str, here: Path) -> str:
-    return str((here / os.path.expanduser(text)).absolute())
-
-
-def split(text: str) -> list[str]:
-    """Words as a shell would see them.
-
-    Raises:
-        SpecError: a quotation does not end.
-    """
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise SpecError(f"{text!r} cannot be split into words: {error}") from error
-
-
-ENV, CONF, PY_FILES, WORKDIR = "env", "conf", "py_files", "workdir"
-
-EXTRAS: tuple[Extra, ...] = (
-    Extra(WORKDIR, "--workdir", "Work folder", "the ranks' own; empty: this one", _folder),
-    Extra("name", "--name", "Name", "a label for people", _text),
-    Extra("gpus_per_rank", "--gpus-per-rank", "GPUs a rank", "1", _whole),
-    Extra("gpus_per_task", "--gpus-per-task", "GPUs a task", "one rank a task", _whole, spark=True),
-    Extra("max_restarts", "--max-restarts", "Restarts", "0; after a failure or a loss", _whole),
-    Extra("start_timeout_s", "--start-timeout", "Start limit", "600 s to wait for slots", _number),
-    Extra("timeout_s", "--timeout", "Time limit", "seconds; none", _number),
-    Extra("no_progress_timeout_s", "--no-progress-timeout", "No progress", "seconds; no limit", _number),
-    Extra("grace_s", "--grace", "Grace", "10 s from SIGTERM to SIGKILL", _number),
-    Extra("sample_s", "--sample-interval", "Sampled each", "1 s", _number),
-    Extra("listen", "--listen", "Listen at", "HOST[:PORT[-PORT]]", _text, spark=True, of_spark=True),
-    Extra("spool", "--spool", "Spool", "a folder shared with executors", _text, spark=True, of_spark=True),
-    Extra(
-        "lost_after_s", "--lost-after", "Lost after", "20 s of silence", _number, spark=True, of_spark=True
-    ),
-    Extra(ENV, "--env", "Environment", "NCCL_DEBUG=WARN NAME='a b'", _pairs, many=True),
-    Extra(
-        CONF, "--conf", "Spark conf", "spark.executor.memory=2g", _pairs, spark=True, of_spark=True, many=True
-    ),
-    Extra(PY_FILES, "--py-files", "Sent along", "lib.zip more.py", _paths, spark=True, many=True),
-)
-"""In the order in which a command names them."""
-
-PATHS = frozenset({WORKDIR, "spool"})
-"""Those that are one path."""
-
-
-def fitting(extras: Mapping[str, str], mode: Mode) -> Iterator[tuple[Extra, str]]:
+def fitting(extras: Mapping[str, str], mode: Mode) -> Iterator[tuple[Option, str]]:
     """Those that are filled in and have a meaning in a mode."""
     for extra in EXTRAS:
         text = extras.get(extra.name, "")
-        if text.strip() and not (extra.spark and SPARK not in mode.traits.takes):
+        if text.strip() and applies(extra, mode):
             yield extra, text
 
 
 def words_of(extras: Mapping[str, str], mode: Mode) -> list[str]:
     """The same as words of a command. What cannot be split stays one word."""
-    words = []
-    for extra, text in fitting(extras, mode):
-        for value in _written(extra, text):
-            words += [extra.flag, value]
-    return words
-
-
-def _written(extra: Extra, text: str) -> list[str]:
-    if extra.name == WORKDIR:
-        return [os.path.expanduser(text)]
-    if not extra.many:
-        return [text]
-    try:
-        words = split(text)
-    except SpecError:
-        return [text]
-    # in quotes, as a command's words are, a shell would leave the tilde alone
-    return [os.path.expanduser(word) for word in words] if extra.name == PY_FILES else words
+    return [word for extra, text in fitting(extras, mode) for word in extra.words(text)]
 
 
 def extras_of(spec: JobSpec, known: Mapping[str, str | None]) -> dict[str, str]:
     """What a recorded run has of them that is not the usual; stars stand for values that are `known`."""
-    usual, found = JobSpec(spec.target), {}
+    found = {}
     for extra in EXTRAS:
         value = extra.value(spec)
-        if (
-            extra.name != WORKDIR
-            and value != extra.value(usual)
-            and (text := _filled_in(extra, value, known))
-        ):
+        if isinstance(value, Mapping):
+            value = {k: v for k, v in value.items() if REDACTED not in v or _is_known(extra, k, known)}
+        if extra.name != WORKDIR and value != extra.default and (text := extra.text(value)):
             found[extra.name] = text
     return found
 
 
-def _filled_in(extra: Extra, value: Any, known: Mapping[str, str | None]) -> str:
-    if isinstance(value, Mapping):
-        names = [
-            k for k, v in value.items() if REDACTED not in v or known.get(f"{extra.name} {k}") is not None
-        ]
-        return shlex.join(f"{k}={value[k]}" for k in names)
-    if extra.many:
-        return shlex.join(value)
-    return str(value).removesuffix(".0")
+def _is_known(extra: Option, name: str, known: Mapping[str, str | None]) -> bool:
+    return known.get(f"{extra.place} {name}") is not None
 
 
 def unwritten(spec: JobSpec, private: Mapping[str, str]) -> list[str]:
     """The names of what neither a record nor what was kept beside it holds."""
-    pairs = [("env", *pair) for pair in spec.env.items()] + [
-        ("conf", *pair) for pair in spec.spark.conf.items()
+    return [
+        name
+        for extra in EXTRAS
+        if extra.name in PAIRED
+        for name, value in extra.value(spec).items()
+        if REDACTED in value and f"{extra.place} {name}" not in private
     ]
-    return [name for kind, name, value in pairs if REDACTED in value and f"{kind} {name}" not in private]

@@ -17,9 +17,10 @@ from launcher.errors import RecordError, SpecError
 from launcher.settings import config_file
 from launcher.spec.job import argument_places
 from launcher.spec.modes import DEFAULT_MODE, Mode
+from launcher.spec.options import split
 from launcher.spec.redaction import REDACTED, Redactor, looks_secret, named_words, redacted_text
 
-from .draft import CONF, ENV, EXTRAS, Draft, split
+from .draft import EXTRAS, PAIRED, Draft
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,47}")
 _SUFFIX = ".toml"
@@ -135,7 +136,7 @@ def remove_preset(folder: Path, name: str) -> None:
 def without_secrets(draft: Draft) -> tuple[Draft, list[str]]:
     """The same without the values of names that look secret, and those names."""
     extras, withheld = dict(draft.extras), list[str]()
-    for option in (ENV, CONF):
+    for option in PAIRED:
         words = _words(extras.get(option, ""))
         secret = [w.partition("=")[0] for w in words if _is_secret(*w.partition("=")[::2])]
         withheld += secret

@@ -14,39 +14,19 @@ from launcher.errors import SpecError
 from launcher.runs import files, paths
 from launcher.runs.catalog import read_private
 from launcher.runs.reader import read_spec
-from launcher.spec.job import JobSpec, SparkSpec, TargetKind, world_size
-from launcher.spec.modes import ADDRESSES, SPARK, Mode, implied_mode
+from launcher.spec.job import LAUNCH_OPTIONS, JobSpec, TargetKind, applies
+from launcher.spec.modes import ADDRESSES
+from launcher.spec.options import PAIRS, Option, options_of, texts_in
 from launcher.spec.redaction import REDACTED, hides, redacted_text
 from launcher.spec.request import Request
 
 from ...formatting import tilde
 from ...sanitize import escaped
 from .draft import Draft, draft_of, words_of
+from .given import mode_of, require_effect
 
-_FIELDS = {
-    "gpu": "gpu",
-    "gpus_per_rank": "gpus_per_rank",
-    "gpus_per_task": "gpus_per_task",
-    "name": "name",
-    "max_restarts": "max_restarts",
-    "start_timeout": "start_timeout_s",
-    "timeout": "timeout_s",
-    "no_progress_timeout": "no_progress_timeout_s",
-    "grace": "grace_s",
-    "sample_interval": "sample_s",
-}
-_SPARK_FIELDS = {
-    "master": "master",
-    "remote": "remote",
-    "listen": "listen",
-    "spool": "spool",
-    "lost_after": "lost_after_s",
-}
 _MOST_PICKLE = 4 << 30
-_SPECIAL = frozenset({"num_processes", "mode", "conf", "env", "param", "py_files", "workdir"})
 Ask = Callable[[str], str | None]
-KNOWN = _SPECIAL | _FIELDS.keys() | _SPARK_FIELDS.keys()
-"""The options of a launch that may be given anew."""
 
 
 def request_again(
@@ -65,7 +45,7 @@ def request_again(
 
     Args:
         folder: the run's folder.
-        given: the options of a launch that are to be otherwise, by their names.
+        given: the options of a launch that are to be otherwise, as values by their names.
         args: other arguments, if any.
         environ: where values that were not written down are taken from; ours by default.
         ask: asks a person for a secret that is missing, by the option that it belongs to.
@@ -109,35 +89,18 @@ def changed(spec: JobSpec, given: Mapping[str, Any], args: Sequence[str]) -> Job
     Raises:
         SpecError: a value does not fit the others.
     """
-    mode = _mode(spec, given)
-    plain = {field: given[name] for name, field in _FIELDS.items() if name in given}
-    if "num_processes" in given:
-        plain["min_processes"], plain["num_processes"] = world_size(given["num_processes"])
-    if "workdir" in given:
-        plain["workdir"] = str(given["workdir"].absolute())
-    if "py_files" in given:
-        plain["py_files"] = tuple(str(Path(p).absolute()) for p in given["py_files"])
-    env = {**spec.env, **given.get("env", {})}
-    takes = SPARK in mode.traits.takes
-    fitting = replace(spec, spark=_spark(spec, mode, given)) if takes else _without_spark(spec)
-    return _with_arguments(replace(fitting, mode=mode, env=env, **plain), given.get("param", {}), args)
+    mode = mode_of(given, usual=spec.mode)
+    require_effect(given, mode)
+    dropped = {each.name: each.default for each in options_of(JobSpec) if not applies(each, mode)}
+    # an address of another kind is not meant any more
+    dropped |= {name: "" for name in ADDRESSES if name != mode.traits.address}
+    values = {each.name: _anew(each, spec, given[each.name]) for each in LAUNCH_OPTIONS if each.name in given}
+    other = spec.with_options({**dropped, **values, "mode": mode})
+    return _with_arguments(other, given.get("param", {}), args)
 
 
-def _mode(spec: JobSpec, given: Mapping[str, Any]) -> Mode:
-    if "mode" in given:
-        return Mode(given["mode"])
-    return implied_mode(given) or spec.mode
-
-
-def _without_spark(spec: JobSpec) -> JobSpec:
-    return replace(spec, spark=SparkSpec(), py_files=(), gpus_per_task=None)
-
-
-def _spark(spec: JobSpec, mode: Mode, given: Mapping[str, Any]) -> SparkSpec:
-    """Which Spark; an address of the other kind is not meant any more."""
-    other = {name: "" for name in ADDRESSES if name != mode.traits.address}
-    fields = {field: given[name] for name, field in _SPARK_FIELDS.items() if name in given}
-    return replace(spec.spark, conf={**spec.spark.conf, **given.get("conf", {})}, **{**other, **fields})
+def _anew(option: Option, spec: JobSpec, value: Any) -> Any:
+    return {**dict(option.value(spec)), **value} if option.kind is PAIRS else value
 
 
 def _with_arguments(spec: JobSpec, params: Mapping[str, str], args: Sequence[str]) -> JobSpec:
@@ -213,13 +176,14 @@ def _around(place: str, masked: str, environ: Mapping[str, str]) -> str | None:
 def option_of(place: str) -> str:
     """How a person gives what belongs to a place."""
     kind, _, name = place.partition(" ")
-    if kind in ("env", "conf", "param"):
-        return f"--{kind} {name}=…"
     if kind == "args":
         return "its arguments anew, after --"
-    if kind in ("source", "function"):
+    option = next((each for each in LAUNCH_OPTIONS if each.place == kind), None)
+    if option is None:
         return "its target anew, to rankdeck run"
-    return {"remote": "--remote sc://…", "master": "--master URL"}.get(kind, f"--{kind} …")
+    if option.kind is PAIRS:
+        return f"{option.said} {name}=…"
+    return f"{option.said} {option.metavar or '…'}"
 
 
 def _as_typed(spec: JobSpec) -> JobSpec:
@@ -273,7 +237,6 @@ _MOST = 400
 def what_would_run(spec: JobSpec) -> list[str]:
     """A line for each thing that decides what happens; nothing in it is left out unseen."""
     spec = spec.redacted()
-    spark = spec.spark
     pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
     python = spec.mode.traits.python or sys.executable
     rows = [
@@ -281,17 +244,16 @@ def what_would_run(spec: JobSpec) -> list[str]:
         ("with", " ".join(f"{name}={value}" for name, value in spec.target.kwargs)),
         ("pickle", "code and data of whoever made it, which every rank runs as you" if pickled else ""),
         ("ranks", f"{spec.num_processes}, {spec.mode}"),
-        ("master", spark.master),
-        ("remote", spark.remote),
-        ("conf", " ".join(f"{name}={value}" for name, value in spark.conf.items())),
-        ("sent", " ".join(spec.py_files)),
-        ("listen", spark.listen),
-        ("spool", spark.spool),
-        ("env", " ".join(spec.env)),
-        ("workdir", spec.workdir),
+        *((each.place, _told(each, spec)) for each in options_of(JobSpec)),
         ("python", python),
     ]
     return [f"{name:<8} {_short(escaped(text))}" for name, text in rows if text]
+
+
+def _told(option: Option, spec: JobSpec) -> str:
+    """Every text of an option, names with their values."""
+    value = option.value(spec)
+    return " ".join(option.kind.write(option, value)) if texts_in(option, value) else ""
 
 
 def _short(text: str) -> str:

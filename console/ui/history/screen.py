@@ -25,6 +25,7 @@ from ...data.filtering import help_line
 from ...data.history.query import ORDERS, fields, parse_run_filter
 from ...data.history.run_list import Listing, Question, RunListPoller, RunRecord, RunRecordPoller
 from ...data.launch.draft import command_text, draft_of, require_editable
+from ...settings import current_defaults
 from ..dialogs import ConfirmScreen
 from ..navigation import Site, edit
 from ..rerun import StartsAgain
@@ -328,7 +329,7 @@ class HistoryScreen(StartsAgain):
     @work(thread=True, group="copy")
     def _copy_command(self, folder: Path) -> None:
         try:
-            text = command_text(draft_of(read_spec(folder)))
+            text = command_text(draft_of(read_spec(folder)), current_defaults())
         except LauncherError as error:
             self.app.call_from_thread(self.tell, str(error), error=True)
         else:

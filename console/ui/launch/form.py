@@ -12,13 +12,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 
-from launcher.spec.modes import DEFAULT_MODE, SPARK, Mode
+from launcher.spec.job import applies
+from launcher.spec.modes import DEFAULT_MODE, Mode
+from launcher.spec.options import PATH, SHARED_PATH
 from launcher.spec.script_options import Option
 from launcher.spec.signature import Signature
 
 from ...data.launch.completion import describe
 from ...data.launch.detect import Detected, mode_line, room_line
-from ...data.launch.draft import EXTRAS, MODES, PATHS, Draft, words_of
+from ...data.launch.draft import EXTRAS, MODES, Draft, words_of
 from ..rendering.focus import Framed
 from ..widgets.fields import ArgumentSuggester, Choice, Field, FormRow, PathSuggester, harmless
 from ..widgets.rows import Row, Sheet, clip
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import AwaitMount
 
-    from ...data.launch.draft import Extra
+    from launcher.spec.options import Option as LaunchOption
 
 
 class Fold(Sheet, can_focus=True):
@@ -157,9 +159,9 @@ class MoreForm(Vertical):
             rows = [self._row(extra) for extra in EXTRAS]
             self._made = self._room.mount_all(rows)
 
-    def _row(self, extra: Extra) -> FormRow:
-        suggester = PathSuggester(self._workdir) if extra.name in PATHS else None
-        field = Field(placeholder=extra.hint, name=extra.name, suggester=suggester)
+    def _row(self, extra: LaunchOption) -> FormRow:
+        suggester = PathSuggester(self._workdir) if extra.kind in (PATH, SHARED_PATH) else None
+        field = Field(placeholder=extra.placeholder, name=extra.name, suggester=suggester)
         self._fields[extra.name] = field
         return FormRow(f" {extra.label}", field, name=extra.name)
 
@@ -178,7 +180,7 @@ class MoreForm(Vertical):
     def _fit(self) -> None:
         self._room.display = self.unfolded
         for extra, row in zip(EXTRAS, self._rows(), strict=False):  # there may be none yet
-            row.display = not extra.spark or SPARK in self._mode.traits.takes
+            row.display = applies(extra, self._mode)
         self.summarise()
 
     def _rows(self) -> list[FormRow]:

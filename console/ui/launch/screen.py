@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -106,8 +107,16 @@ class LaunchScreen(StartsAgain):
             super().__init__()
             self.run = run
 
-    def __init__(self, root: Path, workdir: Path, commands: Commands, draft: Draft | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        workdir: Path,
+        commands: Commands,
+        draft: Draft | None = None,
+        settled: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
+        self._settled = settled or {}
         self._root, self._workdir, self._commands = root, workdir, commands
         self.site = Site(root, workdir, commands)
         self._first = draft
@@ -153,7 +162,7 @@ class LaunchScreen(StartsAgain):
     @on(LaunchForm.Edited)
     def _changed(self) -> None:
         draft = self.draft
-        self.query_one(CommandLine).show(command_text(draft))
+        self.query_one(CommandLine).show(command_text(draft, self._settled))
         self._check(draft)
 
     @work(thread=True, exclusive=True, group="check")
@@ -368,4 +377,4 @@ class LaunchScreen(StartsAgain):
 
     def action_copy(self) -> None:
         """Copy the command."""
-        self.app.copy_to_clipboard(command_text(self.draft))
+        self.app.copy_to_clipboard(command_text(self.draft, self._settled))

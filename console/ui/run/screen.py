@@ -17,6 +17,7 @@ from ...commands import Commands
 from ...data.launch.draft import command_text, draft_of
 from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
+from ...settings import current_defaults
 from ..dialogs import ConfirmScreen
 from ..logs.pane import LogPane
 from ..logs.view import LogView
@@ -231,7 +232,7 @@ class RunScreen(StartsAgain):
     def _copy_command(self) -> None:
         """Beside the screen, for the target's source may be far away."""
         try:
-            text = command_text(draft_of(read_spec(self.run)))
+            text = command_text(draft_of(read_spec(self.run)), current_defaults())
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
         else:

@@ -65,7 +65,10 @@ WRONG = [
     (["train.py", "--mode", "cluster", "--remote", "sc://h"], "--remote names a Connect server"),
     (["train.py", "--master", "sc://h:1"], "sc://h:1 is a Connect server, not a master"),
     (["train.py", "--mode", "cluster", "--conf", "a"], "--conf takes NAME=VALUE, not 'a'"),
-    (["train.py", "--mode", "cluster", "--lost-after", "0"], "silence must be allowed some seconds, not 0.0"),
+    (
+        ["train.py", "--mode", "cluster", "--lost-after", "0"],
+        "the silence of an agent must be more than 0 seconds, not 0.0",
+    ),
     (["train.py", "--mode", "cluster", "--listen", "h:x"], "--listen takes HOST, HOST:PORT"),
     (["train.py", "--mode", "cluster", "--listen", "h:0"], "--listen takes ports from 1 to 65535"),
     (

@@ -8,18 +8,17 @@ from typing import Any
 import click
 import pytest
 
-from console.cli.run import launch_options, request_from
+from console.cli.run import given_options, launch_options, request_from
 from launcher.errors import SpecError
 from launcher.spec.job import JobSpec, Mode, SparkSpec
 from launcher.spec.request import Request
 
 
+@click.command()
 @launch_options
-def _command(**options: Any) -> dict[str, Any]:
-    return options
-
-
-COMMAND = click.command()(_command)
+@click.pass_context
+def parse(context: click.Context, /, **_: Any) -> dict[str, Any]:
+    return given_options(context)
 
 
 @pytest.fixture
@@ -30,8 +29,8 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def request(*words: str, target: str = "train.py", args: tuple[str, ...] = ()) -> Request:
-    options = COMMAND.main(list(words), standalone_mode=False)
-    return request_from(target, args, options)
+    given = parse.main(list(words), standalone_mode=False)
+    return request_from(target, args, given)
 
 
 def spec(*words: str, **more: Any) -> JobSpec:
@@ -124,13 +123,14 @@ def test_the_mode_follows_from_the_spark_that_is_named(train: Path, words: list[
         (["--spool", "/s"], "--spool is for Spark"),
         (["--py-files", "a.py"], "--py-files is for Spark"),
         (["--gpus-per-task", "2"], "--gpus-per-task is for Spark"),
+        (["--lost-after", "2"], "--lost-after is for Spark"),
         (["--mode", "cluster", "--remote", "sc://h"], "use --mode connect"),
         (["--mode", "connect", "--master", "spark://h:1"], "use --mode cluster, or --remote"),
         (["--master", "spark://h:1", "--remote", "sc://h"], "names"),
         (["--master", "sc://h"], "give it with --remote"),
         ([*CLUSTER, "--conf", "ab"], "--conf takes NAME=VALUE, not 'ab'"),
         ([*CLUSTER, "--conf", "a=1", "--conf", "a=2"], "--conf a is given twice"),
-        ([*CLUSTER, "--lost-after", "0"], "some seconds"),
+        ([*CLUSTER, "--lost-after", "0"], "silence of an agent must be more than 0 seconds"),
         (["-n", "4:2"], "1 to 2, not 4"),
         (["-n", ":2"], "MIN:MAX"),
         (["--start-timeout", "-1"], "start limit must be 0 or more"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.cli.run import launch_options, request_from
+from console.cli.run import given_options, launch_options, request_from
 from console.data.launch.draft import EXTRAS, Draft, Misfit, command_text, draft_of
 from launcher.errors import SpecError
 from launcher.spec.job import JobSpec, Mode
 
+Parsed = tuple[str, tuple[str, ...], dict[str, Any], bool]
 _SOURCE = """
 from typing import Literal
 
@@ -31,16 +32,20 @@ def places(a: str, *rest: int): ...
 @click.argument("target")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @launch_options
-def parse(target: str, args: tuple[str, ...], **options: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    return target, args, options
+@click.option("--no-defaults", is_flag=True)
+@click.pass_context
+def parse(
+    context: click.Context, /, target: str, args: tuple[str, ...], no_defaults: bool, **_: Any
+) -> Parsed:
+    return target, args, given_options(context), no_defaults
 
 
-def said(command: str) -> JobSpec:
-    """What the command line makes of a command as a shell splits it."""
+def said(command: str, settled: Mapping[str, str] | None = None) -> JobSpec:
+    """What the command line makes of a command as a shell splits it, where settings hold what is settled."""
     words = shlex.split(command)
     assert words[:2] == ["rankdeck", "run"]
-    target, args, options = parse.main(words[2:], standalone_mode=False)
-    return request_from(target, args, options).spec
+    target, args, given, aside = parse.main(words[2:], standalone_mode=False)
+    return request_from(target, args, given, {} if aside else settled).spec
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +107,9 @@ def drafts(draw: st.DrawFn) -> Draft:
     if params:
         more = {"steps": st.just("3"), "opt": st.sampled_from(["sgd", "no"]), "note": TEXT, "z": TEXT}
         params |= draw(st.fixed_dictionaries({}, optional=more))
-    chosen = draw(st.sets(st.sampled_from(EXTRAS), max_size=5))
+    chosen = draw(st.sets(st.sampled_from([extra.name for extra in EXTRAS]), max_size=5))
     # in one order: what hypothesis draws may depend on nothing but what it drew before
-    extras = {extra.name: draw(KINDS.get(extra.name, NUMBERS)) for extra in EXTRAS if extra in chosen}
+    extras = {extra.name: draw(KINDS.get(extra.name, NUMBERS)) for extra in EXTRAS if extra.name in chosen}
     return Draft(
         target=target,
         params=params,
@@ -128,6 +133,35 @@ def test_the_command_starts_what_the_form_starts(here: Path, draft: Draft) -> No
             said(command_text(draft))
     else:
         assert said(command_text(draft)) == meant
+
+
+SETTLED = st.fixed_dictionaries(
+    {},
+    optional={
+        "mode": st.sampled_from(["local", "cluster", "connect"]),
+        "num_processes": st.sampled_from(["1", "2:8"]),
+        "gpu": st.sampled_from(["auto", "yes", "no"]),
+        "spark": st.sampled_from(["spark://settled:7077", "sc://settled"]),
+        "env": PAIRS,
+        "conf": PAIRS,
+        "name": st.sampled_from(["settled", ""]),
+        "max_restarts": st.sampled_from(["0", "3"]),
+        "timeout_s": st.just("9"),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(draft=drafts(), settled=SETTLED)
+def test_the_command_starts_what_the_form_starts_whatever_is_settled(
+    here: Path, draft: Draft, settled: dict[str, str]
+) -> None:
+    draft = replace(draft, workdir=here)
+    try:
+        meant = draft.resolved()
+    except Misfit:
+        return
+    assert said(command_text(draft, settled), settled) == meant
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -102,8 +102,8 @@ def test_a_run_is_called_what_it_runs_unless_it_has_a_name(target: Target, name:
     [
         ({"master": "spark://h:1", "remote": "sc://h:2"}, "two different Sparks"),
         ({"master": "sc://h:1"}, "is a Connect server, not a master"),
-        ({"lost_after_s": 0}, "must be allowed some seconds"),
-        ({"lost_after_s": float("nan")}, "must be allowed some seconds"),
+        ({"lost_after_s": 0}, "must be more than 0 seconds"),
+        ({"lost_after_s": float("nan")}, "must be more than 0 seconds"),
     ],
 )
 def test_a_spark_that_cannot_be_is_refused(fields: dict[str, Any], said: str) -> None:

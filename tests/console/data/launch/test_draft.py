@@ -104,8 +104,8 @@ def test_a_run_on_a_cluster_is_filled_in_with_all_that_it_had(project: Path) -> 
     assert shlex.split(command_text(draft)) == [
         *("rankdeck", "run", "score.py", "-n", "2:4", "--mode", "cluster", "--master", "spark://head:7077"),
         *("--gpus-per-rank", "2", "--gpus-per-task", "4", "--max-restarts", "2", "--start-timeout", "30"),
-        *("--timeout", "90.5", "--listen", ":4000-4010", "--lost-after", "7.5"),
-        *("--env", "LEVEL=3", "--conf", "spark.executor.memory=2g"),
+        *("--timeout", "90.5", "--env", "LEVEL=3"),
+        *("--listen", ":4000-4010", "--lost-after", "7.5", "--conf", "spark.executor.memory=2g"),
         *(word for path in sent(project) for word in ("--py-files", str(path))),
     ]
     again = draft.resolved()
