@@ -237,6 +237,26 @@ def test_variables_for_every_launch_are_in_the_form_and_in_its_command(home: Pat
 @pytest.mark.parametrize(
     ("value", "why"),
     [
+        ("max_restarts = 1.5", "max_restarts must be a whole number, not 1.5"),
+        ("max_restarts = true", "max_restarts must be a whole number, not True"),
+        ("max_restarts = -1", "max_restarts cannot be: the number of restarts must be 0 or more, not -1"),
+        ('grace_s = "1"', "grace_s must be a number of seconds, not '1'"),
+        ("num_processes = 0", "num_processes must be at least 1, not 0"),
+        ('gpu = "perhaps"', 'gpu must be one of "auto", "yes", "no", not \'perhaps\''),
+        ("py_files = [1]", "py_files must have texts in it, not 1"),
+        ('name = "\\u0000"', "name cannot hold a NUL character"),
+    ],
+)
+def test_options_that_cannot_be_are_told_with_their_line(home: Path, value: str, why: str) -> None:
+    environ = settle(home, f"[defaults]\n{value}\n")
+
+    assert [f"config.toml:2: defaults.{why}"] == list(load(environ=environ).problems)
+    assert load(environ=environ).form == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
         ('env = "A=1"', "must be a table of names and texts, not 'A=1'"),
         ("env.A = true", "must give A a text, not True"),
         ("env.A = [1]", "must give A a text, not [1]"),

@@ -142,13 +142,14 @@ class Draft:
         return replace(self, args=line, params=params, extras=extras, spark=spark, kept={})
 
     def _extra(self, name: str, text: str) -> str:
+        place = next((each.place for each in EXTRAS if each.name == name), name)
         if REDACTED not in text:
             return text
         if name not in PAIRED:
-            return self._kept(name, text, name)
+            return self._kept(place, text, name)
         with concerning(name):
             words = [word.partition("=") for word in split(text)]
-        return shlex.join(f"{key}{sign}{self._kept(f'{name} {key}', v, name)}" for key, sign, v in words)
+        return shlex.join(f"{key}{sign}{self._kept(f'{place} {key}', v, name)}" for key, sign, v in words)
 
     def _kept(self, place: str, text: str, field: str) -> str:
         if REDACTED not in text or place not in self.kept:

@@ -14,10 +14,11 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from console import settings
 from console.cli.rerun import rerun
-from console.cli.run import given_options, launch_options, request_from
+from console.cli.run import given_options, launch_options, request_from, run
 from console.data.launch.draft import EXTRAS, Draft, command_text, command_words, draft_of
 from console.data.launch.presets import list_presets, save_preset
 from console.data.launch.rerun import changed
@@ -195,6 +196,29 @@ def test_a_command_for_something_else_than_what_is_settled_says_so(
 
     assert spec_of(*command_words(draft, settled)[3:], settled=settled) == draft.resolved()
     assert "--no-defaults" not in command_text(draft)
+
+
+def test_a_command_refuses_settings_that_cannot_be_unless_it_leaves_them_aside(
+    here: Path, home: Path
+) -> None:
+    file = config_file({"RANKDECK_HOME": str(home)})
+    file.parent.mkdir(parents=True)
+    file.write_text("[console]\nmouse = 3\n[defaults]\ntimeout_s = -1\nnum_processes = 3\n")
+
+    with pytest.raises(
+        SpecError, match=r"config.toml:4: defaults.timeout_s cannot be: the time limit must be"
+    ):
+        plan("train.py")
+    assert "rank 1" not in plan("train.py", "--no-defaults")
+    file.write_text("[console]\nmouse = 3\n[defaults]\nnum_processes = 3\n")
+    assert "rank 2" in plan("train.py")
+    assert "rank 2" not in plan("train.py", "-n", "2")
+
+
+def plan(*said: str) -> str:
+    """What `rankdeck run --dry-run` prints."""
+    done = CliRunner().invoke(run, [*said, "--dry-run"], standalone_mode=False, catch_exceptions=False)
+    return done.output
 
 
 @of_each([each for each in options_of(JobSpec) if len(each.path) == 1])
