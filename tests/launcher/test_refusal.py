@@ -43,7 +43,7 @@ def test_a_request_that_cannot_be_placed_is_a_failed_run(targets: Path, tmp_path
     assert (Phase.FAILED, ()) == (state.phase, state.ranks)
     assert "s3cret" not in (folder / "spec.json").read_text()
     again = request_again(
-        folder, {"num_processes": "1"}, environ={"API_TOKEN": "other"}, root=tmp_path / "runs"
+        folder, {"num_processes": (None, 1)}, environ={"API_TOKEN": "other"}, root=tmp_path / "runs"
     )
     assert (1, {"API_TOKEN": "s3cret"}) == (again.spec.num_processes, again.spec.env)
     assert read_spec(folder).target == again.spec.target
