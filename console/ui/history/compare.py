@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -43,7 +44,8 @@ class ComparisonSheet(ScrollingSheet):
     def rows(self, width: int) -> Sequence[Row]:
         """A heading for each section that differs, and a row for each value."""
         if self.found is None:
-            return [((f" {self.problem or 'reading both runs …'}", "muted"),)]
+            lines = textwrap.wrap(self.problem or "reading both runs …", max(20, width - 2))
+            return [((f" {line}", "muted"),) for line in lines]
         return [clip(row, width) for row in self._lines(self.found, width)]
 
     def _lines(self, found: Comparison, width: int) -> Iterator[Row]:

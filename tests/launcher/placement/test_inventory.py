@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_a_process_is_told_with_its_command_and_its_start(fake_nvml: FakeNvml) -
     (holder,) = inspector.look().gpus[0].holders
     inspector.close()
 
-    assert "pytest" in holder.command
+    assert sys.executable in holder.command
     assert 0 < (holder.since or 0) <= time.time() + 1
 
 
