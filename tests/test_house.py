@@ -83,6 +83,17 @@ def test_a_comparison_with_a_mode_is_found(code: str) -> None:
     assert list(modes_compared(ast.parse(code)))
 
 
+@pytest.mark.parametrize("package", ["console", "launcher"])
+def test_a_class_name_means_one_thing_in_a_package(package: str) -> None:
+    homes: dict[str, list[str]] = {}
+    for path in (p for p in SOURCES if p.relative_to(ROOT).parts[0] == package):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(ROOT)))
+
+    assert {} == {name: places for name, places in homes.items() if len(places) > 1}
+
+
 def test_only_the_six_entries_and_dotfiles_are_tracked() -> None:
     command = ["git", "ls-files"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()

@@ -21,7 +21,7 @@ from launcher.engine.client import Attachment, submit
 from launcher.errors import AgentLost, InternalError
 from launcher.runs.reader import StateTail
 from launcher.spec.job import LAUNCH_OPTIONS, RANKS
-from launcher.spec.options import FLAG, PATH, SECONDS, SWITCH, WHOLE, Kind, Option
+from launcher.spec.options import FLAG, PATH, SECONDS, SWITCH, WHOLE, Option, ValueKind
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import Phase, RunState
@@ -33,7 +33,7 @@ from .output import Printer, hosts_of, parse_ranks, print_end
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_CLICK: Mapping[Kind, Mapping[str, Any]] = {
+_CLICK: Mapping[ValueKind, Mapping[str, Any]] = {
     WHOLE: {"type": int},
     SECONDS: {"type": float},
     PATH: {"type": click.Path()},

@@ -24,7 +24,7 @@ _TERM = re.compile(r"(\w+)([:<>])(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Field(Generic[S]):
+class NamedField(Generic[S]):
     """What ``name:value`` asks for.
 
     Attributes:
@@ -105,7 +105,7 @@ class Filter(Generic[S]):
 def parse_filter(
     text: str,
     texts: Callable[[S], str],
-    fields: Sequence[Field[S]] = (),
+    fields: Sequence[NamedField[S]] = (),
     figures: Sequence[Figure[S]] = (),
 ) -> Filter[S]:
     """What a text asks for.
@@ -134,7 +134,7 @@ def _words(text: str) -> list[str]:
 def _test(
     word: str,
     texts: Callable[[S], str],
-    fields: Mapping[str, Field[S]],
+    fields: Mapping[str, NamedField[S]],
     figures: Mapping[str, Figure[S]],
 ) -> Test[S] | None:
     """The test of one word; none of one that asks for nothing yet."""
@@ -153,7 +153,7 @@ def _test(
     return lambda subject: part in texts(subject)
 
 
-def help_line(fields: Sequence[Field[S]]) -> str:
+def help_line(fields: Sequence[NamedField[S]]) -> str:
     """What can be typed, in a line."""
     examples = [example for field in fields for example in field.examples]
     return f"words, {', '.join(examples)}; ! before one inverts it"

@@ -27,8 +27,8 @@ from .options import (
     SWITCH,
     TEXT,
     WHOLE,
-    Kind,
     Option,
+    ValueKind,
     check_bounds,
     launch_option,
     one_of,
@@ -106,7 +106,7 @@ def world_size(text: str) -> tuple[int | None, int]:
     return (int(match[1]) if match[1] else None), int(match[2])
 
 
-RANKS = Kind("a number or MIN:MAX", lambda _, words, __: world_size(words[-1]), types=(int, str))
+RANKS = ValueKind("a number or MIN:MAX", lambda _, words, __: world_size(words[-1]), types=(int, str))
 """The least number of ranks and the most, which are two fields of a spec."""
 
 

@@ -24,7 +24,7 @@ Write = Callable[["Option", Any], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """How the values of some options are read and written.
 
     Attributes:
@@ -73,7 +73,7 @@ class Option:
     """
 
     flag: str
-    kind: Kind
+    kind: ValueKind
     help: str = ""
     doc: str = ""
     short: str = ""
@@ -162,7 +162,7 @@ class Option:
         return [os.path.expanduser(word) for word in words] if self.kind.local else words
 
 
-def launch_option(default: Any, flag: str, kind: Kind, /, **told: Any) -> Any:
+def launch_option(default: Any, flag: str, kind: ValueKind, /, **told: Any) -> Any:
     """A dataclass's field that is a launch option; a type as the default makes one of its own each time."""
     metadata = {_METADATA: Option(flag, kind, **told)}
     if isinstance(default, type):
@@ -294,7 +294,7 @@ def _pairs(option: Option, words: Sequence[str], _: Path) -> dict[str, str]:
     return pairs(words, option.said)
 
 
-def one_of(kind: type[StrEnum]) -> Kind:
+def one_of(kind: type[StrEnum]) -> ValueKind:
     """The kind of an option whose values are an enumeration's."""
 
     def read(option: Option, words: Sequence[str], _: Path) -> StrEnum:
@@ -305,7 +305,7 @@ def one_of(kind: type[StrEnum]) -> Kind:
                 f"the {option.noun} must be one of {', '.join(kind)}, not {words[-1]!r}"
             ) from None
 
-    return Kind(noun="one of these", read=read, choices=tuple(map(str, kind)))
+    return ValueKind(noun="one of these", read=read, choices=tuple(map(str, kind)))
 
 
 _SWITCH: Mapping[str, bool | None] = {"auto": None, "yes": True, "no": False}
@@ -321,20 +321,20 @@ def _switched(_: Option, value: Any) -> list[str]:
     return [word for word, each in _SWITCH.items() if each is value]
 
 
-TEXT = Kind("a text", _text)
-SHARED_PATH = Kind("a path", _text)
+TEXT = ValueKind("a text", _text)
+SHARED_PATH = ValueKind("a path", _text)
 """A path on other machines too: it stays as it was said."""
-WHOLE = Kind("a whole number", _whole, types=(int,))
-SECONDS = Kind(
+WHOLE = ValueKind("a whole number", _whole, types=(int,))
+SECONDS = ValueKind(
     "a number of seconds", _seconds, lambda _, value: [str(value).removesuffix(".0")], types=(int, float)
 )
-PATH = Kind(
+PATH = ValueKind(
     "a path",
     _path,
     given=lambda value: str((Path.cwd() / (value or "")).absolute()),
     local=True,
 )
-PATHS = Kind(
+PATHS = ValueKind(
     "a list of paths",
     _paths,
     lambda _, value: list(value),
@@ -343,7 +343,7 @@ PATHS = Kind(
     many=True,
     local=True,
 )
-PAIRS = Kind(
+PAIRS = ValueKind(
     "a table of names and texts",
     _pairs,
     lambda _, value: [f"{name}={text}" for name, text in dict(value).items()],
@@ -351,6 +351,6 @@ PAIRS = Kind(
     given=lambda value: dict(value or {}),
     many=True,
 )
-SWITCH = Kind("one of these", _switch, _switched, choices=tuple(_SWITCH))
+SWITCH = ValueKind("one of these", _switch, _switched, choices=tuple(_SWITCH))
 """Yes, no, or whatever fits."""
-FLAG = Kind("true or false", _switch, _switched, types=(bool,), choices=("yes", "no"))
+FLAG = ValueKind("true or false", _switch, _switched, types=(bool,), choices=("yes", "no"))

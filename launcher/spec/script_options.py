@@ -23,7 +23,7 @@ _TYPES = {"INT": "int", "FLOAT": "float", "BOOL": "bool", "FileType": "Path", "F
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ScriptOption:
     """One option or positional argument.
 
     Attributes:
@@ -49,14 +49,14 @@ class Option:
         return not self.names[0].startswith("-")
 
 
-def options_in(path: Path) -> tuple[Option, ...]:
+def options_in(path: Path) -> tuple[ScriptOption, ...]:
     """The options that a script's source spells out, in their order there; none if it cannot be read."""
     try:
         tree = read_module(path)
     except SpecError:
         return ()
     modules = _imported(tree)
-    found: list[Option] = []
+    found: list[ScriptOption] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _last(node.func) == "add_argument":
             found += _argparse(node)
@@ -75,7 +75,7 @@ def _imported(tree: ast.Module) -> set[str]:
     return names
 
 
-def _argparse(call: ast.Call) -> Iterator[Option]:
+def _argparse(call: ast.Call) -> Iterator[ScriptOption]:
     """One `add_argument`; nothing if its names are computed."""
     names = _strings(call.args)
     given = _keywords(call)
@@ -84,7 +84,7 @@ def _argparse(call: ast.Call) -> Iterator[Option]:
     if negatable:
         names += tuple(f"--no-{name[2:]}" for name in names if name.startswith("--"))
     if names:
-        yield Option(
+        yield ScriptOption(
             names,
             kind=_kind(given.get("type")),
             choices=_choices(given.get("choices")),
@@ -95,7 +95,7 @@ def _argparse(call: ast.Call) -> Iterator[Option]:
         )
 
 
-def _click(decorator: ast.expr) -> Iterator[Option]:
+def _click(decorator: ast.expr) -> Iterator[ScriptOption]:
     """One ``@click.option`` or ``@click.argument``."""
     if not isinstance(decorator, ast.Call) or _last(decorator.func) not in ("option", "argument"):
         return
@@ -107,7 +107,7 @@ def _click(decorator: ast.expr) -> Iterator[Option]:
     kind = given.get("type")
     choice = isinstance(kind, ast.Call) and _last(kind.func) == "Choice"
     flags = (given.get("is_flag"), given.get("count"))
-    yield Option(
+    yield ScriptOption(
         names,
         kind="" if choice else _kind(kind),
         choices=_choices(kind.args[0]) if isinstance(kind, ast.Call) and choice and kind.args else (),
@@ -118,7 +118,7 @@ def _click(decorator: ast.expr) -> Iterator[Option]:
     )
 
 
-def _typer(tree: ast.Module) -> Iterator[Option]:
+def _typer(tree: ast.Module) -> Iterator[ScriptOption]:
     """The parameters of the functions that typer runs."""
     run = {
         _last(node.args[0])
@@ -134,16 +134,16 @@ def _is_command(node: ast.FunctionDef) -> bool:
     return any(_last(d.func if isinstance(d, ast.Call) else d) == "command" for d in node.decorator_list)
 
 
-def _typed(parameter: Parameter) -> Option:
+def _typed(parameter: Parameter) -> ScriptOption:
     default, kind = parameter.default, parameter.annotation.rpartition(".")[2]
     dashed = parameter.name.replace("_", "-")
     bare = default is None and parameter.kind is ParameterKind.POSITIONAL
     if bare or (default or "").startswith(("typer.Argument", "Argument(")):
-        return Option((dashed,), kind=kind, choices=parameter.choices, required=bare)
+        return ScriptOption((dashed,), kind=kind, choices=parameter.choices, required=bare)
     flag = kind == "bool"
     names = (f"--{dashed}", f"--no-{dashed}") if flag else (f"--{dashed}",)
     shown = None if "Option(" in (default or "") else default
-    return Option(names, kind=kind, choices=parameter.choices, default=shown, flag=flag)
+    return ScriptOption(names, kind=kind, choices=parameter.choices, default=shown, flag=flag)
 
 
 def _keywords(call: ast.Call) -> dict[str, ast.expr]:

@@ -41,20 +41,20 @@ class Item:
         return (self.host.host, gpu.device.uuid, gpu.device.index) if gpu else (self.host.host, "", -1)
 
 
-class Candidate(NamedTuple):
+class MachineCandidate(NamedTuple):
     """What may be listed: everything that a word can be found in, and the GPU if it is one."""
 
     texts: str
     gpu: GpuView | None = None
 
 
-def figures() -> tuple[Figure[Candidate], ...]:
+def figures() -> tuple[Figure[MachineCandidate], ...]:
     """What a GPU can be sought by: per cent of the time and of its memory, otherwise amounts."""
     metrics = TABLE.of(Source.DEVICE)
     return tuple(Figure(metric.key, partial(_sought, metric=metric), _UNITS) for metric in metrics)
 
 
-def _sought(candidate: Candidate, metric: Metric) -> float | None:
+def _sought(candidate: MachineCandidate, metric: Metric) -> float | None:
     gpu = candidate.gpu
     if gpu is None:
         return None
@@ -66,7 +66,7 @@ def charted_metrics() -> tuple[Metric, ...]:
     return tuple(metric for metric in TABLE.charted if metric.source is Source.DEVICE)
 
 
-def parse_machine_filter(text: str) -> Filter[Candidate]:
+def parse_machine_filter(text: str) -> Filter[MachineCandidate]:
     """What a text, as it is typed, asks for of machines and their GPUs.
 
     Raises:
@@ -79,7 +79,7 @@ def parse_machine_filter(text: str) -> Filter[Candidate]:
 class MapQuery:
     """How machines are listed. `unfolded` is None while their number decides; `turned` are the exceptions."""
 
-    sought: Filter[Candidate] = field(default_factory=Filter)
+    sought: Filter[MachineCandidate] = field(default_factory=Filter)
     order: str = ORDERS[0]
     reverse: bool = False
     metric: Metric = UTIL
@@ -107,15 +107,17 @@ def arranged(view: ClusterView, query: MapQuery) -> tuple[Item, ...]:
 _Part = tuple[HostView, tuple[GpuView, ...]]
 
 
-def _sifted(hosts: Iterable[HostView], sought: Filter[Candidate]) -> Iterator[_Part]:
+def _sifted(hosts: Iterable[HostView], sought: Filter[MachineCandidate]) -> Iterator[_Part]:
     """Machines with the GPUs of them that are sought; those without any by what they are themselves."""
     for host in hosts:
         if not sought.tests:
             yield host, host.gpus
             continue
         name = _lowered(host.host, host.lost and Use.LOST)
-        gpus = tuple(gpu for gpu in host.gpus if sought.accepts(Candidate(f"{name}\n{gpu_texts(gpu)}", gpu)))
-        if gpus or (not host.gpus and sought.accepts(Candidate(f"{name}\n{_host_texts(host)}"))):
+        gpus = tuple(
+            gpu for gpu in host.gpus if sought.accepts(MachineCandidate(f"{name}\n{gpu_texts(gpu)}", gpu))
+        )
+        if gpus or (not host.gpus and sought.accepts(MachineCandidate(f"{name}\n{_host_texts(host)}"))):
             yield host, gpus
 
 

@@ -21,7 +21,7 @@ from launcher.state import events as ev
 from launcher.state.run_state import Phase
 
 from ...formatting import duration, seconds_of, whole_minutes
-from ..filtering import Field, Filter, Test, parse_filter
+from ..filtering import Filter, NamedField, Test, parse_filter
 
 MOST = 100
 _NEWEST = 64 << 10
@@ -113,16 +113,16 @@ _LIVE = tuple(phase for phase in Phase if not phase.final)
 _GROUPS = {"live": _LIVE, "ended": tuple(phase for phase in Phase if phase.final)}
 
 
-def fields(now: float) -> tuple[Field[Status], ...]:
+def fields(now: float) -> tuple[NamedField[Status], ...]:
     """What can be asked of a run by name; `now` is what ages are counted from."""
     times = "90m, 12h, 2d, 1w or a date such as 2026-11-20"
     return (
-        Field("state", f"live, ended or {', '.join(Phase)}", _in_state, ("state:failed", "state:live")),
-        Field("name", "a part of the name, or a pattern for all of it", _named, ("name:",)),
-        Field("target", "a part of the target or of its arguments", _with_target, ("target:",)),
-        Field("user", "who submitted it", _by_user, ("user:",)),
-        Field("mode", ", ".join(Mode), _in_mode, ("mode:",)),
-        Field("since", times, lambda value: _since(since(value, now)), ("since:2d",)),
+        NamedField("state", f"live, ended or {', '.join(Phase)}", _in_state, ("state:failed", "state:live")),
+        NamedField("name", "a part of the name, or a pattern for all of it", _named, ("name:",)),
+        NamedField("target", "a part of the target or of its arguments", _with_target, ("target:",)),
+        NamedField("user", "who submitted it", _by_user, ("user:",)),
+        NamedField("mode", ", ".join(Mode), _in_mode, ("mode:",)),
+        NamedField("since", times, lambda value: _since(since(value, now)), ("since:2d",)),
     )
 
 

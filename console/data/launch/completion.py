@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from launcher.spec.script_options import Option
+from launcher.spec.script_options import ScriptOption
 
 _NUMBERS = {"int": int, "float": float}
 _MOST_ENTRIES = 5000
 
 
-def complete_options(options: Sequence[Option], text: str) -> str | None:
+def complete_options(options: Sequence[ScriptOption], text: str) -> str | None:
     """The line with its last word completed: to an option, or to one of the values that the option takes."""
     *before, last = text.split(" ")
     holder = _awaiting(options, before[-1] if before else "")
@@ -28,7 +28,7 @@ def complete_options(options: Sequence[Option], text: str) -> str | None:
     return None if found is None else " ".join([*before, found])
 
 
-def takes_path(options: Sequence[Option], text: str) -> bool:
+def takes_path(options: Sequence[ScriptOption], text: str) -> bool:
     """Whether the last word of the line is the value of an option that names a file."""
     *before, _ = text.split(" ")
     holder = _awaiting(options, before[-1] if before else "")
@@ -41,7 +41,7 @@ def names_path(name: str) -> bool:
     return last in ("path", "file", "dir", "folder", "root", "checkpoint")
 
 
-def describe(options: Sequence[Option], text: str) -> str:
+def describe(options: Sequence[ScriptOption], text: str) -> str:
     """What the option that is being typed means; else all that there are."""
     words = text.split(" ")
     for word in reversed(words[-2:]):
@@ -50,7 +50,7 @@ def describe(options: Sequence[Option], text: str) -> str:
     return "  ".join(option.names[0] for option in options)
 
 
-def option_line(option: Option) -> str:
+def option_line(option: ScriptOption) -> str:
     """Names, what it takes, its default, and what it is for."""
     takes = "|".join(option.choices) or ("" if option.flag else option.kind or "text")
     default = "" if option.default in (None, "None") else f" = {option.default}"
@@ -59,7 +59,7 @@ def option_line(option: Option) -> str:
     return f"{', '.join(option.names)} {takes}{default}{needed}{about}".strip()
 
 
-def misgiven(options: Sequence[Option], text: str) -> str:
+def misgiven(options: Sequence[ScriptOption], text: str) -> str:
     """What a script would probably refuse in these arguments, in a sentence; empty if nothing.
 
     It is a doubt, not a refusal: what a script takes is only known as far as its source spells it out.
@@ -81,12 +81,12 @@ def misgiven(options: Sequence[Option], text: str) -> str:
     return ""
 
 
-def _unknown(options: Sequence[Option], name: str) -> str:
+def _unknown(options: Sequence[ScriptOption], name: str) -> str:
     near = get_close_matches(name, [n for o in options for n in o.names], 1)
     return f"no {name} is found in its source" + (f": did you mean {near[0]}?" if near else "")
 
 
-def _doubt(option: Option, value: str) -> str:
+def _doubt(option: ScriptOption, value: str) -> str:
     if option.choices and value not in option.choices:
         return f"takes {' or '.join(option.choices)}"
     convert = _NUMBERS.get(option.kind)
@@ -98,7 +98,7 @@ def _doubt(option: Option, value: str) -> str:
     return ""
 
 
-def _named(options: Sequence[Option], name: str) -> Option | None:
+def _named(options: Sequence[ScriptOption], name: str) -> ScriptOption | None:
     """The option of this name, or the only one that begins so, as argparse allows."""
     if not name.startswith("-"):
         return None
@@ -108,13 +108,13 @@ def _named(options: Sequence[Option], name: str) -> Option | None:
     return found[0] if exact or len(found) == 1 else None
 
 
-def _awaiting(options: Sequence[Option], word: str) -> Option | None:
+def _awaiting(options: Sequence[ScriptOption], word: str) -> ScriptOption | None:
     """The option whose value comes after this word."""
     option = _named(options, word)
     return option if option and not option.flag and "=" not in word else None
 
 
-def _given(option: Option, words: Sequence[str]) -> bool:
+def _given(option: ScriptOption, words: Sequence[str]) -> bool:
     return any(word.partition("=")[0] in option.names for word in words)
 
 

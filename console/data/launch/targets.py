@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launcher.errors import SpecError
 from launcher.runs.status import Status
-from launcher.spec.script_options import Option, options_in
+from launcher.spec.script_options import ScriptOption, options_in
 from launcher.spec.signature import Parameter, ParameterKind, Signature
 from launcher.spec.source import described, find_sources
 
@@ -153,7 +153,7 @@ def _score(pattern: re.Pattern[str], name: str) -> tuple[int, int, str] | None:
     return (min(spans), len(name), name) if spans else None
 
 
-def options_of(target: str, workdir: Path) -> tuple[Option, ...]:
+def options_of(target: str, workdir: Path) -> tuple[ScriptOption, ...]:
     """The options that a script's source spells out; none for a function."""
     source, name = split_target(target)
     path = _source_file(source, workdir)
@@ -167,7 +167,7 @@ def options_of(target: str, workdir: Path) -> tuple[Option, ...]:
 
 
 @lru_cache(maxsize=64)
-def _options_then(path: Path, _changed: int, _size: int) -> tuple[Option, ...]:
+def _options_then(path: Path, _changed: int, _size: int) -> tuple[ScriptOption, ...]:
     return options_in(path)
 
 

@@ -15,7 +15,7 @@ from textual.message import Message
 from launcher.spec.job import applies
 from launcher.spec.modes import DEFAULT_MODE, Mode
 from launcher.spec.options import PATH, SHARED_PATH
-from launcher.spec.script_options import Option
+from launcher.spec.script_options import ScriptOption
 from launcher.spec.signature import Signature
 
 from ...data.launch.completion import describe
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import AwaitMount
 
-    from launcher.spec.options import Option as LaunchOption
+    from launcher.spec.options import Option
 
 
 class Fold(Sheet, can_focus=True):
@@ -159,7 +159,7 @@ class MoreForm(Vertical):
             rows = [self._row(extra) for extra in EXTRAS]
             self._made = self._room.mount_all(rows)
 
-    def _row(self, extra: LaunchOption) -> FormRow:
+    def _row(self, extra: Option) -> FormRow:
         suggester = PathSuggester(self._workdir) if extra.kind in (PATH, SHARED_PATH) else None
         field = Field(placeholder=extra.placeholder, name=extra.name, suggester=suggester)
         self._fields[extra.name] = field
@@ -308,7 +308,9 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         self._detected = detected
         self._remark()
 
-    async def offer(self, functions: Sequence[Signature], options: Sequence[Option], draft: Draft) -> None:
+    async def offer(
+        self, functions: Sequence[Signature], options: Sequence[ScriptOption], draft: Draft
+    ) -> None:
         """Offer the functions found in the target's file, and fields for the one that is chosen."""
         values = [SCRIPT] if draft.source.endswith(".py") or not functions else []
         entry = self.query_one("#entry", Choice)

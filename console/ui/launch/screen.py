@@ -20,7 +20,7 @@ from launcher.runs.catalog import read_private
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 from launcher.spec.request import Request
-from launcher.spec.script_options import Option
+from launcher.spec.script_options import ScriptOption
 from launcher.spec.signature import Signature
 
 from ...commands import Commands
@@ -77,7 +77,7 @@ class LaunchScreen(StartsAgain):
             self,
             draft: Draft,
             functions: tuple[Signature, ...],
-            options: tuple[Option, ...],
+            options: tuple[ScriptOption, ...],
             misfit: Misfit | None,
         ) -> None:
             super().__init__()

@@ -20,7 +20,7 @@ from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from launcher.spec.script_options import Option
+from launcher.spec.script_options import ScriptOption
 
 from ...data.launch.completion import complete_options, complete_path, takes_path
 
@@ -235,7 +235,7 @@ class ArgumentSuggester(Suggester):
     def __init__(self, here: Path) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._here = here
-        self.options: Sequence[Option] = ()
+        self.options: Sequence[ScriptOption] = ()
 
     async def get_suggestion(self, value: str) -> str | None:
         """The line with its last word completed."""

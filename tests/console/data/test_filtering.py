@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from console.data.filtering import Field, Figure, Test, help_line, parse_filter
+from console.data.filtering import Figure, NamedField, Test, help_line, parse_filter
 from launcher.errors import SpecError
 
 
@@ -22,7 +22,7 @@ def colour(value: str) -> Test[Car]:
     return lambda car: car.colour == value
 
 
-FIELDS = (Field("colour", "red or blue", colour, ("colour:red",)),)
+FIELDS = (NamedField("colour", "red or blue", colour, ("colour:red",)),)
 SPEED: Figure[Car] = Figure("speed", lambda car: car.speed, "km/h")
 RED, BLUE = Car("fast lane: 7 o'clock", "red", 90.0), Car("slow lane", "blue")
 

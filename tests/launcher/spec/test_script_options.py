@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.spec.script_options import Option, options_in
+from launcher.spec.script_options import ScriptOption, options_in
 
 
-def found(tmp_path: Path, source: str) -> tuple[Option, ...]:
+def found(tmp_path: Path, source: str) -> tuple[ScriptOption, ...]:
     path = tmp_path / "script.py"
     path.write_text("raise SystemExit('imported')\n" + source)
     return options_in(path)
@@ -20,17 +20,17 @@ def found(tmp_path: Path, source: str) -> tuple[Option, ...]:
     [
         (
             "'--lr', '-l', type=float, default=0.1, help='rate', required=True",
-            Option(("--lr", "-l"), kind="float", default="0.1", help="rate", required=True),
+            ScriptOption(("--lr", "-l"), kind="float", default="0.1", help="rate", required=True),
         ),
-        ("'--opt', choices=['adam', 'sgd']", Option(("--opt",), choices=("adam", "sgd"))),
-        ("'--size', choices=(1, 2), type=int", Option(("--size",), kind="int", choices=("1", "2"))),
-        ("'--out', type=pathlib.Path, help='a '\n 'b'", Option(("--out",), kind="Path", help="a b")),
-        ("'--log', type=argparse.FileType('w')", Option(("--log",), kind="Path")),
-        ("'--n', type=str, choices=range(COUNT)", Option(("--n",))),
-        ("'data'", Option(("data",))),
+        ("'--opt', choices=['adam', 'sgd']", ScriptOption(("--opt",), choices=("adam", "sgd"))),
+        ("'--size', choices=(1, 2), type=int", ScriptOption(("--size",), kind="int", choices=("1", "2"))),
+        ("'--out', type=pathlib.Path, help='a '\n 'b'", ScriptOption(("--out",), kind="Path", help="a b")),
+        ("'--log', type=argparse.FileType('w')", ScriptOption(("--log",), kind="Path")),
+        ("'--n', type=str, choices=range(COUNT)", ScriptOption(("--n",))),
+        ("'data'", ScriptOption(("data",))),
     ],
 )
-def test_argparse_is_read(tmp_path: Path, call: str, option: Option) -> None:
+def test_argparse_is_read(tmp_path: Path, call: str, option: ScriptOption) -> None:
     assert found(tmp_path, f"p.add_argument({call})") == (option,)
 
 
@@ -65,11 +65,11 @@ def test_click_is_read(tmp_path: Path) -> None:
     )
 
     assert found(tmp_path, source) == (
-        Option(("--lr",), kind="float", default="0.1", help="rate"),
-        Option(("--opt",), choices=("adam", "sgd")),
-        Option(("--amp", "--no-amp"), flag=True),
-        Option(("-v",), flag=True),
-        Option(("data",), kind="Path"),
+        ScriptOption(("--lr",), kind="float", default="0.1", help="rate"),
+        ScriptOption(("--opt",), choices=("adam", "sgd")),
+        ScriptOption(("--amp", "--no-amp"), flag=True),
+        ScriptOption(("-v",), flag=True),
+        ScriptOption(("data",), kind="Path"),
     )
 
 
@@ -82,10 +82,10 @@ def test_typer_is_read(tmp_path: Path) -> None:
     )
 
     assert found(tmp_path, source) == (
-        Option(("data",), kind="str", required=True),
-        Option(("--max-steps",), kind="int", default="3"),
-        Option(("--amp", "--no-amp"), kind="bool", default="False", flag=True),
-        Option(("--lr",), kind="float"),
+        ScriptOption(("data",), kind="str", required=True),
+        ScriptOption(("--max-steps",), kind="int", default="3"),
+        ScriptOption(("--amp", "--no-amp"), kind="bool", default="False", flag=True),
+        ScriptOption(("--lr",), kind="float"),
     )
 
 

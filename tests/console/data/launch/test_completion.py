@@ -12,14 +12,14 @@ from console.data.launch.completion import (
     names_path,
     takes_path,
 )
-from launcher.spec.script_options import Option
+from launcher.spec.script_options import ScriptOption
 
 OPTIONS = (
-    Option(("--lr", "-l"), kind="float", default="0.1", help="learning rate"),
-    Option(("--epochs",), kind="int"),
-    Option(("--opt",), choices=("adam", "sgd")),
-    Option(("--out-dir",)),
-    Option(("--amp",), flag=True),
+    ScriptOption(("--lr", "-l"), kind="float", default="0.1", help="learning rate"),
+    ScriptOption(("--epochs",), kind="int"),
+    ScriptOption(("--opt",), choices=("adam", "sgd")),
+    ScriptOption(("--out-dir",)),
+    ScriptOption(("--amp",), flag=True),
 )
 
 
