@@ -250,9 +250,6 @@ def _uuid(rank: int) -> str:
     return f"GPU-{rank:08x}-0000-4000-8000-000000000000"
 
 
-Piece = tuple[writer.Chunk, bytes]
-Moment = ev.Event | Piece
-
 _NEVER = 1 << 63
 _MOST_RECORDS = 256 << 20
 _APART_NS = 1000  # a time in seconds, as facts have it, tells no finer
@@ -299,7 +296,7 @@ class Replay:
     def _shift(self, then: float) -> float:
         return self._start + (then - self._first) / self._speed
 
-    def _write(self, moment: Moment, now: float) -> None:
+    def _write(self, moment: Happening, now: float) -> None:
         if isinstance(moment, ev.Event):
             self._writer.append(replace(moment, time=now))
             if isinstance(moment, ev.RankReturned):
@@ -337,20 +334,20 @@ def replay(recorded: Path, root: Path, *, speed: float = 1.0, ahead_s: float = 0
     return again
 
 
-def moments(recorded: Path) -> Iterator[Moment]:
+def moments(recorded: Path) -> Iterator[Happening]:
     """Every fact and every piece of output of a run, by time; output stays within its attempt."""
     facts = FactTail(recorded, samples=True).poll()
     begins = {f.attempt: int(f.time * 1e9) for f in facts if isinstance(f, ev.GangRestarted)}
-    mixed: list[Moment] = [*facts, *_pieces(recorded, begins)]
+    mixed: list[Happening] = [*facts, *_pieces(recorded, begins)]
     return iter(sorted(mixed, key=time_of))
 
 
-def time_of(moment: Moment) -> float:
+def time_of(moment: Happening) -> float:
     """When it happened."""
     return moment.time if isinstance(moment, ev.Event) else moment[0].time_ns / 1e9
 
 
-def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Piece]:
+def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Output]:
     """The output of every attempt; two hosts' clocks may put a piece beyond its attempt's bounds."""
     for attempt in paths.attempts(recorded):
         first, end = begins.get(attempt, 0), begins.get(attempt + 1, _NEVER) - _APART_NS
@@ -358,7 +355,7 @@ def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Piece]:
             yield replace(chunk, time_ns=min(max(chunk.time_ns, first), end)), data
 
 
-def _pieces_of(recorded: Path, attempt: int) -> Iterator[Piece]:
+def _pieces_of(recorded: Path, attempt: int) -> Iterator[Output]:
     try:
         order = paths.log_folder(recorded, attempt) / paths.CHUNKS
         records = files.read_whole(recorded, order, _MOST_RECORDS)[len(writer.MAGIC) :]

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from launcher.errors import AgentLost, RecordError, RunNotFound, SpecError
 from launcher.runs import files, paths
@@ -35,7 +35,6 @@ from ..formatting import number, size_text
 from .report import report_page
 
 PAGE = "report.html"
-_PACK_BLOCK = 1 << 20
 _PICKLES = (paths.TARGET, f"{paths.RESULT}/*.pickle")
 
 
@@ -150,11 +149,16 @@ def _add(packed: zipfile.ZipFile, source: BinaryIO, name: str) -> None:
     """A file as long as it is now; it may grow meanwhile."""
     found = os.fstat(source.fileno())
     entry = _entry(name, found.st_mtime)
-    entry.file_size = left = found.st_size
+    entry.file_size = found.st_size
     with packed.open(entry, "w") as target:
-        while left and (block := source.read(min(left, _PACK_BLOCK))):
-            target.write(block)
-            left -= len(block)
+        _copy(source, target, found.st_size)
+
+
+def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
+    """So many bytes, or fewer where there are no more."""
+    while size > 0 and (block := source.read(min(size, _BLOCK))):
+        target.write(block)
+        size -= len(block)
 
 
 def _entry(name: str, mtime: float) -> zipfile.ZipInfo:
@@ -299,7 +303,4 @@ def _unpack_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) 
     target.parent.mkdir(parents=True, exist_ok=True, mode=paths.FOLDER_MODE)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, paths.FILE_MODE)
     with open(descriptor, "wb") as out, packed.open(member) as source:
-        left = member.file_size
-        while left > 0 and (block := source.read(min(left, _BLOCK))):
-            out.write(block)
-            left -= len(block)
+        _copy(source, out, member.file_size)

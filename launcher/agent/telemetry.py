@@ -91,7 +91,7 @@ class Probe:
     ) -> None:
         self._agent, self._host, self._devices, self._clock = agent, host, devices, clock
         self.notes: tuple[str, ...] = (f"{reason}: showing CPU only",) if reason and not devices else ()
-        self._psutil = _find_psutil()
+        self._psutil = find_psutil()
         self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
         if self._psutil is None:
             self.notes += ("psutil is not installed here: CPU and memory figures are unknown",)
@@ -186,7 +186,8 @@ class Probe:
             return HostSample()
 
 
-def _find_psutil() -> Any | None:
+def find_psutil() -> Any | None:
+    """The module, where it is installed and can be loaded."""
     try:
         import psutil
     except (ImportError, OSError):

@@ -325,9 +325,6 @@ class Notifier:
         self._sock.shutdown(socket.SHUT_RDWR)
 
 
-_log = logging.getLogger("rankdeck.engine")
-
-
 class Tended(Protocol):
     """What the engine keeps between runs, and nobody may need any more."""
 
@@ -376,4 +373,4 @@ class Housekeeping:
                 self._unpruned = False  # before it, for the run that ends meanwhile
                 catalog.prune(runs_root(), settings.load().retention)
         except (OSError, LauncherError):
-            _log.exception("could not tidy up")
+            log.exception("could not tidy up")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..agent import nvml
-from ..agent.telemetry import HostMeter
+from ..agent.telemetry import HostMeter, find_psutil
 from ..spec.job import Device
 from ..state.events import DeviceSample, HostSample
 
@@ -70,7 +70,7 @@ class Inspector:
     """
 
     def __init__(self, open_nvml: Callable[[], nvml.NvmlSession] = nvml.open_session) -> None:
-        self._psutil = _find_psutil()
+        self._psutil = find_psutil()
         self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
         if self._psutil is not None:
             self._errors += (self._psutil.Error,)
@@ -176,11 +176,3 @@ def _parts(gpu: nvml.Gpu) -> list[_Part]:
     if gpu.device is None:
         return [(Device(index=gpu.index, uuid="", name="", memory=None), None, gpu.error)]
     return [(part, gpu.device, "") for part in gpu.instances or ()] or [(gpu.device, None, "")]
-
-
-def _find_psutil() -> Any | None:
-    try:
-        import psutil
-    except (ImportError, OSError):
-        return None
-    return psutil

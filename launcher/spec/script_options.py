@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
-from .signature import Parameter, ParameterKind, signature_of
+from .signature import Parameter, ParameterKind, last_name, signature_of
 from .source import read_module
 
 _NO_VALUE = {"store_true", "store_false", "store_const", "append_const", "count", "help", "version"}
@@ -58,7 +58,7 @@ def options_in(path: Path) -> tuple[ScriptOption, ...]:
     modules = _imported(tree)
     found: list[ScriptOption] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _last(node.func) == "add_argument":
+        if isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
             found += _argparse(node)
         elif isinstance(node, ast.FunctionDef) and "click" in modules:
             found += (o for d in node.decorator_list for o in _click(d))
@@ -80,7 +80,7 @@ def _argparse(call: ast.Call) -> Iterator[ScriptOption]:
     names = _strings(call.args)
     given = _keywords(call)
     action = _value(given.get("action"))
-    negatable = _last(given.get("action")) == "BooleanOptionalAction"
+    negatable = last_name(given.get("action")) == "BooleanOptionalAction"
     if negatable:
         names += tuple(f"--no-{name[2:]}" for name in names if name.startswith("--"))
     if names:
@@ -97,15 +97,15 @@ def _argparse(call: ast.Call) -> Iterator[ScriptOption]:
 
 def _click(decorator: ast.expr) -> Iterator[ScriptOption]:
     """One ``@click.option`` or ``@click.argument``."""
-    if not isinstance(decorator, ast.Call) or _last(decorator.func) not in ("option", "argument"):
+    if not isinstance(decorator, ast.Call) or last_name(decorator.func) not in ("option", "argument"):
         return
-    given, dashed = _keywords(decorator), _last(decorator.func) == "option"
+    given, dashed = _keywords(decorator), last_name(decorator.func) == "option"
     written = [n for n in _strings(decorator.args) if n.startswith("-") == dashed]
     names = tuple(part for name in written for part in name.split("/"))
     if not names:
         return
     kind = given.get("type")
-    choice = isinstance(kind, ast.Call) and _last(kind.func) == "Choice"
+    choice = isinstance(kind, ast.Call) and last_name(kind.func) == "Choice"
     flags = (given.get("is_flag"), given.get("count"))
     yield ScriptOption(
         names,
@@ -121,9 +121,9 @@ def _click(decorator: ast.expr) -> Iterator[ScriptOption]:
 def _typer(tree: ast.Module) -> Iterator[ScriptOption]:
     """The parameters of the functions that typer runs."""
     run = {
-        _last(node.args[0])
+        last_name(node.args[0])
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _last(node.func) == "run" and node.args
+        if isinstance(node, ast.Call) and last_name(node.func) == "run" and node.args
     }
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and (node.name in run or _is_command(node)):
@@ -131,7 +131,7 @@ def _typer(tree: ast.Module) -> Iterator[ScriptOption]:
 
 
 def _is_command(node: ast.FunctionDef) -> bool:
-    return any(_last(d.func if isinstance(d, ast.Call) else d) == "command" for d in node.decorator_list)
+    return any(last_name(d.func if isinstance(d, ast.Call) else d) == "command" for d in node.decorator_list)
 
 
 def _typed(parameter: Parameter) -> ScriptOption:
@@ -180,10 +180,5 @@ def _default(node: ast.expr | None) -> str | None:
 
 
 def _kind(node: ast.expr | None) -> str:
-    name = _last(node.func if isinstance(node, ast.Call) else node)
+    name = last_name(node.func if isinstance(node, ast.Call) else node)
     return "" if name == "str" else _TYPES.get(name, name)
-
-
-def _last(node: ast.expr | None) -> str:
-    """The last part of a dotted name."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -72,7 +72,7 @@ def signature_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:
     """What a function definition says of its own signature."""
     doc = (ast.get_docstring(node) or "").partition("\n")[0]
     decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
-    decorated = any(_identifier(d) not in _TRANSPARENT for d in decorators)
+    decorated = any(last_name(d) not in _TRANSPARENT for d in decorators)
     return Signature(node.name, tuple(_parameters(node.args)), node.lineno, doc, decorated)
 
 
@@ -200,11 +200,12 @@ def _shape(hint: ast.expr) -> tuple[str, list[ast.expr]]:
         hint = hint.value
     if isinstance(hint, ast.Constant) and hint.value is None:
         return "NoneType", inner
-    name = _identifier(hint)
+    name = last_name(hint)
     return _ALIASES.get(name, name), inner
 
 
-def _identifier(node: ast.expr) -> str:
+def last_name(node: ast.expr | None) -> str:
+    """The last part of a dotted name; empty for anything else."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

@@ -23,7 +23,7 @@ from ..filtering import Filter
 from ..polling import Poller
 from .query import all_runs, arranged, current
 
-LIST_LOOK_S = 2.0
+LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RunListPoller:
         self._anew = threading.Event()
         self._question = self._answered = Question()
         self._runs: tuple[Status, ...] | None = None
-        self.poller = Poller(self.read, publish, LIST_LOOK_S, name="rankdeck-history")
+        self.poller = Poller(self.read, publish, LOOK_S, name="rankdeck-history")
 
     def ask(self, question: Question) -> None:
         """Ask for other runs, or another order."""
@@ -142,7 +142,6 @@ class RunCache:
         return current(replace(status, id=run), self._root)
 
 
-RECORD_LOOK_S = 2.0
 _KEPT = 64
 _AHEAD_BYTES = 1 << 20
 _NEAR = ev.LimitNear.tag.encode()
@@ -191,7 +190,7 @@ class RunRecordPoller:
         self._wanted = ""
         self._near: tuple[str, ...] = ()
         self._read: dict[str, tuple[int, RunRecord]] = {}
-        self.poller = Poller(self.read, publish, RECORD_LOOK_S, name="rankdeck-records")
+        self.poller = Poller(self.read, publish, LOOK_S, name="rankdeck-records")
 
     def ask(self, run: str, near: Sequence[str] = ()) -> RunRecord | None:
         """Ask for a run by its id, with an empty one for none; its record, if it was read before.
