@@ -110,7 +110,7 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
     form = settings.form
     if not form:
         return None
-    from launcher.spec.job import Mode
+    from launcher.spec.modes import Mode
 
     from .data.launch.draft import EXTRAS, Draft
 

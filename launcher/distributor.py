@@ -28,7 +28,8 @@ from .runs.paths import runs_root
 from .runs.provenance import begin_origin, find_origin
 from .runs.writer import RunWriter
 from .spec.bundle import make_bundle
-from .spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind, as_literal
+from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
+from .spec.modes import Mode
 from .spec.options import options_of, require_known
 from .spec.request import Request, require_workdir
 from .spec.target import resolve, resolve_call

@@ -16,8 +16,7 @@ from typing import Any
 
 from ..errors import SpecError
 from ..serialization import Index
-from .modes import DEFAULT_MODE, SPARK
-from .modes import Mode as Mode
+from .modes import DEFAULT_MODE, SPARK, Mode
 from .options import (
     PAIRS,
     PATH,

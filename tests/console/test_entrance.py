@@ -25,7 +25,7 @@ from console.ui.launch.screen import LaunchScreen
 from console.ui.logs.pane import LogPane
 from console.ui.run.screen import RunScreen
 from console.ui.widgets.fields import Choice, Field
-from launcher.spec.job import Mode
+from launcher.spec.modes import Mode
 from tests.commands import until as until_so
 from tests.console.terminals import Pty
 

@@ -13,7 +13,7 @@ from console.cli.main import cli
 from console.data.launch.draft import command_words
 from console.settings import ConsoleSettings, Entry, form_draft, load, read
 from launcher.settings import config_file
-from launcher.spec.job import Mode
+from launcher.spec.modes import Mode
 from tests.commands import rankdeck
 
 WRONG = """\

@@ -83,7 +83,7 @@ def test_a_pickle_of_either_name_is_read_under_either(
     kind: str, name: str, places: dict[str, Path], owned: Path, tmp_path: Path
 ) -> None:
     made = (
-        "import pickle, sys; import rankdeck; from rankdeck.spec.job import Mode;"
+        "import pickle, sys; import rankdeck; from rankdeck.spec.modes import Mode;"
         "data = pickle.dumps(Mode.LOCAL, 0);"
         f"data = data.replace(b'launcher.', b'{name}.').replace(b'rankdeck.', b'{name}.');"
         "from rankdeck.spec import pickles; print(pickles.loads(data) is Mode.LOCAL)"

@@ -18,7 +18,8 @@ from launcher.agent.boot import Boot
 from launcher.errors import SpecError
 from launcher.runs.status import Owner, Status
 from launcher.serialization import DecodeError
-from launcher.spec.job import Assignment, Device, JobSpec, Mode, Offer, SparkSpec, Target, TargetKind
+from launcher.spec.job import Assignment, Device, JobSpec, Offer, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Inherited
 from launcher.state import events
 from tests.strategies import JSON, instances

@@ -21,7 +21,8 @@ from launcher.runs.paths import runs_root
 from launcher.runs.reader import read_spec
 from launcher.runs.writer import RunWriter
 from launcher.serialization import to_plain
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 
 CLUSTER = JobSpec(
     Target(TargetKind.SCRIPT, "/p/train.py", args=("--lr", "0.1")),

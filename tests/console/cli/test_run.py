@@ -10,7 +10,8 @@ import pytest
 
 from console.cli.run import given_options, launch_options, request_from
 from launcher.errors import SpecError
-from launcher.spec.job import JobSpec, Mode, SparkSpec
+from launcher.spec.job import JobSpec, SparkSpec
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from console.cli.run import given_options, launch_options, request_from
 from console.data.launch.draft import EXTRAS, Draft, Misfit, command_text, draft_of
 from launcher.errors import SpecError
-from launcher.spec.job import JobSpec, Mode
+from launcher.spec.job import JobSpec
+from launcher.spec.modes import Mode
 
 Parsed = tuple[str, tuple[str, ...], dict[str, Any], bool]
 _SOURCE = """

@@ -19,7 +19,8 @@ from console.ui.run.screen import RunScreen
 from console.ui.widgets.key_line import KeyLine
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import JobSpec, Mode, SparkSpec
+from launcher.spec.job import JobSpec, SparkSpec
+from launcher.spec.modes import Mode
 from launcher.state import events as ev
 from tests.console.conftest import FakeCommands, Until
 from tests.console.looking import shown

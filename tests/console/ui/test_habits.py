@@ -14,7 +14,7 @@ from console.settings import load
 from console.ui.launch.screen import LaunchScreen
 from console.ui.logs.paint import Times
 from console.ui.logs.view import LogView
-from launcher.spec.job import Mode
+from launcher.spec.modes import Mode
 from tests.console.looking import shown
 
 if TYPE_CHECKING:

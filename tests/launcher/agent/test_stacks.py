@@ -18,7 +18,8 @@ from launcher.errors import NoProgress, TimeLimit
 from launcher.job import Job
 from launcher.runs import paths
 from launcher.runs.reader import FactTail
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from tests.agents import Agents

@@ -14,7 +14,8 @@ import pytest
 import launcher
 from launcher.engine import address
 from launcher.engine.address import EngineKey, fingerprint, key_for
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 
 TARGET = Target(TargetKind.SCRIPT, "/w/t.py")

@@ -23,7 +23,8 @@ from launcher.engine.protocol import (
     unpack_request,
 )
 from launcher.errors import InternalError, LauncherError, RankFailed
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Inherited, Request
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

@@ -24,7 +24,8 @@ from launcher.placement.topology import (
     offers_of,
     version_notes,
 )
-from launcher.spec.job import Device, JobSpec, Mode, Offer, Target, TargetKind
+from launcher.spec.job import Device, JobSpec, Offer, Target, TargetKind
+from launcher.spec.modes import Mode
 
 OURS = Versions("3.11.7", "2.13.0+cpu")
 

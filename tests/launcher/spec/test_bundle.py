@@ -25,7 +25,8 @@ from launcher.job import Job
 from launcher.spec import bundle
 from launcher.spec import bundle as baggage
 from launcher.spec.bundle import make_bundle
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import RankPhase

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.redaction import REDACTED, Redactor, hides, looks_secret, redacted_text, without_secrets
 from launcher.state import events as ev
 

@@ -15,7 +15,8 @@ from launcher.channel.frames import Kind
 from launcher.distributor import launch
 from launcher.errors import CannotPlace
 from launcher.job import Job
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import RankPhase, RunState

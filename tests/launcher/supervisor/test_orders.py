@@ -12,7 +12,8 @@ from launcher.frameworks.base import Rendezvous
 from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, thread_note
 from launcher.serialization import from_plain
-from launcher.spec.job import JobSpec, Mode, Offer, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Offer, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.supervisor import attempt
 from launcher.supervisor.attempt import chosen_environ
 

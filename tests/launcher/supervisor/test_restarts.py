@@ -11,7 +11,8 @@ import pytest
 from launcher.distributor import Distributor, launch
 from launcher.job import Job
 from launcher.runs import paths
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import RankPhase

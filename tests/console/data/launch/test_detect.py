@@ -8,7 +8,7 @@ import pytest
 
 from console.data.launch.detect import Detected, Gpu, look, mode_line, room_line
 from console.data.launch.draft import Draft
-from launcher.spec.job import Mode
+from launcher.spec.modes import Mode
 
 GIB = 1 << 30
 HERE = Detected(

@@ -8,7 +8,8 @@ import pytest
 
 from console.data.launch.draft import Draft, command_text, draft_of
 from launcher.errors import SpecError
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 
 
 def test_the_command_says_what_the_form_says(project: Path) -> None:

@@ -16,7 +16,8 @@ from launcher.errors import SpecError
 from launcher.runs.catalog import create_folder
 from launcher.runs.paths import runs_root
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from tests import commands
 from tests.commands import COMMAND, rankdeck
 

@@ -12,7 +12,7 @@ from console.data.launch import preflight as module
 from console.data.launch.detect import Detected
 from console.data.launch.draft import Draft, Misfit
 from console.data.launch.preflight import preflight
-from launcher.spec.job import Mode
+from launcher.spec.modes import Mode
 
 FOUND = Detected(cores=4, spark="4.0.1", environ={}, defaults={})
 

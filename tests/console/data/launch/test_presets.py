@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from console.data.launch.draft import Draft
 from console.data.launch.presets import list_presets, presets_folder, remove_preset, save_preset
 from launcher.errors import RecordError, SpecError
-from launcher.spec.job import Mode
+from launcher.spec.modes import Mode
 
 FULL = Draft(
     target="train.py:main",

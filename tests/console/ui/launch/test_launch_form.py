@@ -28,7 +28,8 @@ from console.ui.widgets.fields import Choice, FormRow, Toggle
 from console.ui.widgets.key_line import KeyLine
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.signature import Parameter, ParameterKind
 from launcher.state import events as ev
 

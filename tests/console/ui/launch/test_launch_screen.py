@@ -19,7 +19,8 @@ from console.ui.widgets.fields import Choice
 from launcher.errors import InternalError
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.state import events as ev
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from console.ui.run.screen import RunScreen
 from launcher.runs.catalog import create_folder
 from launcher.runs.status import Status
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 

@@ -18,7 +18,8 @@ import pytest
 from launcher.agent import agent
 from launcher.backends.spark import job
 from launcher.distributor import launch
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from tests import bare_python
 from tests.agents import Agents

@@ -26,7 +26,8 @@ from launcher.backends.spark.slots import (
     profile_for,
 )
 from launcher.errors import CannotPlace
-from launcher.spec.job import JobSpec, Mode, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from tests.commands import until
 from tests.spark_cluster import Cluster, ConnectServer
 

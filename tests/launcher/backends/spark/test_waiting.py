@@ -13,7 +13,8 @@ from launcher.backends.spark import slot_wait
 from launcher.backends.spark.slot_wait import Slots, await_slots
 from launcher.backends.spark.slots import DYNAMIC, EXECUTOR_GPUS, Capacity, SlotNeed
 from launcher.errors import CannotPlace
-from launcher.spec.job import JobSpec, Mode, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.state.events import SlotsAwaited
 from launcher.testing import FakeClock
 
