@@ -27,7 +27,7 @@ from .runs.catalog import create_folder
 from .runs.paths import runs_root
 from .runs.provenance import begin_origin, find_origin
 from .runs.writer import RunWriter
-from .spec.bundle import make_bundle
+from .spec.bundle import with_bundle
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
@@ -168,7 +168,7 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
         RecordError: the run folder cannot be made.
     """
     root = root or runs_root()
-    given, request = request, packed(request)
+    given, request = request, with_bundle(request)
     backend = backend or make_backend(request.spec.mode)
     try:
         plan = plan_for(request, backend)
@@ -182,20 +182,6 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
     supervisor.submit()
     begin_origin(given, supervisor.mailbox.post)
     return Job(supervisor, folder)
-
-
-def packed(request: Request) -> Request:
-    """With what the target needs from here, where the ranks are elsewhere; their paths are their own.
-
-    Raises:
-        SpecError: something that it needs is not here.
-    """
-    mode = request.spec.mode
-    if not mode.traits.ships_sources and request.spec.py_files:
-        raise SpecError(f"Python files are sent to executors, and the mode is {mode}", hint="use PYTHONPATH")
-    if not mode.traits.ships_sources or request.bundle is not None:
-        return request
-    return replace(request, bundle=make_bundle(request.spec), path=(), python="")
 
 
 def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:

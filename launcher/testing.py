@@ -25,7 +25,7 @@ from .channel.frames import Frame, Kind
 from .errors import LauncherError
 from .placement.plan import Plan
 from .selectable_queue import SelectableQueue
-from .spec.job import Offer
+from .spec.places import Offer
 from .spec.request import Request
 from .state import events as ev
 from .state.summary import describe

@@ -21,7 +21,7 @@ from launcher.channel.connection import AgentConnection, ConnectionClosed
 from launcher.placement.plan import Plan
 from launcher.selectable_queue import SelectableQueue
 from launcher.serialization import to_plain
-from launcher.spec.job import Offer
+from launcher.spec.places import Offer
 from launcher.spec.request import Request
 
 

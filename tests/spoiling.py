@@ -22,7 +22,8 @@ from launcher.runs.logs import writer
 from launcher.runs.logs import writer as chunks
 from launcher.runs.status import stored_status, write_status
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import Assignment, Device, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.events import Checkout
 

@@ -20,7 +20,7 @@ from launcher.runs.catalog import create_folder
 from launcher.runs.logs import writer
 from launcher.runs.reader import FactTail, read_spec
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import Assignment, Device
+from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.run_state import RankPhase
 

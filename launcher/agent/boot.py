@@ -14,7 +14,7 @@ from .. import serialization
 from ..channel.dial import Endpoint
 from ..channel.frames import Kind
 from ..spec.bundle import UnpackedBundle
-from ..spec.job import Device
+from ..spec.places import Device
 from ..spec.request import Inherited
 from . import process
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ..spec.job import Device
+from ..spec.places import Device
 from . import nvml
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

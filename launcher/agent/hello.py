@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from .. import serialization
 from ..channel.dial import Unreachable, dial, secure
 from ..channel.tls import SocketLike
-from ..spec.job import Device
+from ..spec.places import Device
 from .boot import STDIN, Boot
 
 # The exit code of an agent that has found no way; Spark's task then ends its stage, and nothing has run.

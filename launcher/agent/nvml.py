@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..spec.job import Device
+from ..spec.places import Device
 from ..state.events import DeviceSample
 
 _UNKNOWN_UINT = 0xFFFFFFFF

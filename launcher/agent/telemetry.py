@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..selectable_queue import SelectableQueue
-from ..spec.job import Device
+from ..spec.places import Device
 from ..state.events import DeviceSample, Event, HostSample, NoteMade, RankSample, Sampled
 from . import nvml
 

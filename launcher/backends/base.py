@@ -10,7 +10,7 @@ from typing import Protocol
 from ..channel.connection import AgentConnection
 from ..errors import LauncherError
 from ..placement.plan import Plan
-from ..spec.job import Offer
+from ..spec.places import Offer
 from ..spec.request import Request
 from ..state.events import Event
 

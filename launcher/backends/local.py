@@ -27,7 +27,7 @@ from ..placement.plan import Plan
 from ..runs.files import opener
 from ..selectable_queue import SelectableQueue
 from ..serialization import to_plain
-from ..spec.job import Offer
+from ..spec.places import Offer
 from ..spec.request import Request
 from ..state.events import SlotsAwaited
 from .base import AgentsExpected, News, StageOver

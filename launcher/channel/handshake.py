@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..serialization import from_plain
-from ..spec.job import Device
+from ..spec.places import Device
 from .frames import PROTOCOL, WireError
 
 

@@ -18,6 +18,7 @@ from .. import __version__, runtime_dir
 from ..errors import AgentLost, InternalError, LauncherError, RunStopped
 from ..runs.paths import home, runs_root
 from ..runs.status import process_start
+from ..spec.bundle import with_bundle
 from ..spec.request import Request
 from ..supervisor.control import send_command
 from .address import ROOT, EngineKey, key_for
@@ -179,7 +180,7 @@ def _ask(place: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _submit(request: Request, *, hold: bool, on_disconnect: str) -> Attachment:
-    request = _packed(request)
+    request = with_bundle(request)
     key = key_for(request)
     packed = pack_request(request)
     asked: dict[str, Any] = {"op": "submit", "version": key.version, "build": key.build}
@@ -245,15 +246,6 @@ def _withdraw(started: Attachment) -> None:
     started.stop(reason="interrupted", exit_code=INTERRUPTED)
     while not started.done:
         started.wait_for_news()
-
-
-def _packed(request: Request) -> Request:
-    """With what executors need of the caller's files: they are read here, where the caller's paths hold."""
-    if not request.spec.mode.traits.ships_sources:
-        return request
-    from ..distributor import packed
-
-    return packed(request)
 
 
 START_LIMIT_S = 60.0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..spec.job import Assignment
+from ..spec.places import Assignment
 
 
 @dataclass(frozen=True, slots=True)

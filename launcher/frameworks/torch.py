@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..spec.job import Assignment
+from ..spec.places import Assignment
 from .base import Framework, Rendezvous, imports
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..agent import nvml
 from ..agent.telemetry import HostMeter, find_psutil
-from ..spec.job import Device
+from ..spec.places import Device
 from ..state.events import DeviceSample, HostSample
 
 _COMMAND = 1000

@@ -12,7 +12,8 @@ from itertools import islice
 
 from ..errors import CannotPlace, LauncherError, SpecError
 from ..frameworks.base import Framework, Rendezvous
-from ..spec.job import Assignment, Device, JobSpec, Offer
+from ..spec.job import JobSpec
+from ..spec.places import Assignment, Device, Offer
 from ..state.outcome_rules import listed
 
 THREADS = "OMP_NUM_THREADS"

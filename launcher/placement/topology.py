@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import CannotPlace
-from ..spec.job import Device, JobSpec, Offer
+from ..spec.job import JobSpec
+from ..spec.places import Device, Offer
 from ..state.outcome_rules import listed
 
 Reached = Mapping[int, Mapping[str, str]]

@@ -24,7 +24,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from typing import Any
 from .. import names
 from ..errors import SpecError
 from .job import JobSpec, Target, TargetKind
-from .request import py_file, require_py_files
+from .request import Request, py_file, require_py_files
 from .source import find_module, find_sources
 
 LIMIT = 32 << 20
@@ -76,6 +76,23 @@ class _Collected:
         """A folder's sources."""
         for file in _sources(folder):
             self.add(file)
+
+
+def with_bundle(request: Request) -> Request:
+    """The request with the sources that its target needs, where the ranks run on other hosts.
+
+    The bundle is made once, by the process whose paths the request names. Paths of this host mean nothing
+    on an executor, so the request loses its `path` and `python`.
+
+    Raises:
+        SpecError: a file that the target needs is not here, or the mode sends no files.
+    """
+    mode = request.spec.mode
+    if not mode.traits.ships_sources and request.spec.py_files:
+        raise SpecError(f"Python files are sent to executors, and the mode is {mode}", hint="use PYTHONPATH")
+    if not mode.traits.ships_sources or request.bundle is not None:
+        return request
+    return replace(request, bundle=make_bundle(request.spec), path=(), python="")
 
 
 def make_bundle(spec: JobSpec) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ..serialization import DecodeError, ExitCode, Index, Moment, from_plain, to_plain
-from ..spec.job import Assignment, Device
+from ..spec.places import Assignment, Device
 
 SCHEMA = 1
 Scope = Literal["attempt", "run"]

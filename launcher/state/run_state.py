@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..spec.job import Device
+from ..spec.places import Device
 from . import events as ev
 from .peer_loss import doubt
 

@@ -36,7 +36,8 @@ from ..placement.topology import (
 from ..runs.provenance import user_name
 from ..runs.writer import RunWriter
 from ..serialization import to_plain
-from ..spec.job import Assignment, JobSpec, Target, TargetKind
+from ..spec.job import JobSpec, Target, TargetKind
+from ..spec.places import Assignment
 from ..spec.request import Request
 from ..spec.target import source_text
 from ..state import events as ev

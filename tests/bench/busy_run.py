@@ -15,7 +15,8 @@ from launcher.runs import paths
 from launcher.runs.catalog import create_folder
 from launcher.runs.logs import writer as chunks
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import Assignment, Device, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 
 PER_HOST, TOGETHER, TICK_S = 8, 100, 0.05

@@ -10,8 +10,9 @@ from launcher.runs import paths
 from launcher.runs.catalog import new_id
 from launcher.runs.logs import writer
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import Assignment, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 
 START = 1_767_261_600.0

@@ -21,7 +21,7 @@ from launcher.errors import (
 )
 from launcher.job import TAIL_LINES, error_of, load_result, tail_of
 from launcher.runs import paths
-from launcher.spec.job import Assignment
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
 from launcher.state.run_state import RunState

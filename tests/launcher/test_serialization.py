@@ -18,8 +18,9 @@ from launcher.agent.boot import Boot
 from launcher.errors import SpecError
 from launcher.runs.status import Owner, Status
 from launcher.serialization import DecodeError
-from launcher.spec.job import Assignment, Device, JobSpec, Offer, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
+from launcher.spec.places import Assignment, Device, Offer
 from launcher.spec.request import Inherited
 from launcher.state import events
 from tests.strategies import JSON, instances

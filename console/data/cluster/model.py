@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from launcher.agent.nvml import Health
 from launcher.placement.inventory import Holder
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 

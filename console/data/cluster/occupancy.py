@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.placement.inventory import GpuUse, Machine
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state import events as ev
 from launcher.state.run_state import Host, Phase, Rank, RankPhase, RunState
 

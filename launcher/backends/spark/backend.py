@@ -27,7 +27,8 @@ from ...errors import CannotPlace, LauncherError
 from ...placement.plan import Plan
 from ...runs.files import opener
 from ...selectable_queue import SelectableQueue
-from ...spec.job import JobSpec, Offer
+from ...spec.job import JobSpec
+from ...spec.places import Offer
 from ...spec.request import Request
 from ...state import events as ev
 from ..base import AgentsExpected, News, StageOver

@@ -30,7 +30,8 @@ from launcher.runs.logs.writer import Chunk
 from launcher.runs.paths import runs_root
 from launcher.runs.reader import FactTail, read_spec, read_state, status_of
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import Assignment, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 from tests.commands import rankdeck

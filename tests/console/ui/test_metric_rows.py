@@ -19,7 +19,7 @@ from console.ui.run.rank_cells import CompactRows, compact_lines
 from console.ui.run.rank_detail import detail_rows
 from console.ui.run.rank_table import RankTable, columns
 from console.ui.widgets.rows import Row
-from launcher.spec.job import Assignment, Device
+from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
 

@@ -11,7 +11,7 @@ from launcher.agent import boot
 from launcher.agent.boot import Boot, read_boot
 from launcher.channel.dial import Endpoint
 from launcher.serialization import to_plain
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 
 BOOT = Boot(
     agent=3,

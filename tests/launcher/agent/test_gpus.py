@@ -9,7 +9,7 @@ import pytest
 
 from launcher.agent import nvml
 from launcher.agent.gpus import Inventory, discover, select
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
 
 pytest_plugins = ["tests.launcher.nvml_fixture"]

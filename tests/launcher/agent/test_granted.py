@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.agent.gpus import GrantedGpus, granted_gpus
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
 
 pytest_plugins = ["tests.launcher.nvml_fixture"]

@@ -10,7 +10,7 @@ from launcher.agent import hello
 from launcher.agent.boot import Boot
 from launcher.agent.hello import Belongings, belongings
 from launcher.channel.handshake import read_hello
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 
 GPU = Device(0, "GPU-1", "H200", 141 << 30)
 AFAR = Boot(agent=2, token="t", lifeline=True, cores=3, host="the driver's", address="")

@@ -4,7 +4,7 @@ import pynvml
 import pytest
 
 from launcher.agent import nvml
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state.events import DeviceSample
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
 

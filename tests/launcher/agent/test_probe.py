@@ -28,7 +28,7 @@ from launcher.agent.telemetry import (
     share,
     total,
 )
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state.events import DeviceSample, HostSample, RankSample, Sampled
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
 

@@ -15,7 +15,7 @@ from launcher.channel import frames as wire
 from launcher.channel.connection import UNPROVEN_BYTES, AgentConnection, ConnectionClosed
 from launcher.channel.frames import Decoder, Frame, Kind, encode
 from launcher.channel.handshake import Hello
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.testing import FakeClock
 
 TOKEN = "secret" * 8

@@ -13,7 +13,7 @@ from launcher.frameworks import registry
 from launcher.frameworks.base import Framework, Rendezvous, imports
 from launcher.frameworks.registry import FRAMEWORKS, framework_of
 from launcher.frameworks.torch import TORCH
-from launcher.spec.job import Assignment
+from launcher.spec.places import Assignment
 
 RING = """
 import os, sys

@@ -6,7 +6,7 @@ from launcher.agent.boot import base_environ
 from launcher.frameworks.base import Rendezvous
 from launcher.frameworks.torch import TORCH, environ, network
 from launcher.placement.plan import rank_environ
-from launcher.spec.job import Assignment
+from launcher.spec.places import Assignment
 
 PLACE = Assignment(
     rank=5,

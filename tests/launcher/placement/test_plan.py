@@ -16,8 +16,9 @@ from launcher.errors import CannotPlace, SpecError
 from launcher.frameworks.base import Rendezvous
 from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, rank_environ, thread_note
-from launcher.spec.job import Assignment, Device, JobSpec, Offer, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
+from launcher.spec.places import Assignment, Device, Offer
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
 

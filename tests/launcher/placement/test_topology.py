@@ -24,8 +24,9 @@ from launcher.placement.topology import (
     offers_of,
     version_notes,
 )
-from launcher.spec.job import Device, JobSpec, Offer, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
+from launcher.spec.places import Device, Offer
 
 OURS = Versions("3.11.7", "2.13.0+cpu")
 

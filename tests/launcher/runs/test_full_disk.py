@@ -18,7 +18,8 @@ from launcher.runs.logs.line_index import LineIndex
 from launcher.runs.logs.writer import Chunk
 from launcher.runs.reader import FactTail, read_state, read_summary, status_of
 from launcher.runs.writer import LAST, RESERVE, RunWriter
-from launcher.spec.job import Assignment, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 from launcher.testing import FakeClock

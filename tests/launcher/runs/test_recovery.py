@@ -23,7 +23,8 @@ from launcher.runs.reader import FactTail, StateTail, read_state, read_summary, 
 from launcher.runs.recovery import YOUNG_S, mark_lost, mark_lost_runs
 from launcher.runs.status import Owner, read_status, stored_status, write_status
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import Assignment, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.run_state import Phase, RankPhase
 

@@ -32,7 +32,8 @@ from launcher.runs.reader import (
 )
 from launcher.runs.results import ResultFile
 from launcher.runs.writer import RunWriter
-from launcher.spec.job import Assignment, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from launcher.spec.job import Assignment, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.compare import Comparison, Difference, Record, compare, flat, section
 from launcher.state.events import Checkout

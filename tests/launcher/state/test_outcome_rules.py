@@ -16,7 +16,7 @@ from launcher.errors import (
     SpecError,
     TimeLimit,
 )
-from launcher.spec.job import Assignment
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
 from launcher.state.outcome_rules import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.spec.job import Assignment, Device
+from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
 from launcher.state.run_state import Phase, RankPhase, RunState

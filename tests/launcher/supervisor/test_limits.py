@@ -10,8 +10,9 @@ import pytest
 from launcher.channel.frames import Kind
 from launcher.errors import NoProgress
 from launcher.job import error_of
-from launcher.spec.job import Assignment, JobSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
 from launcher.state.outcome_rules import next_restart, next_stop, verdict

@@ -13,7 +13,8 @@ from launcher.channel.frames import Kind
 from launcher.distributor import launch
 from launcher.runs.paths import EVENTS
 from launcher.runs.reader import FactTail
-from launcher.spec.job import JobSpec, Offer, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Offer
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.fold import folds

@@ -12,8 +12,9 @@ from launcher.frameworks.base import Rendezvous
 from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, thread_note
 from launcher.serialization import from_plain
-from launcher.spec.job import JobSpec, Offer, SparkSpec, Target, TargetKind
+from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
+from launcher.spec.places import Offer
 from launcher.supervisor import attempt
 from launcher.supervisor.attempt import chosen_environ
 

@@ -19,7 +19,8 @@ from launcher.job import Job
 from launcher.placement.plan import Plan
 from launcher.runs.logs.line_index import LineIndex
 from launcher.runs.reader import FactTail
-from launcher.spec.job import JobSpec, Offer, Target, TargetKind
+from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import Offer
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.testing import Script, ScriptedBackend, Voice

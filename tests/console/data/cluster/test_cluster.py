@@ -27,7 +27,7 @@ from console.data.cluster.spark_api import (
 from console.data.run.metrics import UTIL
 from console.ui.cluster.machines import gpu_row
 from launcher.placement.inventory import GpuUse, Holder, Machine
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state import events as ev
 from launcher.state.run_state import Host, Loss, Phase, Rank, RankPhase, RunState
 from tests.console.scripted import SPARK, START, Scripted

@@ -13,7 +13,7 @@ from console.data.run.metrics import TEMPERATURE
 from launcher.agent.nvml import Health
 from launcher.errors import SpecError
 from launcher.placement.inventory import Holder
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state import events as ev
 
 GIB = 1 << 30

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from console.data.run.narration import narrate
-from launcher.spec.job import Assignment
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold
 from launcher.state.run_state import RunState

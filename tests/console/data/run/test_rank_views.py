@@ -5,7 +5,7 @@ from __future__ import annotations
 from console.data.run.figures import History
 from console.data.run.model import RankViews
 from console.data.run.progress import Past
-from launcher.spec.job import Assignment
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
 from launcher.state.run_state import RunState

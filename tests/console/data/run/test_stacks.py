@@ -20,7 +20,7 @@ from launcher.errors import LauncherError
 from launcher.job import Job
 from launcher.runs import paths
 from launcher.runs.reader import read_state
-from launcher.spec.job import Assignment
+from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
 from launcher.state.run_state import RunState

@@ -24,7 +24,7 @@ from console.ui.run.screen import RunScreen
 from console.ui.widgets.lists import MadeRows
 from console.ui.widgets.rows import Sheet
 from launcher.placement.inventory import GpuUse, Holder, Inspector, Machine
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state import events as ev
 from tests.console.data.cluster.test_spark_json import APP, PAGE, resources, worker
 from tests.console.data.cluster.test_spark_pollers import Web

@@ -19,7 +19,7 @@ from console.data.cluster.model import (
 )
 from console.data.cluster.query import Item
 from console.ui.cluster.screen import held_at, name_of, page_of
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 from tests.console.scripted import SPARK
