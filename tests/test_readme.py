@@ -16,7 +16,8 @@ from launcher import errors
 from tests.documents import DOCUMENTS, MANUAL, NEEDS, ROOT, TOPICS, blocks, commands
 
 README = (ROOT / "README.md").read_text()
-LINKED = [*DOCUMENTS, ROOT / ".github" / "CONTRIBUTING.md", ROOT / ".github" / "CHANGELOG.md"]
+CONTRIBUTING = ROOT / ".github" / "CONTRIBUTING.md"
+LINKED = [*DOCUMENTS, CONTRIBUTING, ROOT / ".github" / "CHANGELOG.md", ROOT / ".github" / "PEERS.md"]
 OF_SCRIPTS = {"--epochs", "--token"}
 """Options in sentences that are a training's own."""
 
@@ -43,6 +44,20 @@ def test_both_commands_make_their_own_environment() -> None:
 
     assert 2 == len(found)
     assert all("-c .constraints.txt" in command for command in found)
+
+
+@pytest.mark.parametrize(
+    ("heading", "limit"), [("From `rankdeck run` to the verdict", 25), ("A log line, from `write(2)`", 22)]
+)
+def test_a_way_through_the_house_enters_no_module_twice(heading: str, limit: int) -> None:
+    section = CONTRIBUTING.read_text().partition(f"## {heading}")[2].partition("\n## ")[0]
+    stations = re.findall(r"^\| (\d+) \| `([\w/]+)`", section, re.MULTILINE)
+    modules = [module for _, module in stations]
+
+    assert [str(n) for n in range(1, len(stations) + 1)] == [number for number, _ in stations]
+    assert 10 < len(modules) <= limit
+    assert sorted(set(modules)) == sorted(modules)
+    assert [] == [module for module in modules if not (ROOT / f"{module}.py").is_file()]
 
 
 def test_readme_is_one_page_and_names_every_topic() -> None:
