@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tests import spark_net
-from tests.spark_process import LIGHT, Daemon, Owner, missing
+from tests.spark_process import Daemon, Owner, jvm_options, missing
 
-__all__ = ["LIGHT", "Cluster", "ConnectServer", "Daemon", "missing", "press"]
+__all__ = ["Cluster", "ConnectServer", "Daemon", "missing", "press"]
 
 _LOOPBACK = "127.0.0.1"
 
@@ -108,10 +108,12 @@ class Cluster(Owner):
         `cores` caps the application; `task_gpus` is the amount of one task, empty for none.
         """
         gpus = self._shape.gpus if gpus is None else gpus
+        options = " ".join(jvm_options())
         conf = {
             "spark.executor.cores": str(self._shape.cores),
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": " ".join(LIGHT),
+            "spark.driver.extraJavaOptions": options,
+            "spark.executor.extraJavaOptions": options,
             "spark.driver.host": self.driver_host,
             "spark.driver.bindAddress": self.driver_host,
             "spark.ui.port": "0",

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests import spark_guard, spark_net
+from tests import spark_archive, spark_guard, spark_net
 
 LIMIT_S = 60.0
 LIGHT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
@@ -43,13 +43,22 @@ def spark_home() -> Path:
     return Path(spec.origin).parent
 
 
+def java_command() -> str:
+    """The JVM that Spark would start."""
+    home = os.environ.get("JAVA_HOME")
+    return os.path.join(home, "bin", "java") if home else "java"
+
+
 def missing() -> str:
     """Why there can be no Spark here; empty if there can."""
     if find_spec("pyspark") is None:
         return "pyspark is not installed"
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    return "" if java and os.path.exists(java) else "there is no Java"
+    return "" if shutil.which(java_command()) else "there is no Java"
+
+
+def jvm_options() -> tuple[str, ...]:
+    """What makes the JVMs of tests start soon and stay small."""
+    return (*LIGHT, *spark_archive.archive_options(spark_home(), java_command(), LIGHT))
 
 
 @dataclass
@@ -126,11 +135,9 @@ class Owner:
         namespace: str = "",
     ) -> Daemon:
         """Start one of Spark's main classes; its log is ``name.log``."""
-        home = os.environ.get("JAVA_HOME")
-        java = os.path.join(home, "bin", "java") if home else "java"
         folders = f"-Djava.io.tmpdir={self.folder}"
-        command = [java, f"-Xmx{memory}", *LIGHT, *_MODULES, folders, *options]
-        command += ["-cp", str(spark_home() / "jars" / "*"), *arguments]
+        command = [java_command(), f"-Xmx{memory}", *jvm_options(), *_MODULES, folders, *options]
+        command += ["-cp", spark_archive.class_path(spark_home()), *arguments]
         log = self.folder / f"{name}.log"
         with open(log, "ab") as file:
             process = subprocess.Popen(
