@@ -21,6 +21,14 @@ if "RANKDECK_SOAK" not in os.environ:
     settings.load_profile("steady")
 
 TARGETS = Path(__file__).parent / "targets"
+_ESTIMATES_S = {
+    "spark": 12.0,
+    "frameworks": 8.0,
+    "browser": 3.0,
+    "terminal": 3.0,
+    "process": 1.5,
+    "asyncio": 0.4,
+}
 
 
 def pytest_configure() -> None:
@@ -28,6 +36,29 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers a core for the whole suite, since much of it waits for processes; else none.
+
+    What was chosen by name runs in this process, and so do benchmarks: nothing may run beside them.
+    """
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return 2 * len(os.sched_getaffinity(0)) if whole and "not bench" in config.option.markexpr else 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that take longest, so that all workers end together."""
+    total: dict[Path, float] = {}
+    for item in items:
+        total[item.path] = total.get(item.path, 0.0) + _estimate_s(item)
+    items.sort(key=lambda item: (-total[item.path], item.path))
+
+
+def _estimate_s(item: pytest.Item) -> float:
+    """Roughly how long a test of its kind takes, in seconds."""
+    kinds = {mark.name for mark in item.iter_markers()}
+    return max((_ESTIMATES_S[kind] for kind in kinds & _ESTIMATES_S.keys()), default=0.05)
 
 
 @pytest.fixture(autouse=True)
