@@ -60,7 +60,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._payload, self._bundle = bytearray(), bytearray()
         self._unpacked: UnpackedBundle | None = None
-        self._gang: WorkerGroup | None = None
+        self._group: WorkerGroup | None = None
         self._files = linux.widen()
         self._port = network.hold_port()
         self._sampling: Sampling | None = None
@@ -83,7 +83,7 @@ class Agent:
                 self._sampling.stop()
             process.clear_folders(os.environ, process.SOURCES)
 
-    # --- what the gang emits -------------------------------------------------------------------------
+    # --- what the worker group emits -----------------------------------------------------------------
 
     def fact(self, fact: Event) -> None:
         """Send a fact to the engine."""
@@ -110,36 +110,36 @@ class Agent:
 
     @property
     def _idle(self) -> bool:
-        return self._gang is None or self._gang.finished
+        return self._group is None or self._group.finished
 
     def _turn(self) -> None:
-        """One turn of the loop: wait, handle what is ready, move the gang on, write."""
+        """One turn of the loop: wait, handle what is ready, advance the worker group, write."""
         self._await_writing()
         for key, _ in self._selector.select(self._timeout()):
             if isinstance(key.data, WorkerGroup):
                 self._carry_output(key.fd)
             else:
                 key.data()
-        if self._gang and not self._gang.finished:
-            self._gang.poll_timeouts()
-            if self._gang.finished:
+        if self._group and not self._group.finished:
+            self._group.poll_timeouts()
+            if self._group.finished:
                 self._rest()
         self._line.tend()
         self._flush()
 
     def _timeout(self) -> float | None:
-        times = (self._gang.timeout() if self._gang else None, self._line.timeout())
+        times = (self._group.timeout() if self._group else None, self._line.timeout())
         return min((t for t in times if t is not None), default=None)
 
     def _rest(self) -> None:
-        """The gang is gone: say so, with a fresh port for the next one."""
+        """Report that the worker group has finished, with a fresh port for the next one."""
         self._port.sock.close()
         self._port = network.hold_port()
         self._line.put(frames.document(frames.Kind.IDLE, {"port": self._port.number}))
 
     def _carry_output(self, descriptor: int) -> None:
-        if self._gang and not self._line.full:
-            self._gang.on_readable(descriptor)
+        if self._group and not self._line.full:
+            self._group.on_readable(descriptor)
 
     def _await_writing(self) -> None:
         """Listen for room in the stream exactly while something waits for it."""
@@ -148,10 +148,10 @@ class Agent:
 
     def _flush(self) -> None:
         self._line.flush()
-        if self._gang and self._line.full:
-            self._gang.pause()
-        elif self._gang and self._line.drained:
-            self._gang.resume()
+        if self._group and self._line.full:
+            self._group.pause()
+        elif self._group and self._line.drained:
+            self._group.resume()
 
     # --- what arrives --------------------------------------------------------------------------------
 
@@ -169,15 +169,15 @@ class Agent:
                 self._reach(frame.document())
             case frames.Kind.START:
                 self._start(frame.document())
-            case frames.Kind.STOP if self._gang:
-                self._gang.stop(grace_s=float(frame.document()["grace_s"]))
-            case frames.Kind.INQUIRE if self._gang:
-                self._gang.ask_for_exceptions()
-            case frames.Kind.STACKS if self._gang:
-                self._gang.dump_stacks(int(frame.document()["round"]))
+            case frames.Kind.STOP if self._group:
+                self._group.stop(grace_s=float(frame.document()["grace_s"]))
+            case frames.Kind.INQUIRE if self._group:
+                self._group.ask_for_exceptions()
+            case frames.Kind.STACKS if self._group:
+                self._group.dump_stacks(int(frame.document()["round"]))
             case frames.Kind.QUIT:
                 self._quitting = True
-                self._stop_gang()
+                self._stop_group()
             case _:
                 pass
 
@@ -188,7 +188,7 @@ class Agent:
         self._line.put(frames.document(frames.Kind.REACHED, {"found": found}))
 
     def _start(self, start: dict[str, Any]) -> None:
-        """Start a gang. Its program is a JSON line, and the pickle that came before the order."""
+        """Start a worker group. Its program is a JSON line, and the pickle that came before the order."""
         if self._bundle and self._unpacked is None:
             from ..spec.bundle import unpack_bundle
 
@@ -196,24 +196,24 @@ class Agent:
         order = prepare(start, bytes(self._payload), self._unpacked, self._root, files=self._files)
         self._payload.clear()
         self._bundle.clear()
-        self._gang = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
-        self._gang.start()
+        self._group = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
+        self._group.start()
         os.close(order.program)
-        self._sample(self._gang)
+        self._sample(self._group)
 
-    def _sample(self, gang: WorkerGroup) -> None:
+    def _sample(self, group: WorkerGroup) -> None:
         """Begin to sample; the sensors are imported while the ranks' interpreters start."""
         from .telemetry import Sampling
 
         if self._sampling is None:
             self._sampling = Sampling(self._boot, self._own.devices, self.fact)
             self._selector.register(self._sampling, selectors.EVENT_READ, self._sampling.deliver)
-        self._sampling.start(gang.pids)
+        self._sampling.start(group.pids)
 
     def _on_child(self) -> None:
         process.empty(self._wake[0])
-        if self._gang:
-            self._gang.reap()
+        if self._group:
+            self._group.reap()
         if self._terminated:
             raise ConnectionError("the agent was terminated")
 
@@ -230,7 +230,7 @@ class Agent:
         from ..state.events import TaskLost
 
         self.fact(TaskLost(time=time.time(), task=self._boot.agent, reason="Spark ended the task"))
-        self._stop_gang()
+        self._stop_group()
 
     def _listen_to_signals(self) -> None:
         """SIGCHLD and SIGTERM wake the loop; Python's own wakeup descriptor does it without a race.
@@ -248,10 +248,10 @@ class Agent:
 
     # --- the end -------------------------------------------------------------------------------------
 
-    def _stop_gang(self) -> None:
+    def _stop_group(self) -> None:
         """Nobody waits for the ranks any more: give them a moment at most."""
-        if self._gang and not self._gang.finished:
-            self._gang.stop(grace_s=min(self._gang.order.grace_s, ORPHANED_GRACE_S))
+        if self._group and not self._group.finished:
+            self._group.stop(grace_s=min(self._group.order.grace_s, ORPHANED_GRACE_S))
 
     def _abandon(self) -> None:
         """The engine is gone: end the ranks soon, with nobody left to tell."""
@@ -260,19 +260,19 @@ class Agent:
                 self._selector.unregister(source)
         self._line.abandon()
         self._terminated = False
-        if self._gang and not self._gang.finished:
-            self._gang.resume()
-        self._stop_gang()
-        while self._gang and not self._gang.finished:
-            self._abandoned_turn(self._gang)
+        if self._group and not self._group.finished:
+            self._group.resume()
+        self._stop_group()
+        while self._group and not self._group.finished:
+            self._abandoned_turn(self._group)
 
-    def _abandoned_turn(self, gang: WorkerGroup) -> None:
-        for key, _ in self._selector.select(gang.timeout()):
+    def _abandoned_turn(self, group: WorkerGroup) -> None:
+        for key, _ in self._selector.select(group.timeout()):
             if isinstance(key.data, WorkerGroup):
-                gang.on_readable(key.fd)
+                group.on_readable(key.fd)
             elif key.fd == self._wake[0]:
                 process.empty(self._wake[0])
-                gang.reap()
+                group.reap()
             else:
                 self._selector.unregister(key.fd)
-        gang.poll_timeouts()
+        group.poll_timeouts()

@@ -31,7 +31,7 @@ _KEEP = 16
 
 
 class Sampling:
-    """The agent's sensors, started with the first gang; a slow sensor delays nothing but samples."""
+    """The agent's sensors, started with the first worker group; a slow sensor delays nothing but samples."""
 
     def __init__(self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[Event], None]) -> None:
         self._boot = boot
@@ -92,11 +92,9 @@ class Probe:
         self._agent, self._host, self._devices, self._clock = agent, host, devices, clock
         self.notes: tuple[str, ...] = (f"{reason}: showing CPU only",) if reason and not devices else ()
         self._psutil = find_psutil()
-        self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
+        self._errors = sensor_errors(self._psutil)
         if self._psutil is None:
             self.notes += ("psutil is not installed here: CPU and memory figures are unknown",)
-        else:
-            self._errors += (self._psutil.Error,)
         self._nvml = self._open_nvml() if devices else None
         self._meter = HostMeter(self._psutil)
         self._census = Census(self._psutil)
@@ -108,7 +106,7 @@ class Probe:
         memory = self._process_memory()
         return replace(
             self.unknown(now, ranks),
-            system=self._read_host(),
+            system=self._meter.read(),
             devices=tuple(map(self._read_device, self._devices)),
             ranks=tuple(replace(s, device_memory=self._held(s.rank, memory)) for s in trees),
         )
@@ -177,14 +175,6 @@ class Probe:
             memory |= {pid: total([memory.get(pid, 0), used]) for pid, used in held.items()}
         return memory
 
-    # --- the host ------------------------------------------------------------------------------------
-
-    def _read_host(self) -> HostSample:
-        try:
-            return self._meter.read()
-        except self._errors:
-            return HostSample()
-
 
 def find_psutil() -> Any | None:
     """The module, where it is installed and can be loaded."""
@@ -193,6 +183,11 @@ def find_psutil() -> Any | None:
     except (ImportError, OSError):
         return None
     return psutil
+
+
+def sensor_errors(psutil: Any | None) -> tuple[type[Exception], ...]:
+    """The exceptions by which a sensor reports that it has no figures."""
+    return (OSError, ValueError) if psutil is None else (OSError, ValueError, psutil.Error)
 
 
 class Sampler(threading.Thread):
@@ -475,7 +470,7 @@ def cpu_seconds(before: Readings, after: Readings, look: int) -> float:
 class HostMeter:
     """Reads the host; CPU is the share of the time since the reading before, so the first has none.
 
-    Without psutil only the load is known.
+    Without psutil only the load is known, and nothing if a sensor fails.
     """
 
     def __init__(self, psutil: Any | None) -> None:
@@ -483,7 +478,13 @@ class HostMeter:
         self._times: tuple[float, float] | None = None
 
     def read(self) -> HostSample:
-        """The host now."""
+        """Measure the host now."""
+        try:
+            return self._measure()
+        except sensor_errors(self._psutil):
+            return HostSample()
+
+    def _measure(self) -> HostSample:
         if self._psutil is None:
             return HostSample(load1=_load())
         memory = self._psutil.virtual_memory()

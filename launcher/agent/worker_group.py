@@ -40,7 +40,7 @@ _RESULTS = {
 
 
 class StopLadder(Enum):
-    """How far the end of the gang has come."""
+    """How far the group is stopped."""
 
     UP = auto()
     TERMINATING = auto()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..agent import nvml
-from ..agent.telemetry import HostMeter, find_psutil
+from ..agent.telemetry import HostMeter, find_psutil, sensor_errors
 from ..spec.places import Device
 from ..state.events import DeviceSample, HostSample
 
@@ -71,9 +71,7 @@ class Inspector:
 
     def __init__(self, open_nvml: Callable[[], nvml.NvmlSession] = nvml.open_session) -> None:
         self._psutil = find_psutil()
-        self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
-        if self._psutil is not None:
-            self._errors += (self._psutil.Error,)
+        self._errors = sensor_errors(self._psutil)
         self._meter = HostMeter(self._psutil)
         self._open_nvml = open_nvml
         self._session: nvml.NvmlSession | None = None
@@ -93,7 +91,7 @@ class Inspector:
         return Machine(
             host=socket.gethostname(),
             cores=os.cpu_count(),
-            system=self._system(),
+            system=self._meter.read(),
             gpus=tuple(map(self._read, self._gpus)),
             reason=self._reason,
             driver=self._driver,
@@ -104,12 +102,6 @@ class Inspector:
         if self._session is not None:
             self._session.close()
             self._session = None
-
-    def _system(self) -> HostSample:
-        try:
-            return self._meter.read()
-        except self._errors:
-            return HostSample()
 
     def _find_gpus(self) -> tuple[_Part, ...]:
         try:

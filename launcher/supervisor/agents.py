@@ -32,8 +32,8 @@ class Roster:
         expected: how many agents will come; None while that is not known.
         ports: the port that each agent holds for rank 0's store.
         reached: which addresses each agent could reach, and by which of its interfaces.
-        lively: when any rank last showed that it lives, by the monotonic clock; None before the gang began.
-        signs: how many batches of such signs there have been.
+        active_at: monotonic time of any rank's last sign of life; None before the gang began.
+        activity_count: how many batches of frames have shown signs of life.
         stacked: the last round of stacks that each agent has told all of.
     """
 
@@ -51,7 +51,7 @@ class Roster:
         self._monotonic = monotonic
         self._polled = monotonic()
         self.expected: int | None = None
-        self.signs = 0
+        self.activity_count = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -61,7 +61,7 @@ class Roster:
         self._idle: set[int] = set()
         self._begun = self._dismissed = False
         self.ports: dict[int, int] = {}
-        self.lively: float | None = None
+        self.active_at: float | None = None
         self.stacked: dict[int, int] = {}
         self.reached: dict[int, dict[str, str]] = {}
 
@@ -136,7 +136,7 @@ class Roster:
     def begin(self) -> None:
         """A gang starts: nobody is idle, and who has not said hello is not waited for."""
         self._begun = True
-        self.lively = self._monotonic()
+        self.active_at = self._monotonic()
         self._idle.clear()
         for agent in self._links.keys() - self._recorders.keys():
             link = self._links.pop(agent)
@@ -219,7 +219,7 @@ class Roster:
             elif frame.kind is Kind.STACKED:
                 self.stacked[agent] = frame.document().get("round", 0)
         if self._recorders[agent].record([f for f in frames if f.kind not in (Kind.REACHED, Kind.STACKED)]):
-            self.lively, self.signs = self._monotonic(), self.signs + 1
+            self.active_at, self.activity_count = self._monotonic(), self.activity_count + 1
 
     def _join(self, link: AgentConnection, hello: Hello) -> None:
         self._hellos[hello.agent] = hello

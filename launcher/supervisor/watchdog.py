@@ -49,7 +49,7 @@ class Watchdog:
         self._monotonic = monotonic
         self._warned: set[str] = set()
         self._attempt = 0
-        self._signs = 0
+        self._activity_count = 0
         self._round = 0
         self._until: float | None = None
         self._doubted: float | None = None
@@ -59,9 +59,9 @@ class Watchdog:
     def quiet_s(self) -> float | None:
         """Seconds since any rank's last sign of life; None while no gang runs."""
         state = self._writer.state
-        if self._roster.lively is None or not state.ranks or state.all_ended:
+        if self._roster.active_at is None or not state.ranks or state.all_ended:
             return None
-        return self._monotonic() - self._roster.lively
+        return self._monotonic() - self._roster.active_at
 
     def warn(self) -> None:
         """Write down which limits have come near, and that one is not near any more."""
@@ -69,10 +69,10 @@ class Watchdog:
         if state.attempt != self._attempt:
             self._attempt = state.attempt
             self._warned &= {TIME}
-        elif self._roster.signs != self._signs and PROGRESS in self._warned:
+        elif self._roster.activity_count != self._activity_count and PROGRESS in self._warned:
             self._warned.discard(PROGRESS)
             self._writer.append(ev.ProgressResumed(time=now, attempt=state.attempt))
-        self._signs = self._roster.signs
+        self._activity_count = self._roster.activity_count
         for near in warnings(self._limits(), self._warned, state, now):
             self._warned.add(near.limit)
             self._writer.append(near)

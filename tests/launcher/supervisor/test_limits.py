@@ -193,8 +193,8 @@ def test_agents_on_this_machine_have_their_time_from_when_they_are_started() -> 
 class Rooster:
     """As much of a roster as a watch looks at."""
 
-    lively: float | None
-    signs: int = 0
+    active_at: float | None
+    activity_count: int = 0
     answered: int = 0
 
     def __post_init__(self) -> None:
@@ -227,7 +227,7 @@ class Book:
 
 def watched(state: RunState | None = None, **options: Any) -> tuple[Watchdog, Book, Rooster, FakeClock]:
     clock, book = FakeClock(3.0), Book(state or up())
-    rooster = Rooster(lively=3.0)
+    rooster = Rooster(active_at=3.0)
     return Watchdog(spec(**options), book, rooster, clock, monotonic=clock), book, rooster, clock  # type: ignore[arg-type]
 
 
@@ -236,7 +236,7 @@ def test_silence_is_told_once_and_again_after_a_sign_of_life() -> None:
     for second in range(1, 120):
         clock.advance(1.0)
         if second == 50:  # told at 48
-            rooster.lively, rooster.signs = clock.now, 1
+            rooster.active_at, rooster.activity_count = clock.now, 1
         watch.warn()
         if second == 50:
             assert book.state.near is None
@@ -253,7 +253,7 @@ def test_a_gang_that_never_falls_silent_is_never_warned() -> None:
     watch, book, rooster, clock = watched(no_progress_timeout_s=60.0)
     for _ in range(1000):
         clock.advance(30.0)
-        rooster.lively, rooster.signs = clock.now, rooster.signs + 1
+        rooster.active_at, rooster.activity_count = clock.now, rooster.activity_count + 1
         watch.warn()
         assert watch.due_stop() is None
     assert [] == book.facts
@@ -263,7 +263,7 @@ def test_a_sign_of_life_moves_no_time_limit() -> None:
     watch, book, rooster, clock = watched(timeout_s=100.0)
     clock.advance(90.0)
     watch.warn()
-    rooster.signs += 1
+    rooster.activity_count += 1
     watch.warn()
 
     assert ["limit_near"] == book.tags
@@ -275,7 +275,7 @@ def test_the_silence_of_an_attempt_is_forgotten_with_it_but_not_the_time() -> No
     clock.advance(59.0)
     watch.warn()
     clock.advance(22.0)
-    rooster.lively = clock.now
+    rooster.active_at = clock.now
     watch.warn()
     book.append(ev.GangRestarted(time=84.0, attempt=1, reason="x", in_place=True))
     watch.warn()
