@@ -150,7 +150,6 @@ def base_environ(own: Mapping[str, str], extra: Mapping[str, str], *, python: st
     leads = folder in ("", path.split(os.pathsep)[0])  # an empty entry would mean the working directory
     env["PATH"] = path if leads else f"{folder}{os.pathsep}{path}"
     env["PYTHONUNBUFFERED"] = "1"
-    env.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     return env
 
 

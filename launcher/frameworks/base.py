@@ -27,8 +27,8 @@ class Rendezvous:
     max_restarts: int = 0
 
 
-def _no_interface(name: str) -> Mapping[str, str]:
-    del name
+def _no_defaults(interface: str) -> Mapping[str, str]:
+    del interface
     return {}
 
 
@@ -45,15 +45,15 @@ class Framework:
         name: the framework's.
         matches: whether the text of a target's source uses it.
         environ: the variables of one rank.
-        interface: what makes it use a network interface of the host, by the interface's name, which is empty
-            where it is not known. The variables that a user or the host has set already are left alone.
+        defaults: the variables of one rank that a user's or the host's own values replace, from the name of
+            the network interface to use; the name is empty where it is not known.
         argv: a script's arguments for one rank, from those that were given.
     """
 
     name: str
     matches: Callable[[str], bool]
     environ: Callable[[Assignment, Rendezvous], Mapping[str, str]]
-    interface: Callable[[str], Mapping[str, str]] = _no_interface
+    defaults: Callable[[str], Mapping[str, str]] = _no_defaults
     argv: Callable[[Assignment, Rendezvous, Sequence[str]], Sequence[str]] = _as_given
 
 

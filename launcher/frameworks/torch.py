@@ -48,4 +48,9 @@ def network(interface: str) -> dict[str, str]:
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
 
 
-TORCH = Framework("torch", matches=partial(imports, package="torch"), environ=environ, interface=network)
+def defaults(interface: str) -> dict[str, str]:
+    """What a rank gets unless the user or the host has set it."""
+    return {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **network(interface)}
+
+
+TORCH = Framework("torch", matches=partial(imports, package="torch"), environ=environ, defaults=defaults)

@@ -186,7 +186,7 @@ def rank_environ(
         interface: the network interface by which this host reaches rank 0's; empty to leave it open.
     """
     devices = {} if place.visible is None else {VISIBLE: place.visible}
-    chosen = {THREADS: str(place.threads), **framework.interface(interface)}
+    chosen = {THREADS: str(place.threads), **framework.defaults(interface)}
     env = framework.environ(place, rendezvous)
     return {**env, **devices, **{name: value for name, value in chosen.items() if name not in base}}
 

@@ -278,7 +278,7 @@ def start_message(
             str(p.rank): rank_environ(p, rendezvous, chosen, framework=framework, interface=interface)
             for p in places
         },
-        "yields": list(framework.interface(interface)),
+        "yields": list(framework.defaults(interface)),
         "grace_s": spec.grace_s,
         "origin": origin,
         "attempt": attempt,

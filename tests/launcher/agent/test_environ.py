@@ -7,7 +7,7 @@ import os
 import pytest
 
 from launcher.agent.boot import base_environ, yielding
-from launcher.frameworks.torch import network
+from launcher.frameworks.torch import defaults
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,16 @@ def test_neither_argument_is_changed() -> None:
 def test_what_spark_s_daemon_keeps_to_itself_stays_there() -> None:
     own = {"PATH": "/bin", "PYTHON_WORKER_FACTORY_SECRET": "s", "PYTHON_WORKER_FACTORY_PORT": "1", "A": "1"}
     env = base_environ(own, {}, python="/bin/python")
-    assert {"PATH", "A", "PYTHONUNBUFFERED", "TORCH_NCCL_ASYNC_ERROR_HANDLING"} == env.keys()
+    assert {"PATH", "A", "PYTHONUNBUFFERED"} == env.keys()
 
 
 def test_the_interface_that_a_host_has_chosen_wins_over_ours() -> None:
     rank = {"RANK": "0", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
-    own, names = {"GLOO_SOCKET_IFNAME": "ib0", "RANK": "stale"}, list(network("eth0"))
+    own, names = {"GLOO_SOCKET_IFNAME": "ib0", "RANK": "stale"}, list(defaults("eth0"))
     assert {"RANK": "0", "NCCL_SOCKET_IFNAME": "=eth0"} == yielding(rank, own, names)
     assert rank == yielding(rank, {}, names)
+
+
+def test_the_error_handling_that_a_host_has_chosen_for_nccl_wins_over_ours() -> None:
+    rank = defaults("")
+    assert {} == yielding(rank, {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"}, list(rank))
