@@ -1,7 +1,7 @@
 """The agent: one process beside its ranks, between them and the engine.
 
-It joins the engine over one stream, starts the ranks it is told to, carries what they say, samples
-their devices and ends them: when told, when the engine or Spark's task goes away, or when it is itself
+It connects to the engine over one stream, starts ranks, forwards their output, samples their devices and
+ends them: on the engine's order, when the engine or Spark's task ends, or when the agent itself is
 terminated. Started as ``python -P -c BOOT ROOT`` with one JSON line on standard input (`Boot`).
 """
 
@@ -19,7 +19,7 @@ from ..channel import frames, network
 from ..channel.connection import EngineConnection
 from . import linux, process
 from .boot import STDIN, Boot, prepare, read_boot
-from .hello import Belongings, arrive, belongings, greeting
+from .hello import AgentGpus, agent_gpus, connect_to_engine, greeting
 from .worker_group import WorkerGroup
 
 if TYPE_CHECKING:
@@ -39,29 +39,29 @@ def main() -> None:
     if boot.inherited:
         boot.inherited.apply()
     process.fork_warden(keep_from_warden=boot.descriptor)
-    own = belongings(boot)
-    with contextlib.closing(arrive(boot)) as stream:
-        Agent(boot, own, EngineConnection(stream, boot.lost_after_s), lasting(root)).run()
+    gpus = agent_gpus(boot)
+    with contextlib.closing(connect_to_engine(boot)) as stream:
+        Agent(boot, gpus, EngineConnection(stream, boot.lost_after_s), shareable_path(root)).run()
 
 
-def lasting(root: str) -> str:
-    """The same place by a name that holds in other processes too, while this one lives."""
+def shareable_path(root: str) -> str:
+    """The path in a form that other processes can use too, while this process lives."""
     return root.replace("/proc/self/", f"/proc/{os.getpid()}/", 1)
 
 
 class Agent:
-    """The loop: everything happens on this thread but sampling."""
+    """The agent's loop. Everything but sampling happens on its thread."""
 
-    def __init__(self, boot: Boot, own: Belongings, line: EngineConnection, root: str) -> None:
+    def __init__(self, boot: Boot, gpus: AgentGpus, line: EngineConnection, root: str) -> None:
         self._boot = boot
-        self._own = own
+        self._gpus = gpus
         self._line = line
         self._root = root
         self._selector = selectors.DefaultSelector()
         self._payload, self._bundle = bytearray(), bytearray()
         self._unpacked: UnpackedBundle | None = None
         self._group: WorkerGroup | None = None
-        self._files = linux.widen()
+        self._files = linux.raise_file_limit()
         self._port = network.hold_port()
         self._sampling: Sampling | None = None
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -73,8 +73,8 @@ class Agent:
         linux.become_subreaper()
         self._listen_to_signals()
         try:
-            said = greeting(self._boot, self._own, port=self._port.number, address=self._line.address)
-            self._line.join(self._boot.token, said)
+            hello = greeting(self._boot, self._gpus, port=self._port.number, address=self._line.address)
+            self._line.join(self._boot.token, hello)
             self._serve()
         except (ConnectionError, frames.WireError):
             self._abandon()
@@ -92,7 +92,7 @@ class Agent:
         self._line.put(frames.document(frames.Kind.FACT, to_wire(fact)))
 
     def raw(self, kind: frames.Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
-        """Send a rank's bytes, stamped with the moment at which they were read."""
+        """Send a rank's bytes with the time at which they were read."""
         self._line.put(frames.header(kind, len(data), rank=rank, stream=stream, time_ns=time.time_ns()), data)
 
     # --- the loop ------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Agent:
         if self._boot.watch:
             with contextlib.suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(self._boot.watch)
-                self._selector.register(descriptor, selectors.EVENT_READ, self._on_orphaned)
+                self._selector.register(descriptor, selectors.EVENT_READ, self._on_engine_ended)
         while not (self._quitting and self._idle and not self._line.pending):
             self._turn()
 
@@ -114,16 +114,16 @@ class Agent:
 
     def _turn(self) -> None:
         """One turn of the loop: wait, handle what is ready, advance the worker group, write."""
-        self._await_writing()
+        self._watch_for_room()
         for key, _ in self._selector.select(self._timeout()):
             if isinstance(key.data, WorkerGroup):
-                self._carry_output(key.fd)
+                self._forward_output(key.fd)
             else:
                 key.data()
         if self._group and not self._group.finished:
             self._group.poll_timeouts()
             if self._group.finished:
-                self._rest()
+                self._report_idle()
         self._line.tend()
         self._flush()
 
@@ -131,18 +131,18 @@ class Agent:
         times = (self._group.timeout() if self._group else None, self._line.timeout())
         return min((t for t in times if t is not None), default=None)
 
-    def _rest(self) -> None:
+    def _report_idle(self) -> None:
         """Report that the worker group has finished, with a fresh port for the next one."""
         self._port.sock.close()
         self._port = network.hold_port()
         self._line.put(frames.document(frames.Kind.IDLE, {"port": self._port.number}))
 
-    def _carry_output(self, descriptor: int) -> None:
+    def _forward_output(self, descriptor: int) -> None:
         if self._group and not self._line.full:
             self._group.on_readable(descriptor)
 
-    def _await_writing(self) -> None:
-        """Listen for room in the stream exactly while something waits for it."""
+    def _watch_for_room(self) -> None:
+        """Watch the stream for room only while frames wait to be written."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._line.pending else 0)
         self._selector.modify(self._line, events, self._on_engine)
 
@@ -157,9 +157,9 @@ class Agent:
 
     def _on_engine(self) -> None:
         for frame in self._line.receive():
-            self._obey(frame)
+            self._handle(frame)
 
-    def _obey(self, frame: frames.Frame) -> None:
+    def _handle(self, frame: frames.Frame) -> None:
         match frame.kind:
             case frames.Kind.PAYLOAD:
                 self._payload += frame.payload
@@ -172,7 +172,7 @@ class Agent:
             case frames.Kind.STOP if self._group:
                 self._group.stop(grace_s=float(frame.document()["grace_s"]))
             case frames.Kind.INQUIRE if self._group:
-                self._group.ask_for_exceptions()
+                self._group.request_exceptions()
             case frames.Kind.STACKS if self._group:
                 self._group.dump_stacks(int(frame.document()["round"]))
             case frames.Kind.QUIT:
@@ -181,14 +181,12 @@ class Agent:
             case _:
                 pass
 
-    def _reach(self, asked: dict[str, Any]) -> None:
-        from ..channel import network
-
-        found = network.reach(asked["addresses"], int(asked["port"]), REACH_S)
-        self._line.put(frames.document(frames.Kind.REACHED, {"found": found}))
+    def _reach(self, request: dict[str, Any]) -> None:
+        reached = network.reach(request["addresses"], int(request["port"]), REACH_S)
+        self._line.put(frames.document(frames.Kind.REACHED, {"found": reached}))
 
     def _start(self, start: dict[str, Any]) -> None:
-        """Start a worker group. Its program is a JSON line, and the pickle that came before the order."""
+        """Start a worker group. Its program is a JSON line and the pickle that arrived before the order."""
         if self._bundle and self._unpacked is None:
             from ..spec.bundle import unpack_bundle
 
@@ -202,11 +200,11 @@ class Agent:
         self._sample(self._group)
 
     def _sample(self, group: WorkerGroup) -> None:
-        """Begin to sample; the sensors are imported while the ranks' interpreters start."""
+        """Start sampling; the sensors are imported while the ranks' interpreters start."""
         from .telemetry import Sampling
 
         if self._sampling is None:
-            self._sampling = Sampling(self._boot, self._own.devices, self.fact)
+            self._sampling = Sampling(self._boot, self._gpus.devices, self.fact)
             self._selector.register(self._sampling, selectors.EVENT_READ, self._sampling.deliver)
         self._sampling.start(group.pids)
 
@@ -217,11 +215,11 @@ class Agent:
         if self._terminated:
             raise ConnectionError("the agent was terminated")
 
-    def _on_orphaned(self) -> None:
+    def _on_engine_ended(self) -> None:
         raise ConnectionError("the engine's process ended")
 
     def _on_lifeline(self) -> None:
-        """Spark has ended the task: its slot, and the GPUs that came with it, are ours no more."""
+        """End the ranks when Spark ends the task: its slot and GPUs no longer belong to this agent."""
         if os.read(STDIN, 1):
             return
         self._selector.unregister(STDIN)
@@ -233,9 +231,9 @@ class Agent:
         self._stop_group()
 
     def _listen_to_signals(self) -> None:
-        """SIGCHLD and SIGTERM wake the loop; Python's own wakeup descriptor does it without a race.
+        """Let SIGCHLD and SIGTERM wake the loop, without a race, through Python's wakeup descriptor.
 
-        Handlers, not SIG_IGN: what is ignored here would be ignored in every rank, for ever.
+        Handlers, not SIG_IGN: ranks would inherit an ignored signal as ignored.
         """
         for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, lambda *_: None)
@@ -249,12 +247,12 @@ class Agent:
     # --- the end -------------------------------------------------------------------------------------
 
     def _stop_group(self) -> None:
-        """Nobody waits for the ranks any more: give them a moment at most."""
+        """Stop ranks that nobody waits for any more, after a short grace period at most."""
         if self._group and not self._group.finished:
             self._group.stop(grace_s=min(self._group.order.grace_s, ORPHANED_GRACE_S))
 
     def _abandon(self) -> None:
-        """The engine is gone: end the ranks soon, with nobody left to tell."""
+        """End the ranks soon after the engine is lost. Nothing can be reported any more."""
         for source in (self._line, STDIN):
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(source)

@@ -1,4 +1,4 @@
-"""What an agent is born with, and what the engine's START tells it to start."""
+"""An agent's two inputs: the boot line on its standard input, and the engine's START order."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _LIMIT = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """One JSON line on the agent's standard input, so that no secret is on a command line or in a file.
+    """The agent's settings: a JSON line on standard input, so that no secret is in a command line or file.
 
     Attributes:
         agent: the agent's number; in Spark, its task's partition.
-        token: what proves that both ends belong to one run.
+        token: the secret that proves that both ends belong to one run.
         descriptor: an inherited socket to the engine, or -1 for one that must be dialled.
         endpoints: the engine's addresses, where there is no such socket.
         credentials: the channel's certificates and key as PEM texts (`launcher.channel.tls`).
         lost_after_s: seconds of silence after which the other end counts as gone; None: never.
         dial_s: seconds for reaching the engine.
-        watch: a process whose end is the engine's end (its socket may live on in forked children).
+        watch: a process that ends with the engine, whose socket forked children may keep open; 0 for none.
         lifeline: whether standard input stays open, and its end means that Spark ended the task.
         sample_s: seconds between samples.
         host: the host's name for people.
-        address: the agent's address for other agents; empty to take that of the channel.
-        cores: the cores that are the agent's.
-        devices: the GPUs that it has been given by the engine.
-        gpus: the addresses of the GPUs that Spark has granted to the task; None: it grants none.
-        find_gpus: whether the agent has to find out what its GPUs are.
-        spool: the folder of this launch on storage that may be shared, for an agent that no address of the
-            engine lets in; empty for none. `marker`: what it then holds.
-        inherited: what the run's caller had from its shell; nothing to take on where Spark starts the agent.
+        address: the agent's address for other agents; empty for the channel's.
+        cores: how many cores the agent may use.
+        devices: the GPUs that the engine has assigned.
+        gpus: the addresses of the GPUs that Spark has granted to the task; None if Spark schedules no GPUs.
+        find_gpus: whether the agent has to find its GPUs itself.
+        spool: the folder of this launch on storage that may be shared, for an agent that can connect to no
+            address of the engine; empty for none. `marker` is the content of its marker file.
+        inherited: the shell's settings of the run's caller, to apply here; None where Spark starts the agent.
     """
 
     agent: int
@@ -73,7 +73,7 @@ class Boot:
 
 
 def read_boot() -> Boot:
-    """Take the line from standard input, and not a byte more: what follows is the lifeline's."""
+    """Read the line from standard input and not a byte more: the rest is the lifeline."""
     boot = serialization.from_plain(Boot, json.loads(_line(STDIN)))
     if not boot.lifeline:
         os.close(STDIN)
@@ -93,17 +93,17 @@ def _line(descriptor: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StartOrder:
-    """What the engine asked to be started.
+    """The ranks that the engine orders to start.
 
     Attributes:
         python: the ranks' interpreter.
         root: the folder or zip that holds `launcher`.
         cwd: the ranks' working directory.
-        env: what all ranks share; `ranks` holds what each has beyond it.
-        program: a descriptor that every rank reads its target from.
+        env: the environment that all ranks share; `ranks` holds each rank's additions.
+        program: a descriptor from which every rank reads its target.
         grace_s: seconds between SIGTERM and SIGKILL.
-        files: how many open files a rank may have; -1 to leave that alone.
-        copied: the folder in which the target's sources were unpacked; empty where they lie as they are.
+        files: how many open files a rank may have; -1 leaves the limit alone.
+        copied: the folder into which the target's sources were unpacked; empty if they were not.
     """
 
     python: str
@@ -118,26 +118,26 @@ class StartOrder:
 
 
 class Emit(Protocol):
-    """Where frames go."""
+    """Where facts and ranks' bytes are sent."""
 
     def fact(self, fact: Event) -> None:
-        """A fact; its time is on the agent's clock."""
+        """Send a fact; its time is on the agent's clock."""
 
     def raw(self, kind: Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
-        """Bytes of a rank."""
+        """Send a rank's bytes."""
 
 
-# How Spark's Python daemon and the JVM know each other: nothing for a rank to hand on.
+# By these Spark's Python daemon and the JVM authenticate each other; ranks must not have them.
 _SPARK_ONLY = frozenset(
     {"PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH"}
 )
 
 
 def base_environ(own: Mapping[str, str], extra: Mapping[str, str], *, python: str) -> dict[str, str]:
-    """An environment to start from, the spec's additions, and unbuffered output.
+    """The environment that all ranks share: `own`, the spec's additions, and unbuffered output.
 
-    The interpreter's folder goes first on PATH, because frameworks run tools (ninja) that a virtual
-    environment holds and that an absolute interpreter path does not lead to.
+    The interpreter's folder goes first on PATH, because frameworks run tools (ninja) from the virtual
+    environment, which an absolute interpreter path does not put on PATH.
 
     Args:
         own: the caller's environment, or that of an agent on an executor.
@@ -154,10 +154,10 @@ def base_environ(own: Mapping[str, str], extra: Mapping[str, str], *, python: st
 
 
 def yielding(rank: Mapping[str, str], own: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """A rank's variables, less those among `names` that a host's own environment has chosen.
+    """A rank's variables without those among `names` that the host's own environment `own` sets.
 
-    These name the network's interface: an administrator who set them for the executors knows more than what
-    a connection has shown.
+    `names` are a framework's defaults, such as the network interface: an administrator who set them for the
+    executors knows more than rankdeck found out.
     """
     return {name: value for name, value in rank.items() if name not in names or name not in own}
 
@@ -165,17 +165,17 @@ def yielding(rank: Mapping[str, str], own: Mapping[str, str], names: Collection[
 def prepare(
     start: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | None, root: str, *, files: int = -1
 ) -> StartOrder:
-    """The order that a START frame stands for.
+    """The order in a START frame.
 
-    With `inherit`, ranks get this process's own environment and interpreter, as what Spark started here
-    would; without it, exactly what the engine says.
+    With `inherit`, ranks start from this process's own environment and interpreter, as Spark's own workers
+    here would; without it, they get exactly what the engine sent.
 
     Args:
         start: the document of the frame.
         payload: the pickle that came before it.
-        bundle: the target's sources, where it came with some.
+        bundle: the target's sources, if the engine sent them.
         root: the folder or zip that holds `launcher`.
-        files: how many open files a rank may have; -1 leaves it what we have.
+        files: how many open files a rank may have; -1 for as many as this process.
 
     Raises:
         OSError: there is no memory for the program.
@@ -199,12 +199,12 @@ def prepare(
 
 
 def _program(program: Mapping[str, Any], bundle: UnpackedBundle | None, cwd: str) -> bytes:
-    """What ranks read: the target, where to import from, and how to name files in tracebacks."""
+    """The JSON line that ranks read: the target, the import path, and how to name files in tracebacks."""
     document = dict(program)
     if bundle:
-        # what came with the run goes before what lies here under the same name, and may be older
-        beyond = [] if bundle.source else [cwd]
-        document["path"] = [*bundle.path, *document["path"], *beyond]
+        # the run's sources go before files of the same names on this host, which may be older
+        last = [] if bundle.source else [cwd]
+        document["path"] = [*bundle.path, *document["path"], *last]
         document["lead"] = bundle.lead
         document["names"] = [bundle.copied, ""]
         if bundle.source:
@@ -212,7 +212,7 @@ def _program(program: Mapping[str, Any], bundle: UnpackedBundle | None, cwd: str
     return json.dumps(document).encode()
 
 
-def _cwd(wanted: str, bundle: UnpackedBundle | None) -> str:
-    """The caller's working directory where this host has it, else the folder of the target's sources."""
-    here = os.path.isdir(wanted) and os.access(wanted, os.X_OK)
-    return bundle.lead if bundle and not here else wanted
+def _cwd(callers: str, bundle: UnpackedBundle | None) -> str:
+    """The caller's working directory if this host has it, else the folder of the target's sources."""
+    usable = os.path.isdir(callers) and os.access(callers, os.X_OK)
+    return bundle.lead if bundle and not usable else callers

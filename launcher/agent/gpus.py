@@ -1,11 +1,10 @@
 """Which GPUs a host offers to a run, and which of them a Spark task was granted.
 
 CUDA counts the fastest GPU first and NVML follows the PCI bus, so an index means different GPUs to the
-two. Devices are therefore known by UUID from here on, and pinned by it. Nothing here reads figures or
-starts anything.
+two. Devices are therefore identified and pinned by UUID from here on.
 
-Spark knows addresses only: what a discovery script printed on this host, mostly indices in the order of
-the PCI bus as `nvidia-smi` counts, sometimes UUIDs, and anything at all where GPUs are made up.
+Spark knows only addresses, the output of a discovery script on this host: mostly indices in the order of
+the PCI bus, as `nvidia-smi` counts, sometimes UUIDs, and anything at all where GPUs are simulated.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def discover(environ: Mapping[str, str], *, limit_s: float = ANSWER_S) -> Invent
 
 
 def select(gpus: Sequence[nvml.Gpu], visible: str | None, *, bus_order: bool) -> Inventory:
-    """What of the host's GPUs a process with this CUDA_VISIBLE_DEVICES may use, in its order."""
+    """The host's GPUs that a process with this CUDA_VISIBLE_DEVICES may use, in the variable's order."""
     if not gpus:
         return Inventory((), "no GPU found (NVML lists none)")
     if visible is None:
@@ -54,7 +53,7 @@ def select(gpus: Sequence[nvml.Gpu], visible: str | None, *, bus_order: bool) ->
 
 
 def _filtered(gpus: Sequence[nvml.Gpu], visible: str, *, bus_order: bool) -> Inventory:
-    """CUDA's reading: an entry that is no device hides itself and the rest, a repeated one hides all."""
+    """Filter as CUDA does: an entry that is no device hides itself and the rest, a repeated one hides all."""
     chosen: list[Device] = []
     for entry in map(str.strip, visible.split(",")):
         if _ordinal(entry) == -1:
@@ -83,13 +82,13 @@ def _hides_all(visible: str) -> bool:
 
 
 def _ordinal(entry: str) -> int | None:
-    """The number an entry begins with, all that CUDA reads of it; -1 for any negative; None for a name."""
+    """The number that an entry begins with, as CUDA reads it; -1 for any negative one, None for a name."""
     match = re.match(r"\s*([+-]?\d+)", entry)
     return max(-1, int(match[1])) if match else None
 
 
 def _resolve(gpus: Sequence[nvml.Gpu], entry: str) -> Device | None:
-    """The one device that an index, a UUID or the beginning of a UUID names."""
+    """The device that an index, a UUID or the unique beginning of a UUID names."""
     ordinal = _ordinal(entry)
     if ordinal is not None:
         return next(iter(_usable(gpus[ordinal])), None) if ordinal < len(gpus) else None
@@ -98,9 +97,9 @@ def _resolve(gpus: Sequence[nvml.Gpu], entry: str) -> Device | None:
 
 
 def _names(gpus: Sequence[nvml.Gpu]) -> list[tuple[str, Device]]:
-    """Every UUID and the device CUDA takes for it: a GPU in MIG mode stands for its first instance."""
+    """Every UUID and the device that CUDA uses for it: for a GPU in MIG mode, its first instance."""
     usable = [(gpu, _usable(gpu)) for gpu in gpus]
-    whole = [(gpu.device.uuid, found[0]) for gpu, found in usable if gpu.device and found]
+    whole = [(gpu.device.uuid, devices[0]) for gpu, devices in usable if gpu.device and devices]
     parts = [(device.uuid, device) for gpu in gpus for device in gpu.instances or ()]
     return whole + parts
 
@@ -120,8 +119,8 @@ def _trouble(gpu: nvml.Gpu) -> str:
 def _list_gpus() -> list[nvml.Gpu] | str:
     """The GPUs, or why they cannot be listed.
 
-    NVML stays initialised: the sampler of the same process comes next, and without a persistence daemon
-    starting it anew takes a second for each GPU.
+    NVML stays initialised: the sampler of the same process needs it next, and without a persistence daemon
+    another start takes a second for each GPU.
     """
     try:
         return nvml.open_session().gpus()
@@ -130,7 +129,7 @@ def _list_gpus() -> list[nvml.Gpu] | str:
 
 
 def _within(limit_s: float, work: Callable[[], list[nvml.Gpu] | str]) -> list[nvml.Gpu] | str:
-    """What `work` gives, or a sentence once the limit has passed; a stuck driver is left to a daemon."""
+    """The result of `work`, or a sentence after the limit; a stuck driver blocks only a daemon thread."""
     answers: queue.SimpleQueue[list[nvml.Gpu] | str] = queue.SimpleQueue()
     threading.Thread(target=lambda: answers.put(work()), name="list-gpus", daemon=True).start()
     try:
@@ -148,9 +147,9 @@ class GrantedGpus:
     """The devices that an agent may use.
 
     Attributes:
-        devices: in Spark's order.
-        exclusive: whether they are this agent's alone; else they are all that the host shows, and its
-            agents have to divide them.
+        devices: the devices in Spark's order.
+        exclusive: whether no other agent uses them; else they are all that the host shows, and its agents
+            have to divide them.
         reason: one sentence if there are none, or if something is wrong.
     """
 
@@ -162,23 +161,23 @@ class GrantedGpus:
 def granted_gpus(
     addresses: Sequence[str] | None, environ: Mapping[str, str], *, limit_s: float = ANSWER_S
 ) -> GrantedGpus:
-    """What a task's addresses for the resource ``gpu`` mean on this host.
+    """The devices of this host that a task's addresses for the resource ``gpu`` name.
 
     Args:
         addresses: Spark's addresses; None where it schedules no GPUs.
         environ: the executor's environment. In a CUDA_VISIBLE_DEVICES that it presets, Spark's address i
-            means the i-th entry; an address that is no place in it means the entry of that name.
+            means the i-th entry; an address that is no such index means the entry of that name.
         limit_s: seconds that the driver may take to answer.
     """
     if addresses is None:
-        found = discover(environ, limit_s=limit_s)
-        return GrantedGpus(found.devices, exclusive=False, reason=found.reason)
+        host = discover(environ, limit_s=limit_s)
+        return GrantedGpus(host.devices, exclusive=False, reason=host.reason)
     named = [address.strip() for address in addresses]
-    if wrong := _nonsense(named):
-        return GrantedGpus((), exclusive=True, reason=wrong)
+    if reason := _invalid(named):
+        return GrantedGpus((), exclusive=True, reason=reason)
     if VISIBLE not in environ:
-        return _on_this_host(named, _BUS_ORDER, limit_s)
-    preset = _shown(environ[VISIBLE])
+        return _find_granted(named, _BUS_ORDER, limit_s)
+    preset = _entries(environ[VISIBLE])
     entries = [_entry(address, preset) for address in named]
     if "" in entries:
         lacking = named[entries.index("")]
@@ -186,11 +185,11 @@ def granted_gpus(
             f"Spark granted GPU {lacking}, which the executor's {VISIBLE}={environ[VISIBLE]!r} does not show"
         )
         return GrantedGpus((), exclusive=True, reason=why)
-    return _on_this_host(entries, environ.get(_ORDER, ""), limit_s)
+    return _find_granted(entries, environ.get(_ORDER, ""), limit_s)
 
 
-def _nonsense(addresses: Sequence[str]) -> str:
-    """What is wrong with addresses that can name no devices, whatever the host has."""
+def _invalid(addresses: Sequence[str]) -> str:
+    """Why addresses can name no devices on any host; empty if they may."""
     if not addresses:
         return "Spark granted this task no GPU"
     for address in addresses:
@@ -201,7 +200,7 @@ def _nonsense(addresses: Sequence[str]) -> str:
     return ""
 
 
-def _shown(visible: str) -> list[str]:
+def _entries(visible: str) -> list[str]:
     """The entries of a CUDA_VISIBLE_DEVICES; a negative one hides itself and the rest."""
     entries = [entry.strip() for entry in visible.split(",")]
     return list(takewhile(lambda entry: not entry.startswith("-"), entries))
@@ -210,15 +209,15 @@ def _shown(visible: str) -> list[str]:
 def _entry(address: str, preset: Sequence[str]) -> str:
     """The entry of a preset list that an address means; empty if it means none.
 
-    A UUID names its GPU whatever the list says.
+    A UUID means its GPU even if the list lacks it.
     """
     if address.isdecimal() and int(address) < len(preset):
         return preset[int(address)]
     return address if address in preset or address.startswith(("GPU-", "MIG-")) else ""
 
 
-def _on_this_host(entries: Sequence[str], order: str, limit_s: float) -> GrantedGpus:
-    """The entries as devices: by NVML, and where that shows nothing, as what they are called."""
+def _find_granted(entries: Sequence[str], order: str, limit_s: float) -> GrantedGpus:
+    """The entries as devices, looked up by NVML; if that lists nothing, devices made of the names alone."""
     host = discover({}, limit_s=limit_s)
     if not host.devices:
         named = tuple(_by_name(place, entry) for place, entry in enumerate(dict.fromkeys(entries)))

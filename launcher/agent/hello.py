@@ -1,6 +1,6 @@
-"""How an agent comes to its engine, and what it says of itself there.
+"""How an agent connects to its engine, and the HELLO by which it introduces itself.
 
-A socket is inherited, dialled by the engine's addresses, or made of files in a spool folder.
+The connection is an inherited socket, one to an address of the engine, or one through a spool folder's files.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ..channel.tls import SocketLike
 from ..spec.places import Device
 from .boot import STDIN, Boot
 
-# The exit code of an agent that has found no way; Spark's task then ends its stage, and nothing has run.
+# The exit code of an agent that cannot reach its engine: Spark's stage then fails before any rank has run.
 UNREACHABLE = 69
 
 
-def arrive(boot: Boot) -> SocketLike:
-    """The stream to the engine. Without one this process ends, and says on standard error what it tried."""
+def connect_to_engine(boot: Boot) -> SocketLike:
+    """The stream to the engine. If there is none, report the reasons on standard error and exit."""
     if boot.descriptor >= 0:
         os.set_inheritable(boot.descriptor, False)
         return socket.socket(fileno=boot.descriptor)
 
     try:
         with _ending_with_the_task():
-            return _far_stream(boot)
+            return _remote_stream(boot)
     except Unreachable as error:
         _give_up(str(error))
 
 
-def _far_stream(boot: Boot) -> SocketLike:
-    """By an address, or else by the spool folder.
+def _remote_stream(boot: Boot) -> SocketLike:
+    """The stream by an address of the engine, or else through the spool folder.
 
     Raises:
-        Unreachable: neither is a way.
+        Unreachable: neither works.
     """
     from ..channel import spool
 
@@ -71,7 +71,7 @@ def _give_up(why: str) -> NoReturn:
 
 @contextlib.contextmanager
 def _ending_with_the_task() -> Iterator[None]:
-    """While this lasts, the end of the Spark task is the end of this process: there are no ranks yet."""
+    """Exit at once if the Spark task ends within the context: there are no ranks to stop yet."""
     done, stop = os.pipe()
 
     def watch() -> None:
@@ -89,30 +89,30 @@ def _ending_with_the_task() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Belongings:
-    """The GPUs that an agent may use, whether they are its alone, and why there are none."""
+class AgentGpus:
+    """The GPUs that an agent may use, whether no other agent uses them, and why there are none."""
 
     devices: tuple[Device, ...] = ()
     exclusive: bool = True
     reason: str = ""
 
 
-def belongings(boot: Boot) -> Belongings:
-    """What the engine gave, or what Spark granted, or what there is on this host."""
+def agent_gpus(boot: Boot) -> AgentGpus:
+    """The GPUs that the engine assigned, or that Spark granted, or that this host has."""
     if not boot.find_gpus:
-        return Belongings(boot.devices)
+        return AgentGpus(boot.devices)
     from .gpus import granted_gpus
 
-    found = granted_gpus(boot.gpus, os.environ)
-    return Belongings(found.devices, found.exclusive, found.reason)
+    granted = granted_gpus(boot.gpus, os.environ)
+    return AgentGpus(granted.devices, granted.exclusive, granted.reason)
 
 
-def greeting(boot: Boot, own: Belongings, *, port: int, address: str) -> dict[str, Any]:
-    """The fields of a HELLO, but for the proof.
+def greeting(boot: Boot, gpus: AgentGpus, *, port: int, address: str) -> dict[str, Any]:
+    """The fields of a HELLO, except the proof.
 
-    An agent beside its engine leaves out what both know.
+    An agent on its engine's host leaves out the fields that the engine knows.
     """
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "agent": boot.agent,
         "time": time.time(),
         "host": boot.host,
@@ -122,12 +122,12 @@ def greeting(boot: Boot, own: Belongings, *, port: int, address: str) -> dict[st
         "port": port,
         "address": boot.address or address,
         "cores": boot.cores,
-        "devices": [serialization.to_plain(device) for device in own.devices],
+        "devices": [serialization.to_plain(device) for device in gpus.devices],
     }
-    return {**said, **_of_elsewhere(own)} if boot.lifeline else said
+    return {**fields, **_remote_fields(gpus)} if boot.lifeline else fields
 
 
-def _of_elsewhere(own: Belongings) -> dict[str, Any]:
+def _remote_fields(gpus: AgentGpus) -> dict[str, Any]:
     from ..channel import network
 
     return {
@@ -136,8 +136,8 @@ def _of_elsewhere(own: Belongings) -> dict[str, Any]:
         "addresses": [address for _, address in network.addresses()],
         "executable": sys.executable or "",
         "torch": torch_version(),
-        "exclusive": own.exclusive,
-        "gpu_reason": own.reason,
+        "exclusive": gpus.exclusive,
+        "gpu_reason": gpus.reason,
     }
 
 
@@ -146,6 +146,6 @@ def torch_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("torch") or ""  # what was half removed has none
+        return version("torch") or ""  # None for a half-removed package
     except PackageNotFoundError:
         return ""

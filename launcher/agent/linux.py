@@ -1,6 +1,6 @@
-"""What Linux is asked: about processes, signals, limits; the only place that calls `prctl`.
+"""Linux's interfaces for processes, signals and limits; only this module calls `prctl`.
 
-Light, because every rank imports it before its own first line.
+It imports little, because every rank imports it before its own first line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def signal_on_parent_death(signum: int) -> None:
 def await_end(process: int, limit_s: float | None = None) -> bool:
     """Whether a process, given by its pidfd, has ended or does so within `limit_s` seconds; None: no limit.
 
-    It is heard of at once, where `Popen.wait` with a limit looks every 50 ms.
+    It returns at once when the process ends; `Popen.wait` with a limit polls every 50 ms.
     """
     waiting = select.poll()
     waiting.register(process, select.POLLIN)
@@ -72,41 +72,41 @@ def resident(pid: int) -> int:
 
 
 def catches(pid: int, signum: int) -> bool:
-    """Whether the process handles the signal by code of its own."""
+    """Whether the process has a handler for the signal."""
     return _has(_status(f"{pid}").get("SigCgt", ""), signum)
 
 
 def is_pending(pid: int, signum: int) -> bool:
-    """Whether the signal has been sent to the process and no thread has taken it yet."""
+    """Whether the signal has been sent to the process and no thread has received it yet."""
     return _has(_status(f"{pid}").get("ShdPnd", ""), signum)
 
 
 def blocking(pid: int, signum: int) -> frozenset[int]:
-    """The threads that do not take the signal now: those that block it, and one that is handling it."""
+    """The threads that cannot receive the signal now: those that block it, and one that is handling it."""
     return frozenset(t for t in _threads(pid) if _has(_status(f"{pid}/task/{t}").get("SigBlk", ""), signum))
 
 
 def threads(pid: int, signum: int) -> Iterator[str]:
-    """A line for each thread: its state, and where in the kernel it waits as far as that can be read."""
+    """A line for each thread: its state, and where in the kernel it waits if that can be read."""
     found = _threads(pid)
     if found and found == sorted(blocking(pid, signum)):
         yield "all of its threads block the signal"
     for thread in found[:THREADS]:
-        yield f"thread {thread}: {_doing(f'{pid}/task/{thread}')}"
+        yield f"thread {thread}: {_describe(f'{pid}/task/{thread}')}"
     if len(found) > THREADS:
         yield f"and {len(found) - THREADS} more threads"
 
 
-def _doing(place: str) -> str:
+def _describe(place: str) -> str:
     status = _status(place)
     state = status.get("State", "")[:1]
-    said = [status.get("Name", ""), _STATES.get(state, state)]
+    parts = [status.get("Name", ""), _STATES.get(state, state)]
     if (channel := _read(f"{place}/wchan").strip()) not in ("", "0"):
-        said.append(f"in {channel}")
+        parts.append(f"in {channel}")
     number = _read(f"{place}/syscall").partition(" ")[0].strip()
     if number.isdecimal():
-        said.append(f"system call {number}")
-    return ", ".join(filter(None, said))
+        parts.append(f"system call {number}")
+    return ", ".join(filter(None, parts))
 
 
 def _threads(pid: int) -> list[int]:
@@ -134,27 +134,27 @@ def _read(place: str) -> str:
 
 CANNOT_PLACE = 69
 NOT_STARTED = 127
-PER_RANK = 4  # its line, both pipes and the file for its stacks
-_SPARE = 24  # while one is being started, and for what the agent opens now and then
+PER_RANK = 4  # its socket, both pipes and the file for its stacks
+_SPARE = 24  # for the start of a rank, and for what the agent opens now and then
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 
 
-def widen() -> int:
-    """Let this process have as many open files as it may, and how many it was given before."""
+def raise_file_limit() -> int:
+    """Raise this process's limit of open files to the hard limit; return the soft limit before that."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft
 
 
-def narrow(soft: int) -> None:
-    """Give this process back the limit that its starter had taken off for itself."""
+def restore_file_limit(soft: int) -> None:
+    """Set the soft limit of open files that this process's parent had before it raised its own."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def shortage(ranks: int) -> str:
-    """Why so many ranks cannot be started beside what is open already; empty if they can."""
+    """Why so many ranks cannot be started with the files that are open already; empty if they can."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     need = len(os.listdir("/proc/self/fd")) + PER_RANK * ranks + _SPARE
     return too_many_files(ranks, need, limit) if limit != resource.RLIM_INFINITY and need > limit else ""
@@ -177,16 +177,16 @@ def start_failure(error: OSError, python: str, cwd: str) -> tuple[str, int]:
 def _limit(number: int | None) -> str:
     match number:
         case errno.EMFILE:
-            return f"its agent may have {_told(resource.RLIMIT_NOFILE)} open files (ulimit -Hn)"
+            return f"its agent may have {_soft(resource.RLIMIT_NOFILE)} open files (ulimit -Hn)"
         case errno.ENFILE:
             return "the whole machine has as many open files as it may (sysctl fs.file-max)"
         case errno.EAGAIN:
-            most = _told(resource.RLIMIT_NPROC)
+            most = _soft(resource.RLIMIT_NPROC)
             return f"the user may have {most} processes (ulimit -u), and a container as many as its pids.max"
         case _:
-            return f"there is no memory for it, or no more than {_told(resource.RLIMIT_AS)} bytes (ulimit -v)"
+            return f"there is no memory for it, or no more than {_soft(resource.RLIMIT_AS)} bytes (ulimit -v)"
 
 
-def _told(number: int) -> str:
+def _soft(number: int) -> str:
     soft = resource.getrlimit(number)[0]
     return "any number of" if soft == resource.RLIM_INFINITY else str(soft)

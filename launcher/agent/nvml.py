@@ -1,8 +1,7 @@
-"""A thin session with NVML through pynvml: what the driver says of a GPU, or None where it does not say.
+"""A thin session with NVML through pynvml: the driver's figures of a GPU, or None where it gives none.
 
-Nothing here decides anything: which devices a run may use is `launcher.agent.gpus`', which figures a
-rank is shown is `launcher.agent.telemetry`'s. pynvml is imported only when a session is opened, because an
-executor may lack it.
+Nothing here decides anything: `launcher.agent.gpus` chooses the devices of a run, `launcher.agent.telemetry`
+the figures of a rank. pynvml is imported only when a session is opened, because an executor may lack it.
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ def throttle_names(bits: int | None) -> tuple[str, ...] | None:
 
 
 def watts(milliwatts: int | None) -> float | None:
-    """Milliwatts, as NVML counts, in watts."""
+    """NVML's milliwatts as watts."""
     return None if milliwatts is None else milliwatts / 1000
 
 
 def known(value: Any) -> int | None:
-    """The number, or None for the values by which NVML says that there is none."""
+    """The number, or None for the values by which NVML marks an unknown one."""
     return None if value in (None, _UNKNOWN_UINT, _UNKNOWN_ULONG) else int(value)
 
 
 def is_turn(reads: int, position: int, devices: int) -> bool:
-    """Whether a device's slow readings are due; so that a round of all devices has at most two."""
+    """Whether a device's slow readings are due: of at most two devices in each round of all."""
     rounds = max(1, -(-devices // _SLOW_PER_READ))
     return reads % rounds == position % rounds
 
 
 def merged_memory(lists: list[list[tuple[int, int | None]]]) -> dict[int, int | None]:
-    """Bytes by pid. A process may stand in several lists with one figure, and several times in one."""
+    """Bytes by pid. A process may be in several lists with the same figure, and several times in one list."""
     merged: dict[int, int | None] = {}
     for entries in lists:
         for pid, used in _summed(entries).items():
@@ -87,7 +86,7 @@ _NO_PERMISSION = 4
 
 
 class NoAnswer(Exception):
-    """NVML did not answer; the message is the reason in a few words. Never leaves the worker."""
+    """NVML did not answer; the message is a short reason."""
 
     def __init__(self, reason: str, code: int | None = None) -> None:
         super().__init__(reason)
@@ -112,7 +111,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What the buses of a GPU carry: KB/s over PCIe, and how many NVLinks are up."""
+    """A GPU's traffic over PCIe in KB/s, and how many of its NVLinks are up."""
 
     rx_kbs: int | None = None
     tx_kbs: int | None = None
@@ -121,7 +120,10 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Errors of a GPU's memory since the driver was loaded, and rows that wait for a reset to be replaced."""
+    """ECC errors of a GPU's memory since the driver was loaded, and the state of its row remapping.
+
+    `pending`: rows wait for a reset to be remapped; `broken`: a row could not be remapped.
+    """
 
     corrected: int | None = None
     uncorrected: int | None = None
@@ -131,7 +133,7 @@ class Health:
 
 @dataclass(slots=True)
 class _Tracked:
-    """A GPU that is read again and again; finding a handle costs more than all the readings."""
+    """A GPU that is read repeatedly; finding its handle costs more than all the readings."""
 
     handle: Any
     index: int | None
@@ -143,7 +145,7 @@ class _Tracked:
 def open_session() -> NvmlSession:
     """Start NVML in this process; raises `NoAnswer` where there is none."""
     try:
-        # pynvml would find the same, but importing it only for that costs a host without GPUs 16 ms
+        # pynvml would report the same, but its import costs a host without GPUs 16 ms
         ctypes.CDLL(LIBRARY)
     except OSError:
         raise NoAnswer("NVML: NVML Shared Library Not Found") from None
@@ -155,9 +157,9 @@ def open_session() -> NvmlSession:
 
 
 class NvmlSession:
-    """NVML, initialised once, with the handles it gave out.
+    """An initialised NVML, with the handles of the GPUs that were read.
 
-    `library` is the module pynvml, of whatever age: what it lacks is as unknown as what the GPU lacks.
+    `library` is the module pynvml, of any version: a figure that it lacks is unknown.
     """
 
     def __init__(self, library: Any) -> None:
@@ -168,19 +170,19 @@ class NvmlSession:
         self._call("nvmlInit")
 
     def close(self) -> None:
-        """End the session. The handles are void."""
+        """End the session; its handles become invalid."""
         self._tracked.clear()
         self._ask("nvmlShutdown")
 
     # --- finding devices -----------------------------------------------------------------------------
 
     def gpus(self) -> list[Gpu]:
-        """Every GPU that this process may use, in bus order; raises `NoAnswer` if even that is unknown."""
+        """Every GPU that this process may use, in bus order; raises `NoAnswer` if they cannot be listed."""
         listed = (self._gpu(index) for index in range(self._call("nvmlDeviceGetCount")))
         return [gpu for gpu in listed if gpu is not None]
 
     def _gpu(self, index: int) -> Gpu | None:
-        """One GPU; None if it belongs to others, as in a container that was given only some."""
+        """One GPU; None if this process has no permission for it, as in a container with only some GPUs."""
         try:
             handle = self._call("nvmlDeviceGetHandleByIndex", index)
             device = self._device(handle, index)
@@ -208,7 +210,7 @@ class NvmlSession:
     # --- reading one ---------------------------------------------------------------------------------
 
     def read(self, uuid: str) -> DeviceSample:
-        """What is known of a GPU or MIG instance now."""
+        """Read the figures of a GPU or MIG instance."""
         gpu = self._find(uuid)
         if gpu is None:
             return DeviceSample(uuid=uuid)
@@ -234,7 +236,7 @@ class NvmlSession:
         )
 
     def health(self, uuid: str) -> Health:
-        """How a GPU's memory is; what a GPU without ECC does not count is unknown."""
+        """Read the health of a GPU's memory; without ECC its errors are unknown."""
         gpu = self._find(uuid)
         if gpu is None:
             return Health()
@@ -246,11 +248,11 @@ class NvmlSession:
         return Health(corrected, uncorrected, pending, broken)
 
     def driver(self) -> str:
-        """The driver's version; empty if it does not say."""
+        """The driver's version; empty if unknown."""
         return text(self._ask("nvmlSystemGetDriverVersion") or "")
 
     def process_memory(self, uuid: str) -> dict[int, int | None]:
-        """Device memory in bytes by process; None for a process whose share the driver does not tell."""
+        """Device memory in bytes by pid; None for a process whose share the driver does not report."""
         gpu = self._find(uuid)
         if gpu is None:
             return {}
@@ -263,7 +265,7 @@ class NvmlSession:
         return next((answer for answer in answers if answer is not None), [])
 
     def _memory(self, handle: Any) -> tuple[int | None, int | None]:
-        """Used and total. The second version is asked first: it does not count the driver's own share."""
+        """Used and total bytes. Version 2 is tried first: it leaves out the driver's own share."""
         version = getattr(self._library, "nvmlMemory_v2", None)
         info = self._ask("nvmlDeviceGetMemoryInfo", handle, version) if version else None
         info = info or self._ask("nvmlDeviceGetMemoryInfo", handle)
@@ -279,7 +281,7 @@ class NvmlSession:
         return self._number("nvmlDeviceGetCurrentClocksThrottleReasons", handle) if bits is None else bits
 
     def _links(self, gpu: _Tracked) -> Links:
-        """The buses' figures, read in turns: the driver takes 20 ms for each direction of PCIe."""
+        """The buses' figures, of a few GPUs per round: the driver takes 20 ms for each direction of PCIe."""
         if is_turn(gpu.reads, gpu.position, len(self._tracked)):
             gpu.links = Links(
                 rx_kbs=self._number("nvmlDeviceGetPcieThroughput", gpu.handle, 1),
@@ -295,7 +297,7 @@ class NvmlSession:
             return None
         return sum(self._ask("nvmlDeviceGetNvLinkState", handle, link) or 0 for link in range(limit))
 
-    # --- asking --------------------------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------------------------
 
     def _find(self, uuid: str) -> _Tracked | None:
         if uuid not in self._tracked:
@@ -310,7 +312,7 @@ class NvmlSession:
         return known(self._ask(function, *args))
 
     def _ask(self, function: str, *args: Any) -> Any:
-        """The answer, or None if there is none."""
+        """Call pynvml; None if it does not answer."""
         try:
             return self._call(function, *args)
         except NoAnswer:

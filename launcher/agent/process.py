@@ -1,14 +1,12 @@
-"""Processes on Linux: start a rank, find all that came of it, end it, prove it; and the agent's warden.
+"""Processes on Linux: start a rank, find all its descendants, end them, prove it; and the agent's warden.
 
 The agent is a subreaper, so whatever a rank starts stays below the agent however often it forks or
 changes session: a walk over descendants finds all of it, and an empty walk is the proof of death.
 
-If the agent is killed, or fails, its ranks die with it (PR_SET_PDEATHSIG), but what the ranks had
-started would be left to init. The warden is a subreaper too: it inherits those orphans, ends them, removes
-the agent's folder and leaves. It is a fork of the agent before anything was opened, so it costs no start-up
-and little memory.
-
-Whoever of the two is left removes it: the agent when it ends, the warden when the agent was killed.
+If the agent is killed, or fails, its ranks die with it (PR_SET_PDEATHSIG), but the processes that ranks have
+started would go to init. The warden is a subreaper too: it inherits those orphans, ends them, removes the
+agent's folder and exits. It is forked before the agent opens anything, so it costs no start-up and little
+memory. An agent that ends by itself removes its folder itself.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ READ_BYTES = 256 << 10
 
 @dataclass(slots=True)
 class RankProcess:
-    """A started rank and the agent's ends of its lines; `stacks` is the file that both have open."""
+    """A started rank and the agent's ends of its socket and pipes; `stacks` is a file that both have open."""
 
     rank: int
     popen: subprocess.Popen[bytes]
@@ -61,12 +59,12 @@ def start_rank(
 ) -> RankProcess:
     """Start one rank in a session of its own, its output on pipes that the agent reads.
 
-    It may have as many open `files` as that says; -1 leaves it what we have.
+    `files` is its limit of open files; -1 keeps this process's own.
 
     Raises:
         OSError: the interpreter or the working directory cannot be used.
     """
-    with contextlib.ExitStack() as opened:  # where descriptors run out, those that were had are given back
+    with contextlib.ExitStack() as opened:  # if descriptors run out, the opened ones are closed
         near, far = rank_pipe.pair()
         opened.callback(near.close)
         opened.callback(far.close)
@@ -75,8 +73,8 @@ def start_rank(
         stacks = _stacks_file()
         opened.pop_all()
     try:
-        given = (far.fileno(), program, os.getpid(), stacks, files, rank)
-        argv = [python, "-u", "-c", rank_main.BOOT, root, *map(str, given)]
+        numbers = (far.fileno(), program, os.getpid(), stacks, files, rank)
+        argv = [python, "-u", "-c", rank_main.BOOT, root, *map(str, numbers)]
         popen = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -105,20 +103,20 @@ def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
     opened.callback(os.close, reader)
     opened.callback(os.close, writer)
     os.set_blocking(reader, False)
-    with contextlib.suppress(OSError):  # above the user's limit: the default size serves as well
+    with contextlib.suppress(OSError):  # above the user's limit; the default size works too
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return reader, writer
 
 
 def _stacks_file() -> int:
-    """A file in memory to which everything is appended; both ends have one position in it, and use none."""
+    """A file in memory, in append mode because both ends share its offset."""
     descriptor = os.memfd_create("rankdeck-stacks")
     fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
     return descriptor
 
 
 def read(descriptor: int) -> bytes | None:
-    """One piece from a pipe; None if there is nothing now, empty at its end."""
+    """Read once from a pipe; None if nothing is there yet, empty at its end."""
     try:
         return os.read(descriptor, READ_BYTES)
     except BlockingIOError:
@@ -126,7 +124,7 @@ def read(descriptor: int) -> bytes | None:
 
 
 def empty(descriptor: int) -> None:
-    """Take all that is in a pipe now, and forget it."""
+    """Read and discard all that is in a pipe now."""
     while read(descriptor):
         pass
 
@@ -181,7 +179,7 @@ def descendants(root: int) -> list[int]:
 
 
 def _processes() -> Iterable[tuple[int, int]]:
-    """(pid, parent) of every process that is alive; a zombie's children have been adopted already."""
+    """(pid, parent) of every live process; a zombie's children have been adopted already."""
     for name in os.listdir("/proc"):
         if name.isdigit() and (stat := _stat(name)):
             state, parent, threads = stat
@@ -194,13 +192,13 @@ def _stat(pid: str) -> tuple[str, int, int] | None:
     """State, parent and number of threads."""
     try:
         fields = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:  # it ended while we looked
+    except OSError:  # it has just ended
         return None
     return fields[0], int(fields[1]), int(fields[17])
 
 
 def send(pids: Iterable[int], signum: int) -> int:
-    """Signal each process that still exists; how many did."""
+    """Signal each process that still exists; return how many did."""
     count = 0
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -210,7 +208,7 @@ def send(pids: Iterable[int], signum: int) -> int:
 
 
 def kill_all_below(root: int) -> int:
-    """SIGKILL every descendant, stopped first so that none can fork away; how many there were.
+    """SIGKILL every descendant, after SIGSTOP so that none can fork; return how many were killed.
 
     One pass: the caller repeats it until `descendants` is empty.
     """
@@ -233,7 +231,7 @@ def cgroup_oom_counter() -> Path | None:
 
 
 def oom_kills() -> int | None:
-    """How often the kernel's OOM killer has struck: in our cgroup if it counts, else on the machine."""
+    """How many processes the OOM killer has killed: in our cgroup if it counts them, else on the machine."""
     for path in (cgroup_oom_counter(), Path("/proc/vmstat")):
         if path and (count := _counter(path, "oom_kill")) is not None:
             return count
@@ -253,11 +251,11 @@ _GIVE_UP_S = 30.0
 
 
 def fork_warden(*, keep_from_warden: int) -> None:
-    """Fork: the caller goes on as the agent in the child; the parent becomes the warden and never returns.
+    """Fork: the child returns and is the agent; the parent becomes the warden and never returns.
 
     Args:
-        keep_from_warden: the channel's descriptor, which only the agent may hold: otherwise the engine
-            would not notice the agent's end. -1 if there is none yet.
+        keep_from_warden: the channel's descriptor, or -1 if there is none yet. Only the agent may hold it,
+            or else the engine would not notice the agent's end.
     """
     linux.become_subreaper()
     parent = os.getpid()
@@ -288,7 +286,7 @@ def watch_agent(agent: int) -> None:
     os._exit(code if code >= 0 else 128 - code)
 
 
-# Made where the agent and its warden are still one process, and by nobody twice.
+# Chosen before the fork, so that the agent and its warden share it.
 NAME = f"rankdeck-{os.urandom(8).hex()}"
 _USUAL = ("/tmp", "/var/tmp")
 
@@ -296,14 +294,14 @@ SOURCES = ""
 
 
 def make_folder(environ: Mapping[str, str], part: str = SOURCES) -> str:
-    """Make a folder, readable by its owner alone: on Spark's own scratch space, or else in the usual place.
+    """Make a folder that only its owner may read, in Spark's scratch space or else in the usual place.
 
     Args:
-        environ: what says where that is.
-        part: what the folder is for: a target's sources.
+        environ: the environment that names those places.
+        part: a suffix of the name, for the folder's purpose.
 
     Raises:
-        OSError: there is no place where it could be.
+        OSError: it can be made nowhere.
     """
     refused: OSError | None = None
     for place in _places(environ):
@@ -318,13 +316,13 @@ def make_folder(environ: Mapping[str, str], part: str = SOURCES) -> str:
 
 
 def clear_folders(environ: Mapping[str, str], *parts: str) -> None:
-    """Remove folders with all that is in them, if they were made."""
+    """Remove the folders that `make_folder` made, with their contents."""
     for place in _places(environ):
         for part in parts:
             shutil.rmtree(os.path.join(place, NAME + part), ignore_errors=True)
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[str]:
-    """Where it may be. Spark clears its own directories away; their names are absolute."""
+    """Where folders may be made. Spark cleans up its own directories; only absolute names count."""
     spark = environ.get("SPARK_EXECUTOR_DIRS", "").split(os.pathsep)
     return filter(os.path.isabs, (*spark, environ.get("TMPDIR", ""), *_USUAL))

@@ -1,16 +1,16 @@
-"""Exceptions on their way through a rank: found, and told before they have ended it.
+"""Exceptions in flight in a rank: find and report them before they end the rank.
 
-A rank that raises may need long to leave: a `finally` saves a checkpoint or destroys the process group, and
-its peers fail at once. Three look for an exception in flight: the agent's question, which is a signal, a
-process group that is destroyed or made, and a report. It is evidence: whether it ends the rank is not known
-before the rank ends, and what was swallowed is taken back at the next look.
+A rank that raises may need long to end: a `finally` saves a checkpoint or destroys the process group, and
+its peers fail at once. Three events check for an exception in flight: the agent's signal, a process group
+that is destroyed or made, and a report. A reported exception is evidence, not yet a failure: callers may
+still catch it. If they have, the next check withdraws it.
 
-While a `finally`, a `with` or an `except` that raises again still runs, `sys.exception()` already knows the
-exception; but it knows one that was caught for good just as well (``except FileNotFoundError: train()``).
-The two are told apart by the code that the frame still has before it. Since CPython 3.11 every handler begins
-with PUSH_EXC_INFO, and whoever is done with an exception says POP_EXCEPT, while one that goes on ends in
-RERAISE or RAISE_VARARGS. So an exception is in flight where no way from the present instruction comes to the
-POP_EXCEPT of its handler. Frames above may still catch it: it is evidence, and no fact of a failure.
+While a `finally`, a `with` or an `except` that raises again still runs, `sys.exception()` returns the
+exception; but it also returns one that was caught for good (``except FileNotFoundError: train()``). The code
+that the frame has yet to run distinguishes the two. Since CPython 3.11 every handler begins with
+PUSH_EXC_INFO; it ends in POP_EXCEPT if it is done with the exception, and in RERAISE or RAISE_VARARGS if it
+raises it again. So an exception is in flight if no path from the current instruction leads to the POP_EXCEPT
+of its handler.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import Any
 
 from .rank_pipe import RankPipe
 
-# Beside that for stacks, and as far from those that scripts and virtual machines take for themselves.
-QUESTION_SIGNAL = signal.SIGRTMAX - 6
+# Next to the signal for stacks, and equally far from those that scripts and virtual machines use.
+INQUIRE_SIGNAL = signal.SIGRTMAX - 6
 _MODULE = "torch.distributed.distributed_c10d"
 _HOOKED = ("destroy_process_group", "init_process_group")
 
@@ -37,54 +37,54 @@ Describe = Callable[[BaseException, types.TracebackType | None], dict[str, Any]]
 
 
 class Raising:
-    """What the agent was told last.
+    """Reports exceptions in flight to the agent, and withdraws them.
 
     Args:
-        line: to the agent.
-        describe: the fields by which an exception is told.
+        line: the pipe to the agent.
+        describe: makes the reported fields of an exception.
     """
 
     def __init__(self, line: RankPipe, describe: Describe) -> None:
         self._line = line
         self._describe = describe
-        self._told: int | None = None
+        self._reported_id: int | None = None
 
     def install(self) -> None:
-        """Answer the agent's question, and look where process groups come and go."""
-        signal.signal(QUESTION_SIGNAL, lambda _, frame: self.look(frame))
-        sys.meta_path.insert(0, _Finder(self.look))
+        """Check on the agent's signal, and when process groups are made or destroyed."""
+        signal.signal(INQUIRE_SIGNAL, lambda _, frame: self.check(frame))
+        sys.meta_path.insert(0, _Finder(self.check))
 
-    def look(self, frame: types.FrameType | None) -> None:
-        """Tell what is in flight above a frame, once, or that what was told has ended nothing."""
+    def check(self, frame: types.FrameType | None) -> None:
+        """Report the exception in flight at a frame once; withdraw the last one if there is none."""
         if not self._line.mine:
             return
         try:
-            found = exception_in_flight(frame)
-            if found is None:
-                self.take_back()
-            elif id(found[0]) != self._told:
-                self._told = id(found[0])
-                self._line.send_fact("rank_raising", self._describe(*found))
-        except Exception:  # noqa: BLE001  whatever the stack looks like, looking at it must not end a training
+            in_flight = exception_in_flight(frame)
+            if in_flight is None:
+                self.withdraw()
+            elif id(in_flight[0]) != self._reported_id:
+                self._reported_id = id(in_flight[0])
+                self._line.send_fact("rank_raising", self._describe(*in_flight))
+        except Exception:  # noqa: BLE001  whatever the stack is, its analysis must not end a training
             return
 
-    def look_again(self) -> None:
-        """See whether what was told is still in flight; costs nothing where nothing was."""
-        if self._told is not None:
-            self.look(sys._getframe(1))  # noqa: SLF001  the documented way to one's own caller
+    def check_again(self) -> None:
+        """Check whether the reported exception is still in flight; costs nothing if none was reported."""
+        if self._reported_id is not None:
+            self.check(sys._getframe(1))  # noqa: SLF001  the documented way to one's own caller
 
-    def take_back(self) -> None:
-        """Say that the exception which was told did not end the rank."""
-        if self._told is not None:
-            self._told = None
+    def withdraw(self) -> None:
+        """Report that the reported exception did not end the rank."""
+        if self._reported_id is not None:
+            self._reported_id = None
             self._line.send_fact("rank_recovered", {"time": time.time()})
 
 
 class _Finder:
-    """Finds torch's module of process groups as everybody else would, once, and hooks it as it is loaded."""
+    """An import hook, used once: hooks torch's module of process groups when it is loaded."""
 
-    def __init__(self, look: Callable[[types.FrameType | None], None]) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[types.FrameType | None], None]) -> None:
+        self._look = check
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: types.ModuleType | None = None
@@ -99,41 +99,41 @@ class _Finder:
         return spec
 
 
-def _load_hooked(loader: Any, look: Callable[[types.FrameType | None], None]) -> None:
+def _load_hooked(loader: Any, check: Callable[[types.FrameType | None], None]) -> None:
     load = loader.exec_module
 
     def exec_module(module: types.ModuleType) -> None:
         load(module)
         for name in _HOOKED:
             if callable(function := getattr(module, name, None)):
-                setattr(module, name, _looking(function, look))
+                setattr(module, name, _checking(function, check))
 
     loader.exec_module = exec_module
 
 
-def _looking(
-    function: Callable[..., Any], look: Callable[[types.FrameType | None], None]
+def _checking(
+    function: Callable[..., Any], check: Callable[[types.FrameType | None], None]
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def hooked(*args: Any, **kwargs: Any) -> Any:
-        look(sys._getframe(1))  # noqa: SLF001  the documented way to one's own caller
+        check(sys._getframe(1))  # noqa: SLF001  the documented way to one's own caller
         return function(*args, **kwargs)
 
     return hooked
 
 
 _ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "INTERPRETER_EXIT"})
-_LEAVERS = (SystemExit, GeneratorExit)
-_MOST_STATES = 100_000  # of a generated function; what is larger is not looked into
+_NO_FAILURES = (SystemExit, GeneratorExit)
+_MOST_STATES = 100_000  # a function with more, probably generated, is not analysed to its end
 
 
 def exception_in_flight(
     frame: types.FrameType | None,
 ) -> tuple[BaseException, types.TracebackType | None] | None:
-    """The exception that is leaving the calling thread's stack, with its whole traceback.
+    """The exception in flight in the calling thread, with its whole traceback.
 
     Args:
-        frame: the innermost frame to look at.
+        frame: the innermost frame to check at.
     """
     error = sys.exception()
     while frame is not None and error is not None:
@@ -141,13 +141,13 @@ def exception_in_flight(
         for _ in range(caught):
             error = None if error is None else error.__context__
         if error is not None and held > caught:
-            return None if isinstance(error, _LEAVERS) else (error, _from_the_bottom(error, frame.f_back))
+            return None if isinstance(error, _NO_FAILURES) else (error, _full_traceback(error, frame.f_back))
         frame = frame.f_back
     return None
 
 
-def _from_the_bottom(error: BaseException, frame: types.FrameType | None) -> types.TracebackType | None:
-    """The traceback as it will be once the exception has left all frames."""
+def _full_traceback(error: BaseException, frame: types.FrameType | None) -> types.TracebackType | None:
+    """The traceback as it will be after the exception has passed all frames."""
     tb = error.__traceback__
     while frame is not None:
         tb = types.TracebackType(tb, frame, frame.f_lasti, frame.f_lineno)
@@ -156,7 +156,7 @@ def _from_the_bottom(error: BaseException, frame: types.FrameType | None) -> typ
 
 
 def _handlers(code: types.CodeType, lasti: int) -> tuple[int, int]:
-    """How many exceptions a frame holds at an instruction, and with how many of them it will be done."""
+    """How many exceptions a frame is handling at an instruction, and how many of them it may yet catch."""
     flow = _Flow(code)
     at = flow.at(lasti)
     held = flow.held(at)
@@ -164,10 +164,10 @@ def _handlers(code: types.CodeType, lasti: int) -> tuple[int, int]:
 
 
 class _Flow:
-    """The ways through one function's code."""
+    """The control flow of one function's code."""
 
     def __init__(self, code: types.CodeType) -> None:
-        import dis  # which ranks that do not fail never need
+        import dis  # only failing ranks need it
 
         self._jumps = frozenset((*dis.hasjrel, *dis.hasjabs))
         parsed = dis.Bytecode(code)
@@ -177,11 +177,11 @@ class _Flow:
         self._table = parsed.exception_entries  # type: ignore[attr-defined]  # public since 3.11, and not in stubs
 
     def at(self, lasti: int) -> int:
-        """The instruction to which an offset belongs; that of a call in progress may lie behind it."""
+        """The instruction to which an offset belongs; the offset of a call in progress may lie behind it."""
         return max((offset for offset in self._code if offset <= lasti), default=0)
 
     def held(self, at: int) -> tuple[int, ...]:
-        """Where the handlers begin that are at work when an instruction runs, the outermost first."""
+        """The starts of the handlers that are active at an instruction, the outermost first."""
         seen: set[tuple[int, tuple[int, ...]]] = set()
         waiting: list[tuple[int, tuple[int, ...]]] = [(next(iter(self._code), 0), ())]
         while waiting and len(seen) < _MOST_STATES:
@@ -194,11 +194,11 @@ class _Flow:
             waiting += [(e.target, held) for e in self._table if e.start <= here < e.end]
             name = self._code[here].opname
             after = (*held, here) if name == "PUSH_EXC_INFO" else held[:-1] if name == "POP_EXCEPT" else held
-            waiting += [(there, after) for there in self._onward(here)]
+            waiting += [(there, after) for there in self._successors(here)]
         return ()
 
     def least(self, at: int, held: int) -> int:
-        """How few of the exceptions that are held here may still be held when the frame ends or raises."""
+        """The fewest of the `held` exceptions that may still be held on any path from an instruction."""
         seen: set[tuple[int, int]] = set()
         waiting, fewest = [(at, held)], held
         while waiting and len(seen) < _MOST_STATES:
@@ -209,11 +209,11 @@ class _Flow:
             name = self._code[here].opname
             left += (name == "PUSH_EXC_INFO") - (name == "POP_EXCEPT")
             fewest = min(fewest, left)
-            waiting += [(there, left) for there in self._onward(here)]
+            waiting += [(there, left) for there in self._successors(here)]
         return max(fewest, 0)
 
     def in_exit(self, handler: int, at: int) -> bool:
-        """Whether a `with` is being left: its `__exit__` could suppress the exception, and seldom does."""
+        """Whether a `with` is calling its `__exit__`, which could suppress the exception but seldom does."""
         second = self._next.get(handler, handler)
         if self._code[second].opname != "WITH_EXCEPT_START":
             return False
@@ -222,7 +222,7 @@ class _Flow:
             here = self._next[here]
         return here == at
 
-    def _onward(self, here: int) -> Iterator[int]:
+    def _successors(self, here: int) -> Iterator[int]:
         instruction = self._code[here]
         if instruction.opname in _ENDS:
             return

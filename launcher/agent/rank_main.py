@@ -1,18 +1,18 @@
-"""A rank's process: tie it to its agent, run the target, say how it ended, end as Python would.
+"""A rank's process: tie it to its agent, run the target, report how it ended, exit as Python would.
 
 Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES RANK``: the folder or zip that holds
-`launcher`, the descriptor of the line to the agent, the descriptor of the program (a JSON line and then a
-pickle), the agent's pid, the descriptor that stacks go to, how many files may be open, and which rank this
-is. The exit code is what plain Python would have given; how the process ends is `leave`'s.
+`launcher`, the descriptor of the pipe to the agent, the descriptor of the program (a JSON line and then a
+pickle), the agent's pid, the descriptor to which stacks are written, the limit of open files, and the rank.
+The exit code is that of plain Python.
 
 The target must see what it would see if Python had started it: its own `__main__`, `sys.argv`,
 `sys.path[0]`, and tracebacks without our frames.
 
-Python's own end takes the interpreter down around threads that native libraries still run. A thread of
+Python's own exit finalises the interpreter while threads of native libraries still run. A thread of
 PyTorch's gloo back end that drops its last reference to a tensor at that moment is torn out of C++ code and
 aborts the process: one FSDP training in six ended with SIGABRT that way after all its work was done.
-So the interpreter is left standing: threads are joined, exit handlers run, every open file is flushed,
-and the process leaves. What is skipped is the destruction of objects and of native libraries.
+So `leave` does not finalise the interpreter: it joins threads, runs exit handlers, flushes every open file
+and ends the process. Only the destruction of objects and of native libraries is skipped.
 """
 
 from __future__ import annotations
@@ -51,50 +51,50 @@ from . import linux, raising, rank_pipe, report
 from .raising import Raising
 from .rank_pipe import RankPipe
 
-# Our folder takes the place of the '' that stands for the working directory: a user's `json.py` that lies
-# there must not be what we import.
+# Our folder replaces the '' that stands for the working directory: we must not import a user's `json.py`
+# from there.
 BOOT = (
     "import sys; sys.path[: not sys.path[0]] = [sys.argv.pop(1)]; "
     "from launcher.agent import rank_main; rank_main.main()"
 )
-# The agent's own, far from those that scripts and virtual machines take for themselves.
+# For the agent alone, far from the signals that scripts and virtual machines use.
 STACKS_SIGNAL = signal.SIGRTMAX - 5
-PERSONS_SIGNAL = signal.SIGUSR2
-# With the traceback, and as JSON, less than the agent takes in one packet.
+USER_SIGNAL = signal.SIGUSR2
+# Bounds that, with the traceback's, keep a failure's JSON within one packet.
 _FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 
 
 def main() -> None:
     """Run as a rank, to the end of the process."""
-    root, given = sys.path[0], [int(a) for a in sys.argv[1:7]]
-    descriptor, program_fd, parent, stacks, files, rank = given
+    root = sys.path[0]
+    descriptor, program_fd, parent, stacks, files, rank = map(int, sys.argv[1:7])
     die_with(parent)
     if files >= 0:
-        linux.narrow(files)
+        linux.restore_file_limit(files)
     line = RankPipe.adopt(descriptor)
     for inherited in (program_fd, stacks):
         os.set_inheritable(inherited, False)
-    # SIGUSR1 is often the user's own (preemption); a script that wants SIGUSR2 simply takes it.
+    # SIGUSR1 is often the user's own (preemption); a script may install its own handler for SIGUSR2.
     faulthandler.enable()
-    faulthandler.register(PERSONS_SIGNAL, chain=False)
+    faulthandler.register(USER_SIGNAL, chain=False)
     faulthandler.register(STACKS_SIGNAL, file=stacks, chain=False)
     document, payload = _read_program(program_fd)
     os.close(program_fd)
-    _give_way(root, document["path"])
+    _order_path(root, document["path"])
     target = target_of(document, rank)
     naming = Naming(*document.get("names", ()))
     leave(run(line, target, payload, naming, document.get("lead", "")))
 
 
 def target_of(document: Mapping[str, Any], rank: int) -> Target:
-    """What a rank runs: the target of all, with arguments of its own where its framework gives it some."""
+    """A rank's target: that of all ranks, with the rank's own arguments if its framework gives it some."""
     target = from_plain(Target, document["target"])
     own = document.get("argv", {}).get(str(rank))
     return target if own is None else replace(target, args=tuple(own))
 
 
 def die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when the thread that started it ends; leave if it has already."""
+    """Have the kernel kill this process when the thread that started it ends; exit if it has already."""
     linux.signal_on_parent_death(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
@@ -102,7 +102,7 @@ def die_with(parent: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the caller knows the files of a target that was unpacked here: `here` is a copy of `there`."""
+    """Maps names of an unpacked target's files to the caller's: the folder `here` is a copy of `there`."""
 
     here: str = ""
     there: str = ""
@@ -113,36 +113,36 @@ class Naming:
 
 
 def run(line: RankPipe, target: Target, payload: bytes, naming: Naming, lead: str = "") -> int:
-    """Run the target and report; the exit code to leave with."""
+    """Run the target and report; return the exit code."""
     raising = Raising(line, lambda error, tb: description(error, strip(tb), naming))
     raising.install()
-    reporter = report.install(line, raising.look_again)
+    reporter = report.install(line, raising.check_again)
     try:
         call = load_target(target, payload, lead)
         line.send_fact("rank_entered", {"time": time.time(), "returns": bool(target.name)})
         value = call()
-        return _return(line, reporter, value, naming) if target.name else 0
+        return _send_value(line, reporter, value, naming) if target.name else 0
     except SystemExit as end:
-        return _left(line, end, naming)
+        return _exited(line, end, naming)
     except BaseException as error:  # noqa: BLE001  whatever user code raises is a fact to report
         return _failed(line, error, strip(error.__traceback__), naming)
     finally:
         reporter.flush()
 
 
-def _left(line: RankPipe, end: SystemExit, naming: Naming) -> int:
-    """A rank that leaves on purpose. One that does so for a broken transport is known by that error."""
+def _exited(line: RankPipe, end: SystemExit, naming: Naming) -> int:
+    """Report an exit by `sys.exit`; if a broken transport caused it, report that error too."""
     code = exit_code_of(end)
     line.send_document(rank_pipe.LEFT, {"by_exit": True})
     if code and (cause := end.__cause__ or end.__context__) is not None:
-        told = description(cause, strip(cause.__traceback__), naming)
-        if peer_loss.doubt(told["message"], told["traceback"]):
-            line.send_fact("rank_raising", told)
+        fields = description(cause, strip(cause.__traceback__), naming)
+        if peer_loss.doubt(fields["message"], fields["traceback"]):
+            line.send_fact("rank_raising", fields)
     return code
 
 
-def _return(line: RankPipe, reporter: report.Reporter, value: object, naming: Naming) -> int:
-    """Send a function's value; one that cannot be pickled is the function's failure, without a place."""
+def _send_value(line: RankPipe, reporter: report.Reporter, value: object, naming: Naming) -> int:
+    """Send a function's value; one that cannot be pickled is the function's failure, without a traceback."""
     try:
         reporter.publish(value)
     except report.UnpicklableResult as error:
@@ -152,18 +152,18 @@ def _return(line: RankPipe, reporter: report.Reporter, value: object, naming: Na
 
 
 def _failed(line: RankPipe, error: BaseException, tb: types.TracebackType | None, naming: Naming) -> int:
-    """Tell the agent, then let Python's own hook (or the user's) print it."""
+    """Report the exception, then let Python's own hook (or the user's) print it."""
     line.send_fact("rank_raised", description(error, tb, naming))
     error = error.with_traceback(tb)
     try:
         sys.excepthook(type(error), error, tb)
-    except Exception as broken:  # noqa: BLE001  a hook of the user's may raise anything
+    except Exception as broken:  # noqa: BLE001  a user's hook may raise anything
         _print_both(broken, error)
     return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
 
 
 def _print_both(broken: Exception, error: BaseException) -> None:
-    """What Python prints when a hook fails: the hook's exception, and the one that it was for."""
+    """Print what Python prints when a hook fails: the hook's exception, then the original one."""
     if broken.__context__ is error:
         broken.__context__ = None
     for label, each in (("Error in sys.excepthook:", broken), ("\nOriginal exception was:", error)):
@@ -187,12 +187,12 @@ def description(error: BaseException, tb: Any, naming: Naming) -> dict[str, Any]
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  a user's __str__ may raise anything; Python prints the same words
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything; Python prints the same text
         return "<exception str() failed>"
 
 
 def _read_program(descriptor: int) -> tuple[dict[str, Any], bytes]:
-    """What to run, as `boot.prepare` wrote it, and the pickle behind it.
+    """Read the document that `boot.prepare` wrote, and the pickle behind it.
 
     `pread`, because all ranks share the descriptor's offset.
     """
@@ -204,7 +204,7 @@ def _read_program(descriptor: int) -> tuple[dict[str, Any], bytes]:
     return json.loads(head), bytes(payload)
 
 
-def _give_way(root: str, path: list[str]) -> None:
+def _order_path(root: str, path: list[str]) -> None:
     """Put the caller's import path first and our own folder last; the target's folder then leads."""
     sys.path.remove(root)
     own = [p for p in sys.path if p and p not in path]
@@ -212,20 +212,20 @@ def _give_way(root: str, path: list[str]) -> None:
 
 
 _OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
-_HOOKS = raising.Raising.look.__code__.co_filename
+_HOOKS = raising.Raising.check.__code__.co_filename
 _PACKAGE = Path(__file__).parent.parent
 TRACEBACK = 48 << 10
 
 
 def load_target(target: Target, payload: bytes, lead: str = "") -> Callable[[], Any]:
-    """What to call to run the target; a script returns None.
+    """The function that runs the target; a script's returns None.
 
     Args:
-        target: what to run.
-        payload: the pickle that belongs to it.
-        lead: the folder to import from first, where the target is no file; empty for the working directory.
+        target: the target.
+        payload: its pickle.
+        lead: the folder to import from first, if the target is no file; empty for the working directory.
 
-    Whatever importing the target raises is the user's, and passes through.
+    Exceptions of the target's import are the user's and pass through.
     """
     if target.kind is TargetKind.SCRIPT:
         return _script(target)
@@ -249,7 +249,7 @@ def _script(target: Target) -> Callable[[], Any]:
     """The script as `__main__`, kept alive to the end of the process for its threads and pickles."""
     path = Path(target.source)
     sys.argv = [target.source, *target.args]
-    _lead_path(os.path.dirname(os.path.realpath(path)))  # as Python does for a link to a script
+    _lead_path(os.path.dirname(os.path.realpath(path)))  # Python too resolves links
     code = compile(path.read_bytes(), target.source, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=target.source, __builtins__=builtins, __spec__=None)
@@ -269,7 +269,7 @@ def _module(target: Target, lead: str) -> types.ModuleType:
     path = Path(target.source)
     _lead_path(os.path.dirname(os.path.realpath(path)))
     sys.argv = [target.source]
-    # A file named like a module that is already there (json.py) must not be mistaken for it.
+    # A file named like a loaded module (json.py) must not replace it.
     name = path.stem if path.stem not in sys.modules else f"_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -281,7 +281,7 @@ def _module(target: Target, lead: str) -> types.ModuleType:
 
 
 def _lead_path(folder: str) -> None:
-    """Make `folder` the first place to import from, and let a `launcher` of the user's have that name."""
+    """Make `folder` the first to import from; if it leads to a user's own `launcher`, give up that name."""
     sys.path.insert(0, folder)
     found = PathFinder.find_spec(names.FIRST, sys.path)
     places = [Path(p) for p in (found.submodule_search_locations or ())] if found else []
@@ -290,7 +290,7 @@ def _lead_path(folder: str) -> None:
 
 
 def strip(tb: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without the frames through which we called the user's code, and it called torch."""
+    """The traceback without our frames: those that called the user's code, and the hooks around torch."""
     while tb is not None and (_is_plumbing(tb.tb_frame.f_code.co_filename) or _is_command(tb.tb_frame)):
         tb = tb.tb_next
     inner = tb
@@ -302,7 +302,7 @@ def strip(tb: types.TracebackType | None) -> types.TracebackType | None:
 
 
 def _is_command(frame: types.FrameType) -> bool:
-    """Whether it is the command line's own code, at the bottom of the stack."""
+    """Whether the frame is the code of ``python -c``, at the bottom of the stack."""
     return frame.f_back is None and frame.f_code.co_filename == "<string>"
 
 
@@ -311,21 +311,21 @@ def _is_plumbing(filename: str) -> bool:
 
 
 def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:
-    """(file, line, function) of the traceback, without the standard library's and installed packages'."""
-    found = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(tb)]
+    """(file, line, function) of the frames outside the standard library and installed packages, if any."""
+    frames = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(tb)]
     own = [
-        f for f in found if "site-packages" not in f[0] and not f[0].startswith((sys.base_prefix, "<frozen"))
+        f for f in frames if "site-packages" not in f[0] and not f[0].startswith((sys.base_prefix, "<frozen"))
     ]
-    return own or found
+    return own or frames
 
 
 def text_of(error: BaseException, tb: types.TracebackType | None) -> str:
-    """The traceback as Python prints it, its middle left out if it is monstrous."""
+    """The traceback as Python prints it; a very long one without its middle."""
     return cut("".join(traceback.format_exception(type(error), error, tb)), TRACEBACK)
 
 
 def cut(text: str, limit: int) -> str:
-    """The text with its middle left out where it would take more than `limit` bytes as JSON."""
+    """The text, without its middle if its JSON would take more than `limit` bytes."""
     size = len(json.dumps(text))
     if size <= limit:
         return text
@@ -335,7 +335,7 @@ def cut(text: str, limit: int) -> str:
     return f"{text[:keep]}\n… {len(text) - 2 * keep} characters left out …\n{text[-keep:]}"
 
 
-_LONG = (-(1 << 63), (1 << 63) - 1)  # what fits a C long; Python makes -1 of every other number
+_LONG = (-(1 << 63), (1 << 63) - 1)  # the range of a C long; Python replaces any other number by -1
 
 
 def exit_code_of(end: SystemExit) -> int:
@@ -345,7 +345,7 @@ def exit_code_of(end: SystemExit) -> int:
         return 0
     if isinstance(code, int):
         return code & 0xFF if _LONG[0] <= code <= _LONG[1] else 0xFF
-    with contextlib.suppress(Exception):  # a closed stream, or a user's __str__: Python is silent there too
+    with contextlib.suppress(Exception):  # a closed stream, or a user's __str__: Python too ignores it
         sys.stderr.write(str(code))
     with contextlib.suppress(Exception):
         sys.stderr.write("\n")
@@ -355,9 +355,9 @@ def exit_code_of(end: SystemExit) -> int:
 def leave(code: int) -> NoReturn:
     """Join threads, run exit handlers, flush, and end the process with `code`."""
     try:
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  what Python itself calls first
-        atexit._run_exitfuncs()  # noqa: SLF001  and then this
-    except BaseException as error:  # noqa: BLE001  a user's handler may raise anything; Python prints it too
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  as Python's own exit does
+        atexit._run_exitfuncs()  # noqa: SLF001  and so does this
+    except BaseException as error:  # noqa: BLE001  a user's handler may raise anything
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         _flush_files()
@@ -365,15 +365,12 @@ def leave(code: int) -> NoReturn:
 
 
 def _flush_files() -> None:
-    """Flush every file that Python holds open, text layers before the buffers below them, and C's own."""
+    """Flush every open Python file, text layers before the buffers below them, and C's files."""
     for kinds in ((io.TextIOWrapper,), (io.BufferedWriter, io.BufferedRandom)):
         for file in [o for o in gc.get_objects() if issubclass(type(o), kinds)]:  # isinstance would run code
             try:
                 if not file.closed:
                     file.flush()
-            except (
-                OSError,
-                ValueError,
-            ):  # a full disk or a broken pipe: Python would not have saved it either
+            except (OSError, ValueError):  # a full disk or a broken pipe: Python could not save it either
                 continue
     ctypes.CDLL(None).fflush(None)

@@ -1,10 +1,10 @@
-"""The line between a rank and its agent: small packets on an inherited socket.
+"""The pipe between a rank and its agent: small packets on an inherited socket.
 
 SOCK_SEQPACKET keeps packets whole, so several threads may send and a report can be dropped in one piece
 when the agent is busy: telemetry must never slow a training. Results and failures wait instead.
 
-A packet's first byte is its kind. A fact is one kind whatever it tells, and has its tag of
-`launcher.state.events` in it: that module is not imported here, because every rank would wait for it.
+A packet's first byte is its kind. All facts are of one kind and hold their tag of `launcher.state.events`:
+that module is not imported here, because its import would delay every rank.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 @dataclass(frozen=True, slots=True)
 class RankPipe:
-    """The rank's end. Only the process that opened it speaks: forked DataLoader workers stay silent."""
+    """The rank's end. Only the process that opened it sends: forked DataLoader workers do not."""
 
     sock: socket.socket
     owner: int
@@ -53,7 +53,7 @@ class RankPipe:
         return os.getpid() == self.owner
 
     def send(self, kind: bytes, data: bytes | memoryview = b"") -> None:
-        """Send one packet, waiting for room. A vanished agent or closed line is not the training's error."""
+        """Send one packet, waiting for room. A lost agent or closed socket is not the training's error."""
         self._send(kind, data, 0)
 
     def send_document(self, kind: bytes, value: Mapping[str, Any]) -> None:
@@ -61,11 +61,11 @@ class RankPipe:
         self.send(kind, json.dumps(value, separators=(",", ":")).encode())
 
     def send_fact(self, tag: str, fields: Mapping[str, Any]) -> None:
-        """Tell a fact about this rank, waiting for room."""
+        """Send a fact about this rank, waiting for room."""
         self.send_document(FACT, {"event": tag, **fields})
 
     def offer_fact(self, tag: str, fields: Mapping[str, Any]) -> bool:
-        """Tell a fact if there is room now; whether there was. What fits no packet is dropped."""
+        """Send a fact if there is room now; return whether there was. An oversized fact is dropped."""
         data = json.dumps({"event": tag, **fields}, separators=(",", ":")).encode()
         return len(data) > DATA or self._send(FACT, data, socket.MSG_DONTWAIT)
 
@@ -94,12 +94,12 @@ def parse(data: bytes) -> dict[str, Any]:
     """A packet's JSON object.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the packet holds no JSON object.
     """
     try:
         value = json.loads(data)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     if not isinstance(value, dict):
-        raise ValueError("not an object")  # noqa: TRY004  one error for both ways of being no object
+        raise ValueError("not an object")  # noqa: TRY004  one error for every malformed packet
     return value

@@ -1,6 +1,6 @@
-"""What user code may call inside a rank: `report` and `publish`. Outside a run both do nothing.
+"""The functions that user code may call inside a rank: `report` and `publish`. Outside a run both do nothing.
 
-Both find their line to the agent in this module; `launcher.agent.rank_main` puts it there.
+Both send through this module's reporter, which `launcher.agent.rank_main` installs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .rank_pipe import RankPipe
 MIN_INTERVAL_S = 0.05
 METRICS = 256
 _NAME = 100
-_FARTHEST = 2.0**62  # beyond it, and for what is no number at all, a step is unknown
+_LARGEST_STEP = 2.0**62  # a step beyond it, or NaN, counts as unknown
 
 
 class UnpicklableResult(Exception):
@@ -27,33 +27,33 @@ class UnpicklableResult(Exception):
 
 
 class Reporter:
-    """The rank's voice. Reports in quick succession are merged; the newest always arrives in the end."""
+    """Sends reports and results. Reports in quick succession are merged; the newest always arrives."""
 
-    def __init__(self, line: RankPipe, alive: Callable[[], None]) -> None:
+    def __init__(self, line: RankPipe, on_report: Callable[[], None]) -> None:
         self._line = line
-        self._alive = alive
+        self._on_report = on_report
         self._lock = threading.Lock()
         self._publishing = threading.Lock()
         self._pending: dict[str, Any] = {}
         self._sent = float("-inf")
-        self._broken: set[str] = set()
+        self._not_finite: set[str] = set()
 
     def report(self, step: int | None, metrics: dict[str, float]) -> None:
         """Send progress, or keep it for the next call if the last one was just sent."""
-        if not self._line.mine:  # the lock may have been held when this process was forked
+        if not self._line.mine:  # in a fork: the lock may have been held at that moment
             return
-        self._alive()
+        self._on_report()
         with self._lock:
-            broken = {name for name, value in metrics.items() if not math.isfinite(value)} - self._broken
+            not_finite = {k for k, v in metrics.items() if not math.isfinite(v)} - self._not_finite
             merged = dict([*{**self._pending.get("metrics", {}), **metrics}.items()][-METRICS:])
             last = self._pending.get("step") if step is None else step
             self._pending = {"time": time.time(), "step": last, "metrics": merged}
-            if broken or time.monotonic() - self._sent >= MIN_INTERVAL_S:
-                self._broken |= broken  # the first NaN of each figure is told with its own step
+            if not_finite or time.monotonic() - self._sent >= MIN_INTERVAL_S:
+                self._not_finite |= not_finite  # the first NaN of each metric is sent with its own step
                 self._send()
 
     def flush(self) -> None:
-        """Send what was kept back."""
+        """Send the pending report."""
         if self._line.mine:
             with self._lock:
                 self._send()
@@ -78,7 +78,7 @@ class Reporter:
             # whatever a __reduce__ raised; all of them mean the same to the user
             self._line.send(rank_pipe.RESULT_ABORT)
             raise UnpicklableResult(
-                f"a value of type {qualified_type(value)} cannot be pickled: {_words(error)}"
+                f"a value of type {qualified_type(value)} cannot be pickled: {_message(error)}"
             ) from error
         stream.flush()
         self._line.send_document(
@@ -90,7 +90,7 @@ class Reporter:
             self._pending, self._sent = {}, time.monotonic()
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001  a user's __str__ may raise anything
@@ -98,7 +98,7 @@ def _words(error: Exception) -> str:
 
 
 class _ResultStream:
-    """A file for the pickler: cuts what it writes into packets, copying only what is small."""
+    """A file for the pickler: divides its output into packets, copying only small writes."""
 
     def __init__(self, line: RankPipe) -> None:
         self._line = line
@@ -106,7 +106,7 @@ class _ResultStream:
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> int:
-        """Take bytes; large ones go out at once, from where they are."""
+        """Buffer small writes; send large ones at once, without a copy."""
         view = memoryview(data).cast("B")
         self.size += len(view)
         if len(view) < rank_pipe.DATA:
@@ -119,7 +119,7 @@ class _ResultStream:
         return len(view)
 
     def flush(self) -> None:
-        """Send what is buffered."""
+        """Send the buffered bytes."""
         if self._buffer:
             self._send(memoryview(bytes(self._buffer)))
             self._buffer.clear()
@@ -130,7 +130,7 @@ class _ResultStream:
 
 
 def _pickler(stream: Any) -> Any:
-    """cloudpickle's pickler, which knows classes of `__main__`; plain pickle where it is missing."""
+    """cloudpickle's pickler, which can pickle classes of `__main__`; without cloudpickle, plain pickle's."""
     file: IO[bytes] = stream
     try:
         from cloudpickle import Pickler
@@ -142,27 +142,27 @@ def _pickler(stream: Any) -> Any:
 _reporter: Reporter | None = None
 
 
-def install(line: RankPipe, alive: Callable[[], None] = lambda: None) -> Reporter:
-    """Make this process a rank, as far as `report` and `publish` are concerned.
+def install(line: RankPipe, on_report: Callable[[], None] = lambda: None) -> Reporter:
+    """Make `report` and `publish` send from this process.
 
     Args:
-        line: to the agent.
-        alive: what to call with every report: the training goes on.
+        line: the pipe to the agent.
+        on_report: called at every report.
     """
     global _reporter
-    _reporter = Reporter(line, alive)
+    _reporter = Reporter(line, on_report)
     return _reporter
 
 
 def report(*, step: int | None = None, loss: float | None = None, **metrics: float) -> None:
-    """Tell the console how the training goes; does nothing outside a run.
+    """Report the training's progress to the console; does nothing outside a run.
 
     Args:
         step: the global step, for progress and for finding ranks that lag.
         loss: the loss, charted.
         metrics: any other numbers. Tensors are converted, which waits for their device. One called
-            `total_steps` says how many there will be, and gives a progress bar and the time left. One called
-            `checkpoint` is the step that was saved last; the console says how long ago that was.
+            `total_steps` is the number of all steps, and gives a progress bar and the time left. One called
+            `checkpoint` is the step that was saved last; the console shows how long ago that was.
 
     A value that is no number is left out, and so are more than 256 metrics: telemetry never ends a training.
     """
@@ -171,12 +171,12 @@ def report(*, step: int | None = None, loss: float | None = None, **metrics: flo
     named = metrics if loss is None else {"loss": loss, **metrics}
     numbers = {name[:_NAME]: n for name, value in named.items() if (n := _number(value)) is not None}
     at = None if step is None else _number(step)
-    _reporter.report(int(at) if at is not None and abs(at) <= _FARTHEST else None, numbers)
+    _reporter.report(int(at) if at is not None and abs(at) <= _LARGEST_STEP else None, numbers)
 
 
 def _number(value: object) -> float | None:
     try:
-        return float(value)  # type: ignore[arg-type]  # what float refuses is the case below
+        return float(value)  # type: ignore[arg-type]  # handled below
     except Exception:  # noqa: BLE001  a user's __float__ may raise anything, and telemetry ends no training
         return None
 

@@ -1,8 +1,8 @@
-"""Stacks of ranks while they run: ask each interpreter for them, and say why where none come.
+"""Stacks of running ranks: request them by a signal, and give a reason where none come.
 
 A rank's faulthandler writes to a file of the agent's own, so nothing of it gets into the rank's output,
-and it needs neither the interpreter's lock nor a thread that is awake. A signal that nobody handles
-would end the rank; so each is sent only to a process that handles it and still has our file.
+and it needs neither the interpreter's lock nor a thread that is awake. A signal without a handler
+would end the rank; so it is sent only to a process that handles it and still has our file open.
 """
 
 from __future__ import annotations
@@ -21,86 +21,86 @@ from .process import RankProcess
 
 POLL_S = 0.02
 LIMIT_S = 2.0
-SETTLED_S = 0.5  # by then a dump that has stopped growing is whole, whatever a thread's mask says
+SETTLED_S = 0.5  # a dump that has not grown for so long is complete, whatever a thread's signal mask is
 BYTES = 64 << 10
 
 _OURS = re.compile(r'  File "(?:<string>|[^"]*launcher/agent/rank_main\.py)", line \d+ in \S+')
 
 
 @dataclass(slots=True)
-class _Asked:
-    """One rank's part.
+class _Request:
+    """The request to one rank.
 
     Attributes:
         process: the rank.
-        until: when it has had its time.
-        why_not: why it was not signalled; empty if it was.
+        deadline: when to stop waiting for its stacks.
+        obstacle: why it was not signalled; empty if it was.
         blocked: its threads that had the signal blocked before.
-        size: how much it has written.
-        grown: when that was last more.
+        size: how many bytes it has written.
+        grown_at: when it last wrote more.
     """
 
     process: RankProcess
-    until: float
-    why_not: str
+    deadline: float
+    obstacle: str
     blocked: frozenset[int]
     size: int
-    grown: float
+    grown_at: float
 
 
 class Dump:
-    """One round: all ranks are asked at once, and `poll` tells of each as its answer is whole."""
+    """One round: all ranks are signalled at once, and `poll` reports each rank's stacks once complete."""
 
     def __init__(self, emit: Emit, naming: rank_main.Naming) -> None:
         self._emit = emit
         self._naming = naming
         self._number = 0
-        self._asked: dict[int, _Asked] = {}
+        self._requests: dict[int, _Request] = {}
 
-    def ask(self, ranks: Mapping[int, RankProcess], *, number: int, now: float) -> None:
-        """Ask ranks, but for those that are being asked; so who asks while others are answered hears of all.
+    def add(self, ranks: Mapping[int, RankProcess], *, number: int, now: float) -> None:
+        """Request the stacks of ranks without a pending request; a second requester shares the pending ones.
 
         Args:
-            ranks: those that have not ended.
-            number: of the request; the last one is told when all have answered.
-            now: the clock that `poll` goes by.
+            ranks: the ranks that have not ended.
+            number: the requester's number; the last number is reported when all ranks have answered.
+            now: the time on the clock of `poll`.
         """
         self._number = number
-        for rank in sorted(ranks.keys() - self._asked.keys()):
-            self._asked[rank] = _ask(ranks[rank], now)
+        for rank in sorted(ranks.keys() - self._requests.keys()):
+            self._requests[rank] = _signal_rank(ranks[rank], now)
 
     def poll(self, now: float, time: float) -> bool:
-        """Tell what has come; whether that is all.
+        """Report complete stacks; return whether no request is pending any more.
 
         Args:
-            now: the clock by which the ranks were asked.
+            now: the time on the clock of `add`.
             time: the time of day.
         """
         from ..state.events import StacksTaken
 
-        for rank, asked in list(self._asked.items()):
-            if now >= asked.until or _is_whole(asked, now):
-                del self._asked[rank]
-                text, reason = _answer(asked, self._naming)
+        for rank, request in list(self._requests.items()):
+            if now >= request.deadline or _is_whole(request, now):
+                del self._requests[rank]
+                text, reason = _answer(request, self._naming)
                 self._emit.fact(StacksTaken(rank=rank, time=time, text=text, reason=reason))
-        if not self._asked:
+        if not self._requests:
             self._emit.raw(frames.Kind.STACKED, json.dumps({"round": self._number}).encode(), rank=0)
-        return not self._asked
+        return not self._requests
 
 
-def _ask(process: RankProcess, now: float) -> _Asked:
-    """Signal a rank, if that does it no harm."""
+def _signal_rank(process: RankProcess, now: float) -> _Request:
+    """Signal a rank, if that cannot harm it."""
     os.ftruncate(process.stacks, 0)
     blocked = linux.blocking(process.pid, rank_main.STACKS_SIGNAL)
-    asked = _Asked(process, now + LIMIT_S, _why_not(process), blocked, 0, now)
-    if not asked.why_not:
+    request = _Request(process, now + LIMIT_S, _obstacle(process), blocked, 0, now)
+    if not request.obstacle:
         with contextlib.suppress(OSError):  # it has just ended, or changed its user
             os.kill(process.pid, rank_main.STACKS_SIGNAL)
-    return asked
+    return request
 
 
-def _why_not(process: RankProcess) -> str:
-    """Why a rank must not be signalled: the signal would kill it, or the stacks go who knows where."""
+def _obstacle(process: RankProcess) -> str:
+    """Why a rank must not be signalled: the signal would kill it, or its stacks would go to another file."""
     if not linux.catches(process.pid, rank_main.STACKS_SIGNAL):
         return "it cannot be asked: its interpreter is starting or ending, or it has become another program"
     if not linux.same_file(f"/proc/{process.pid}/fd/{process.stacks}", process.stacks):
@@ -108,28 +108,29 @@ def _why_not(process: RankProcess) -> str:
     return ""
 
 
-def _is_whole(asked: _Asked, now: float) -> bool:
-    """Whether nothing more will come: its handler has run and returned, or could not begin."""
-    pid = asked.process.pid
-    if asked.why_not or not linux.is_alive(pid):
+def _is_whole(request: _Request, now: float) -> bool:
+    """Whether the rank will write no more: its handler has returned, or could not begin."""
+    pid = request.process.pid
+    if request.obstacle or not linux.is_alive(pid):
         return True
-    size = os.fstat(asked.process.stacks).st_size
-    if size != asked.size or not size:
-        asked.size, asked.grown = size, now
+    size = os.fstat(request.process.stacks).st_size
+    if size != request.size or not size:
+        request.size, request.grown_at = size, now
         return False
-    handling = linux.blocking(pid, rank_main.STACKS_SIGNAL) - asked.blocked
-    return now >= asked.grown + SETTLED_S or not (handling or linux.is_pending(pid, rank_main.STACKS_SIGNAL))
+    handling = linux.blocking(pid, rank_main.STACKS_SIGNAL) - request.blocked
+    settled = now >= request.grown_at + SETTLED_S
+    return settled or not (handling or linux.is_pending(pid, rank_main.STACKS_SIGNAL))
 
 
-def _answer(asked: _Asked, naming: rank_main.Naming) -> tuple[str, str]:
-    """What a rank has printed, or why that is nothing."""
-    data = os.pread(asked.process.stacks, BYTES, 0)
+def _answer(request: _Request, naming: rank_main.Naming) -> tuple[str, str]:
+    """A rank's stacks, or the reason why there are none."""
+    data = os.pread(request.process.stacks, BYTES, 0)
     if data:
         return rank_main.cut(naming(own_frames(data.decode(errors="replace"))), BYTES), ""
-    pid = asked.process.pid
+    pid = request.process.pid
     if not linux.is_alive(pid):
         return "", "it ended before it could answer"
-    why = asked.why_not or f"it printed none within {LIMIT_S:g} s"
+    why = request.obstacle or f"it printed none within {LIMIT_S:g} s"
     return "", rank_main.cut("\n".join((why, *linux.threads(pid, rank_main.STACKS_SIGNAL))), BYTES)
 
 

@@ -1,12 +1,10 @@
 """Telemetry of one agent: its devices, its ranks' process trees and its host, once an interval, in a thread.
 
 Best effort by design: a sensor that is missing, fails or hangs makes figures unknown, never zero, and
-never touches the run. Nothing here starts, stops or signals a process.
+never affects the run. Nothing here starts, stops or signals a process.
 
-psutil comes in as an argument, because an executor may lack it. One census serves all ranks of an agent,
-so that a host with thousands of processes is looked through once a sample, and mostly from memory.
-
-It reads processes only through a `Census`, and knows nothing of devices.
+psutil is an argument, because an executor may lack it. All ranks of an agent share one `Census`, so that
+thousands of processes on a host are listed once a sample, and mostly from memory.
 """
 
 from __future__ import annotations
@@ -27,57 +25,57 @@ from . import nvml
 if TYPE_CHECKING:
     from .boot import Boot
 
-_KEEP = 16
+_QUEUED = 16
 
 
 class Sampling:
-    """The agent's sensors, started with the first worker group; a slow sensor delays nothing but samples."""
+    """The agent's sampler; a slow sensor delays only samples."""
 
     def __init__(self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[Event], None]) -> None:
         self._boot = boot
         self._devices = devices
         self._emit = emit
-        self._waiting: SelectableQueue[Event] = SelectableQueue(_KEEP)
+        self._queue: SelectableQueue[Event] = SelectableQueue(_QUEUED)
         self._sampler: Sampler | None = None
 
     def fileno(self) -> int:
-        """Readable while there is something to deliver."""
-        return self._waiting.fileno()
+        """The descriptor for a selector; readable while there is something to deliver."""
+        return self._queue.fileno()
 
     def start(self, ranks: Callable[[], Mapping[int, int]]) -> None:
-        """Begin to sample."""
+        """Start sampling; `ranks` returns the main process of each rank."""
         self.stop()
         boot, devices = self._boot, self._devices
         self._sampler = Sampler(
             lambda: Probe(agent=boot.agent, host=boot.host, devices=devices),
             boot.sample_s,
             ranks,
-            deliver=self._waiting.put,
-            note=lambda text: self._waiting.put(NoteMade(time=time.time(), text=text)),
+            deliver=self._queue.put,
+            note=lambda text: self._queue.put(NoteMade(time=time.time(), text=text)),
         )
         self._sampler.start()
 
     def stop(self) -> None:
-        """Ask the thread to end; it is a daemon, so a hung driver cannot keep the agent."""
+        """Ask the thread to end; it is a daemon, so a hung driver does not keep the agent alive."""
         if self._sampler:
             self._sampler.stop()
             self._sampler = None
 
     def deliver(self) -> None:
-        """Emit what the thread has left here. A sample that found no room was dropped: newer ones follow."""
-        for fact in self._waiting.take():
+        """Emit the thread's samples and notes. Samples for a full queue are dropped: newer ones follow."""
+        for fact in self._queue.take():
             self._emit(fact)
 
 
-# The launch comes first: importing psutil takes as long as starting a few ranks.
+# Sampling waits for the launch: importing psutil takes as long as starting a few ranks.
 HEAD_START_S = 0.2
 
 
 class Probe:
-    """An agent's sensors. Making one imports psutil, and pynvml if there are devices.
+    """An agent's sensors. The constructor imports psutil, and pynvml if there are devices.
 
-    `reason` is why there are no devices, for the note that the ranks are seen by their CPU only.
-    `notes` are the sentences that a person should read once.
+    `reason` is why there are no devices, for the note that only CPU figures are shown.
+    `notes` are sentences for the user, to be shown once.
     """
 
     def __init__(
@@ -101,18 +99,18 @@ class Probe:
         self._trees: dict[int, Tree] = {}
 
     def sample(self, now: float, ranks: Mapping[int, int]) -> Sampled:
-        """All figures at this moment; `ranks` says which process is each rank's main one."""
-        trees = self._read_trees(ranks)
+        """Read all figures; `ranks` maps each rank to the pid of its main process."""
+        trees = self._sample_ranks(ranks)
         memory = self._process_memory()
         return replace(
             self.unknown(now, ranks),
             system=self._meter.read(),
             devices=tuple(map(self._read_device, self._devices)),
-            ranks=tuple(replace(s, device_memory=self._held(s.rank, memory)) for s in trees),
+            ranks=tuple(replace(s, device_memory=self._device_memory(s.rank, memory)) for s in trees),
         )
 
     def unknown(self, now: float, ranks: Mapping[int, int]) -> Sampled:
-        """The sample of which nothing is known but whose it is."""
+        """A sample without figures."""
         return Sampled(
             time=now,
             agent=self._agent,
@@ -122,17 +120,17 @@ class Probe:
         )
 
     def close(self) -> None:
-        """Let the driver go."""
+        """Close the session with the driver."""
         if self._nvml is not None:
             self._nvml.close()
 
     # --- ranks ---------------------------------------------------------------------------------------
 
-    def _read_trees(self, ranks: Mapping[int, int]) -> list[RankSample]:
-        kept = {rank: self._trees.get(rank) for rank in ranks}
+    def _sample_ranks(self, ranks: Mapping[int, int]) -> list[RankSample]:
+        before = {rank: self._trees.get(rank) for rank in ranks}
         self._trees = {
             rank: tree if tree is not None and tree.pid == ranks[rank] else Tree(ranks[rank])
-            for rank, tree in kept.items()
+            for rank, tree in before.items()
         }
         if self._psutil is None or not ranks:
             return [RankSample(rank=rank) for rank in ranks]
@@ -140,16 +138,16 @@ class Probe:
             self._census.look()
         except self._errors:
             return [RankSample(rank=rank) for rank in ranks]
-        return [self._read_tree(rank, tree) for rank, tree in self._trees.items()]
+        return [self._sample_rank(rank, tree) for rank, tree in self._trees.items()]
 
-    def _read_tree(self, rank: int, tree: Tree) -> RankSample:
+    def _sample_rank(self, rank: int, tree: Tree) -> RankSample:
         try:
             return tree.sample(rank, self._census, self._clock())
         except self._errors:
             return RankSample(rank=rank)
 
-    def _held(self, rank: int, memory: Mapping[int, int | None]) -> int | None:
-        """Device memory of a rank. In a container the driver may name processes by other pids."""
+    def _device_memory(self, rank: int, memory: Mapping[int, int | None]) -> int | None:
+        """Device memory of a rank; unknown in a container where the driver uses other pids."""
         return total(memory[pid] for pid in self._trees[rank].pids if pid in memory)
 
     # --- devices -------------------------------------------------------------------------------------
@@ -167,7 +165,7 @@ class Probe:
         return replace(self._nvml.read(device.uuid), index=device.index)
 
     def _process_memory(self) -> Mapping[int, int | None]:
-        """Bytes by pid, on all devices together."""
+        """Bytes by pid, summed over all devices."""
         memory: dict[int, int | None] = {}
         if self._nvml is None:
             return memory
@@ -177,7 +175,7 @@ class Probe:
 
 
 def find_psutil() -> Any | None:
-    """The module, where it is installed and can be loaded."""
+    """The module psutil, if it is installed and can be loaded."""
     try:
         import psutil
     except (ImportError, OSError):
@@ -191,9 +189,9 @@ def sensor_errors(psutil: Any | None) -> tuple[type[Exception], ...]:
 
 
 class Sampler(threading.Thread):
-    """Takes a sample each interval and hands it on, until it is stopped.
+    """Delivers a sample each interval until it is stopped.
 
-    A daemon, because a driver may never answer: what then waits is a thread that nobody waits for.
+    It is a daemon thread, because a driver may never answer.
     `deliver` and `note` are called in this thread; a call that has begun may end after `stop`.
     """
 
@@ -213,29 +211,29 @@ class Sampler(threading.Thread):
         self._deliver = deliver
         self._clock = clock
         self._note = note
-        self._ending = threading.Event()
+        self._stopping = threading.Event()
         self._failed = False
 
     def stop(self) -> None:
         """Ask the thread to end; returns at once."""
-        self._ending.set()
+        self._stopping.set()
 
     def run(self) -> None:
         """Sample until stopped."""
-        if self._ending.wait(min(self._interval_s, HEAD_START_S)):
+        if self._stopping.wait(min(self._interval_s, HEAD_START_S)):
             return
         probe = self._probe_factory()
         for text in probe.notes:
             self._note(text)
-        while not self._ending.is_set():
+        while not self._stopping.is_set():
             began = time.monotonic()
-            sample = self._take(probe)
-            if not self._ending.is_set():
+            sample = self._sample(probe)
+            if not self._stopping.is_set():
                 self._deliver(sample)
-            self._ending.wait(pause(self._interval_s, time.monotonic() - began))
+            self._stopping.wait(pause(self._interval_s, time.monotonic() - began))
         probe.close()
 
-    def _take(self, probe: Probe) -> Sampled:
+    def _sample(self, probe: Probe) -> Sampled:
         now, ranks = self._clock(), self._ranks()
         try:
             return probe.sample(now, ranks)
@@ -247,7 +245,7 @@ class Sampler(threading.Thread):
 
 
 def pause(interval_s: float, took_s: float) -> float:
-    """How long to rest after a sample: a quarter of the interval at least, however slow the sensors."""
+    """Seconds to wait after a sample: at least a quarter of the interval, however slow the sensors are."""
     return max(interval_s - took_s, interval_s / 4)
 
 
@@ -257,7 +255,7 @@ _CLOCK_SLACK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessEntry:
-    """A process as the census knows it; `since` is the look at which it was first seen."""
+    """A process in the census; `since` is the number of the look that first found it."""
 
     process: Any
     parent: int
@@ -266,13 +264,13 @@ class ProcessEntry:
 
     @property
     def key(self) -> tuple[int, float]:
-        """What tells it from a later process with the same pid."""
+        """Its identity, which a later process with the same pid does not share."""
         return self.process.pid, self.created
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessReading:
-    """One process at one moment. CPU in seconds; `reaped` is what its dead children had used."""
+    """One process at one moment. CPU in seconds; `reaped` is the CPU time of its waited-for children."""
 
     entry: ProcessEntry
     own: float
@@ -285,8 +283,8 @@ class ProcessReading:
 class Census:
     """Every process of the host by pid.
 
-    What is known of a pid is looked at again once in 30 looks, a few at a time: parents rarely change,
-    and asking each process costs more than everything else in a sample.
+    An entry is read again once in 30 looks, a few entries at a time: parents rarely change, and reading
+    each process costs more than everything else in a sample.
     """
 
     def __init__(self, psutil: Any) -> None:
@@ -297,7 +295,7 @@ class Census:
         self.looks = 0
 
     def look(self) -> None:
-        """Learn who is there now."""
+        """List the processes that exist now."""
         self.looks += 1
         self._confirmed.clear()
         due = self.looks % _REVIEW_EVERY
@@ -305,19 +303,19 @@ class Census:
         for pid in self._psutil.pids():
             entry = self._entries.get(pid)
             if entry is None or pid % _REVIEW_EVERY == due:
-                entry = self._meet(pid, entry)
+                entry = self._look_up(pid, entry)
             if entry is not None:
                 entries[pid] = entry
         self._entries = entries
         self._children = _by_parent(entries)
 
     def find(self, pid: int) -> ProcessEntry | None:
-        """The process that has this pid now."""
+        """The process that has this pid now; None if there is none."""
         entry = self._entries.get(pid)
         if entry is None or entry.since == self.looks or pid in self._confirmed:
             return entry
         if not entry.process.is_running():
-            entry = self._meet(pid, None)
+            entry = self._look_up(pid, None)
         if entry is None:
             del self._entries[pid]
             return None
@@ -326,13 +324,13 @@ class Census:
         return entry
 
     def children(self, parent: ProcessEntry) -> list[ProcessEntry]:
-        """The children of a process. One that is older than its parent is the child of another one."""
+        """The children of a process. One older than its parent is an earlier process's child."""
         pid, oldest = parent.process.pid, parent.created - _CLOCK_SLACK_S
         found = map(self.find, self._children.get(pid, ()))
         return [child for child in found if child and child.parent == pid and child.created >= oldest]
 
     def read(self, entry: ProcessEntry) -> ProcessReading | None:
-        """What a process uses; None if it has vanished, which is nothing unusual."""
+        """Read a process; None if it has ended meanwhile."""
         process = entry.process
         try:
             with process.oneshot():
@@ -347,14 +345,14 @@ class Census:
             return None
 
     def _io(self, process: Any) -> tuple[int, int] | None:
-        """Bytes read from and written to storage; None where the system keeps that to itself."""
+        """Bytes read from and written to storage; None where the system does not report them."""
         try:
             counters = process.io_counters()
         except (self._psutil.AccessDenied, AttributeError):
             return None
         return counters.read_bytes, counters.write_bytes
 
-    def _meet(self, pid: int, before: ProcessEntry | None) -> ProcessEntry | None:
+    def _look_up(self, pid: int, before: ProcessEntry | None) -> ProcessEntry | None:
         try:
             process = self._psutil.Process(pid)
             with process.oneshot():
@@ -377,9 +375,9 @@ Readings = Mapping[tuple[int, float], ProcessReading]
 
 
 class Tree:
-    """One rank's main process and all that descends from it.
+    """One rank's main process and all its descendants.
 
-    Who once belonged stays a member until it is gone, also when its parent dies before it.
+    A member stays in the tree until it ends, even if its parent ends before it.
     """
 
     def __init__(self, pid: int) -> None:
@@ -395,7 +393,7 @@ class Tree:
         return tuple(pid for pid, _ in self._readings)
 
     def sample(self, rank: int, census: Census, clock: float) -> RankSample:
-        """What the tree uses now, and its CPU since the sample before."""
+        """The tree's figures now, and its CPU since the sample before."""
         before, elapsed = self._readings, clock - self._clock
         self._readings, self._clock = self._read(census), clock
         readings = self._readings.values()
@@ -424,7 +422,7 @@ class Tree:
         return readings
 
     def _members(self, census: Census) -> list[ProcessEntry]:
-        """The main process and those that were there before, as far as they live."""
+        """The main process and the members of the last sample that still live."""
         main = census.find(self.pid)
         if main is not None and self._main is None:
             self._main = main.key
@@ -434,7 +432,7 @@ class Tree:
         ]
 
     def _accumulate(self, readings: Iterable[ProcessReading]) -> tuple[int, int] | None:
-        """I/O of the tree's whole life: what a dead process had done passes to whoever waited for it."""
+        """I/O of the tree's whole life: a dead process's counters pass to the process that waited for it."""
         known = [reading.io for reading in readings if reading.io is not None]
         if any(reading.io is None for reading in readings):
             return None
@@ -444,31 +442,31 @@ class Tree:
 
 
 def total(values: Iterable[int | None]) -> int | None:
-    """The sum; unknown if a part of it is, or if there is nothing to add."""
+    """The sum; None if a value is unknown, or if there are no values."""
     parts = list(values)
     known = [part for part in parts if part is not None]
     return sum(known) if known and len(known) == len(parts) else None
 
 
 def cpu_seconds(before: Readings, after: Readings, look: int) -> float:
-    """The CPU time that a tree used between two readings of it.
+    """The CPU seconds that a tree used between two readings of it.
 
-    Two counts, neither of which can exceed the truth. One adds what each living process has used, and
-    misses those that died; the other adds what parents have collected from dead children, and misses
-    children that nobody waited for. The larger is the better. A process that existed before but belongs
-    to the tree only now counts from now on.
+    The larger of two counts, since neither can exceed the truth. One adds the time of each living process,
+    and misses those that died; the other adds what parents have collected from dead children, and misses
+    children that nobody waited for. A process that existed before but joined the tree only now counts from
+    now on.
     """
     new = [r for key, r in after.items() if key not in before and r.entry.since == look]
-    kept = [(before[key], r) for key, r in after.items() if key in before]
+    staying = [(before[key], r) for key, r in after.items() if key in before]
     born = sum(reading.own + reading.reaped for reading in new)
-    living = sum(now.own - then.own for then, now in kept)
-    passed_on = sum(now.reaped - then.reaped for then, now in kept)
+    living = sum(now.own - then.own for then, now in staying)
+    passed_on = sum(now.reaped - then.reaped for then, now in staying)
     lost = sum(reading.own + reading.reaped for key, reading in before.items() if key not in after)
     return max(living + born, living + born + passed_on - lost)
 
 
 class HostMeter:
-    """Reads the host; CPU is the share of the time since the reading before, so the first has none.
+    """Measures the host. CPU is its use since the reading before, so the first reading has none.
 
     Without psutil only the load is known, and nothing if a sensor fails.
     """
@@ -501,13 +499,13 @@ class HostMeter:
 
 
 def busy_and_all(times: dict[str, float]) -> tuple[float, float]:
-    """Seconds that the CPUs worked, and all their seconds; guests are counted within user and nice."""
+    """Busy seconds of the CPUs, and all their seconds; guest time is part of user and nice."""
     everything = sum(times.values()) - times.get("guest", 0.0) - times.get("guest_nice", 0.0)
     return everything - times["idle"] - times.get("iowait", 0.0), everything
 
 
 def share(before: tuple[float, float], after: tuple[float, float]) -> float | None:
-    """The busy part of the time between two readings in percent; None if no time has passed."""
+    """The busy percentage of the time between two readings; None if no time has passed."""
     elapsed = after[1] - before[1]
     return min(100.0, max(0.0, 100 * (after[0] - before[0]) / elapsed)) if elapsed > 0 else None
 

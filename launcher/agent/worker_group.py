@@ -1,10 +1,10 @@
-"""The ranks of one agent: start them, carry what they say, end them, and prove that nothing is left.
+"""The ranks of one agent: start them, forward their output, end them, and prove that nothing is left.
 
-No sockets to the engine here and no loop: the agent's loop calls `on_readable` when a descriptor is ready,
-`reap` when a child ended and `poll_timeouts` when time passed, and sends what `emit` is given.
+This module has no connection to the engine and no loop: the agent's loop calls `on_readable` when a
+descriptor is ready, `reap` when a child ended and `poll_timeouts` when time passed, and `emit` sends.
 
-`launcher.state.events` is imported where a fact is made: that takes longer than all else that an agent
-imports of ours, and it has the time once the ranks' interpreters are starting.
+`launcher.state.events` is imported where a fact is made: that import takes longer than all others of an
+agent, and costs nothing while the ranks' interpreters are starting.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..channel import frames
 from . import linux, process, rank_pipe
 from .boot import Emit, StartOrder
 from .process import RankProcess
-from .raising import QUESTION_SIGNAL
+from .raising import INQUIRE_SIGNAL
 from .rank_main import Naming
 from .stacks import POLL_S, Dump
 
 LEFTOVER_GRACE_S = 3.0
 GIVE_UP_S = 30.0
-SELECT_LIMIT_S = 3600.0  # what a selector waits at most is bounded; one turn an hour costs nothing
+SELECT_LIMIT_S = 3600.0  # a selector's timeout has an upper limit; one turn an hour costs nothing
 
 _RESULTS = {
     rank_pipe.RESULT_BEGIN: frames.Kind.RESULT_BEGIN,
@@ -52,8 +52,9 @@ class _Live:
     """A rank's process.
 
     Attributes:
+        raised: whether it has reported its exception.
         returns: whether it runs a function.
-        left: how that ended: False for its return, True for `sys.exit`, None for neither.
+        left: how the function ended: False by its return, True by `sys.exit`, None by neither.
     """
 
     process: RankProcess
@@ -105,7 +106,7 @@ class WorkerGroup:
                 self.emit.fact(RankStarted(rank=rank, pid=self._live[rank].process.pid, time=result))
 
     def _start_rank(self, rank: int) -> float | OSError:
-        """Start one rank: the time at which that was done, or why it cannot be."""
+        """Start one rank; its start time, or why it cannot be started."""
         try:
             started = process.start_rank(
                 rank,
@@ -127,63 +128,63 @@ class WorkerGroup:
         return {r: live.process.pid for r, live in list(self._live.items()) if not live.exited}
 
     def on_readable(self, descriptor: int) -> None:
-        """Carry what a rank has written; a closed source is forgotten."""
+        """Forward what a rank has written; stop watching a closed descriptor."""
         rank, stream = self._sources[descriptor]
-        alive = self._pump_line(rank) if stream == 0 else self._pump_pipe(descriptor, rank, stream)
-        if not alive:
+        is_open = self._pump_line(rank) if stream == 0 else self._pump_pipe(descriptor, rank, stream)
+        if not is_open:
             self._forget(descriptor)
 
     def pause(self) -> None:
-        """Stop listening to the ranks until `resume`: the channel is full."""
+        """Stop reading from the ranks until `resume`: the channel is full."""
         if not self._paused:
             self._paused = True
             for descriptor in self._sources:
                 self.selector.unregister(descriptor)
 
     def resume(self) -> None:
-        """Listen again."""
+        """Read from the ranks again."""
         if self._paused:
             self._paused = False
             for descriptor in self._sources:
                 self.selector.register(descriptor, selectors.EVENT_READ, self)
 
     def reap(self) -> None:
-        """Take note of processes that ended, ranks and adopted orphans."""
+        """Wait for processes that have ended: ranks and adopted orphans."""
         by_pid = {live.process.pid: rank for rank, live in self._live.items()}
         for pid, status in process.reap():
             if (rank := by_pid.get(pid)) is not None:
                 self._exited(rank, status)
 
     def stop(self, *, grace_s: float) -> None:
-        """Begin the ladder: SIGTERM now, SIGKILL to the whole tree after the grace period.
+        """Send SIGTERM now, and SIGKILL to the whole process tree after the grace period.
 
-        A rank that has raised is on its way out and is left to finish with its own exit code.
+        A rank that has raised is ending already, and is left to finish with its own exit code.
         """
         now = self.monotonic()
         deadline = now + grace_s
         self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
         if self._ladder is StopLadder.UP:
             self._ladder = StopLadder.TERMINATING
-            going = [v.process.pid for v in self._live.values() if not v.exited and not v.raised]
-            process.send(going, signal.SIGTERM)
-            process.send(going, signal.SIGCONT)
+            running = [v.process.pid for v in self._live.values() if not v.exited and not v.raised]
+            process.send(running, signal.SIGTERM)
+            process.send(running, signal.SIGCONT)
 
-    def ask_for_exceptions(self) -> None:
-        """Ask every rank for an exception that is on its way. One that is deep in C code does not answer."""
+    def request_exceptions(self) -> None:
+        """Ask every rank for an exception in flight. A rank inside C code does not answer."""
         for live in self._live.values():
             pid = live.process.pid
-            if not live.exited and not live.raised and linux.catches(pid, QUESTION_SIGNAL):
-                process.send([pid], QUESTION_SIGNAL)
+            if not live.exited and not live.raised and linux.catches(pid, INQUIRE_SIGNAL):
+                process.send([pid], INQUIRE_SIGNAL)
 
     def dump_stacks(self, number: int) -> None:
-        """Tell the stacks of every rank, in the round that goes on if there is one."""
+        """Report the stacks of every rank, as part of the current round if there is one."""
         if self._dump is None:
             self._dump = Dump(self.emit, Naming(self.order.copied))
         ranks = {rank: live.process for rank, live in self._live.items() if not live.exited}
-        self._dump.ask(ranks, number=number, now=self.monotonic())
+        self._dump.add(ranks, number=number, now=self.monotonic())
 
     def poll_timeouts(self) -> None:
-        """Move on by the clock: escalate, end leftovers, and finish once nothing is alive."""
+        """Do what is due by the clock: escalate, end leftovers, and finish once nothing is alive."""
         now = self.monotonic()
         if self._dump and self._dump.poll(now, self.clock()):
             self._dump = None
@@ -196,24 +197,24 @@ class WorkerGroup:
             self._kill(now)
 
     def timeout(self) -> float | None:
-        """Seconds until `poll_timeouts` has something to do; None while only events matter."""
+        """Seconds until `poll_timeouts` has something to do; None if only an event can change that."""
         if self.finished:
             return None
         if self._ladder is StopLadder.KILLING:
             return 0.01
         if self._all_exited:
             return 0.02
-        patience = POLL_S if self._dump else SELECT_LIMIT_S
+        limit_s = POLL_S if self._dump else SELECT_LIMIT_S
         if self._deadline is None:
             return POLL_S if self._dump else None
-        return min(patience, max(0.0, self._deadline - self.monotonic()))
+        return min(limit_s, max(0.0, self._deadline - self.monotonic()))
 
     @property
     def _all_exited(self) -> bool:
         return all(live.exited for live in self._live.values())
 
     def _end_leftovers(self, now: float) -> None:
-        """All ranks have ended: what they left running gets SIGTERM, a short grace, then SIGKILL."""
+        """Send SIGTERM to what ended ranks left running; SIGKILL follows after a short grace period."""
         left = process.descendants(os.getpid())
         if not left:
             self._finish(())
@@ -229,22 +230,22 @@ class WorkerGroup:
         self._killed += process.kill_all_below(os.getpid())
         self.reap()
         left = process.descendants(os.getpid())
-        # a killed rank is done when it has been waited for: only then is its exit known
+        # the exit of a killed rank is known only once it has been waited for
         if (not left and self._all_exited) or now >= self._give_up:
             self._finish(tuple(left))
 
     def _finish(self, survivors: tuple[int, ...]) -> None:
-        """Drain every source to its end (all writers are dead) and record the proof."""
+        """Drain every descriptor to its end (all writers are dead) and report the cleanup."""
         self.resume()
         self.reap()
         for descriptor in list(self._sources):
             self._drain(descriptor)
         for live in self._live.values():
             os.close(live.process.stacks)
-        self._tell_cleanup(survivors)
+        self._report_cleanup(survivors)
         self.finished = True
 
-    def _tell_cleanup(self, survivors: tuple[int, ...]) -> None:
+    def _report_cleanup(self, survivors: tuple[int, ...]) -> None:
         from ..state.events import CleanupProven
 
         proof = CleanupProven(
@@ -258,10 +259,10 @@ class WorkerGroup:
         self.emit.fact(proof)
 
     def _drain(self, descriptor: int) -> None:
-        """Carry all that is left. Every writer is dead, so what is not there now will never come."""
+        """Forward all that is left. Every writer is dead, so nothing more will come."""
         rank, stream = self._sources[descriptor]
         if stream == 0:
-            self._catch_up(rank)
+            self._drain_packets(rank)
         else:
             while data := process.read(descriptor):
                 self.emit.raw(frames.Kind.OUTPUT, data, rank=rank, stream=stream)
@@ -287,41 +288,41 @@ class WorkerGroup:
             os.close(descriptor)
 
     def _pump_pipe(self, descriptor: int, rank: int, stream: int) -> bool:
-        """Carry one piece of output; False at the end of the pipe."""
+        """Forward one piece of output; False at the end of the pipe."""
         data = process.read(descriptor)
         if data:
             self.emit.raw(frames.Kind.OUTPUT, data, rank=rank, stream=stream)
         return data != b""
 
     def _pump_line(self, rank: int) -> bool:
-        """Carry the packets that are waiting; False when the rank has closed its end."""
+        """Forward waiting packets; False when the rank has closed its end."""
         for _ in range(64):
             packet = rank_pipe.receive(self._live[rank].process.line)
             if packet == "empty":
                 return not self._live[rank].exited
             if packet == "closed":
                 return False
-            self._carry(rank, *packet)
+            self._forward_packet(rank, *packet)
         return True
 
-    def _carry(self, rank: int, kind: bytes, data: bytes) -> None:
+    def _forward_packet(self, rank: int, kind: bytes, data: bytes) -> None:
         if (forward := _RESULTS.get(kind)) is not None:
             self.emit.raw(forward, data, rank=rank)
         elif kind == rank_pipe.LEFT:
             with contextlib.suppress(ValueError):
                 self._live[rank].left = bool(rank_pipe.parse(data).get("by_exit"))
         elif kind == rank_pipe.FACT:
-            # only rankdeck's own code writes here; a torn packet is nothing
+            # only rankdeck's own code writes here; a malformed packet is dropped
             with contextlib.suppress(ValueError):
-                self._tell(rank, rank_pipe.parse(data))
+                self._forward_fact(rank, rank_pipe.parse(data))
 
-    def _tell(self, rank: int, said: dict[str, Any]) -> None:
-        """Pass on a fact that a rank has told of itself."""
+    def _forward_fact(self, rank: int, fields: dict[str, Any]) -> None:
+        """Forward a fact that a rank has reported about itself."""
         from ..state.events import RankRaised, from_wire
 
-        fact, live = from_wire(said, "rank", {"rank": rank}), self._live[rank]
+        fact, live = from_wire(fields, "rank", {"rank": rank}), self._live[rank]
         live.raised |= isinstance(fact, RankRaised)
-        live.returns |= bool(said.get("returns"))
+        live.returns |= bool(fields.get("returns"))
         self.emit.fact(fact)
 
     def _exited(self, rank: int, status: int) -> None:
@@ -330,7 +331,7 @@ class WorkerGroup:
         live = self._live[rank]
         live.exited = True
         live.process.popen.returncode = os.waitstatus_to_exitcode(status)
-        self._catch_up(rank)
+        self._drain_packets(rank)
         code, name = process.outcome(status)
         after = process.oom_kills() if name == "SIGKILL" else None
         known = after is not None and self._oom_before is not None
@@ -346,12 +347,12 @@ class WorkerGroup:
         )
         self.emit.fact(fact)
 
-    def _catch_up(self, rank: int) -> None:
-        """What the rank said before it ended comes before the fact of its end."""
+    def _drain_packets(self, rank: int) -> None:
+        """Forward the rank's packets to the last, so that they precede the fact of its end."""
         line = self._live[rank].process.line
         if line.fileno() >= 0:
             while isinstance(packet := rank_pipe.receive(line), tuple):
-                self._carry(rank, *packet)
+                self._forward_packet(rank, *packet)
 
     def _not_started(self, rank: int, kind: str, text: str, code: int) -> None:
         from ..state.events import RankExited, RankRaised

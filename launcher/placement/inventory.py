@@ -1,6 +1,6 @@
-"""What this machine has, and who uses it: CPUs, memory, and GPUs with the processes that hold them.
+"""This machine's CPUs, memory and GPUs, with the processes that hold GPU memory.
 
-For looking only: nothing here decides where a rank may run. What cannot be known is None, never zero.
+For display only: nothing here decides where a rank may run. An unknown figure is None, never zero.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..agent.telemetry import HostMeter, find_psutil, sensor_errors
 from ..spec.places import Device
 from ..state.events import DeviceSample, HostSample
 
-_COMMAND = 1000
-_HEALTH_LOOKS = 10  # errors are rare, and old drivers take their time to count them
+_COMMAND_CHARACTERS = 1000
+_HEALTH_LOOKS = 10  # errors are rare, and old drivers are slow to count them
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that holds a GPU: bytes of its memory, whose it is, and its parents, the nearest first.
+    """A process that holds a GPU: bytes of the GPU's memory, its user, and its ancestors, the nearest first.
 
-    `command` is its command line, and `since` when it began, in seconds since the epoch.
+    `command` is its command line, and `since` its start in seconds since the epoch.
     """
 
     pid: int
@@ -38,9 +38,9 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """A GPU or MIG instance at one moment; `error` is why it tells nothing.
+    """A GPU or MIG instance at one moment; `error` is why it has no figures.
 
-    `whole` is the GPU that a MIG instance is a part of; `health` is that of the whole GPU.
+    `whole` is the GPU of a MIG instance; `health` is that of the whole GPU.
     """
 
     device: Device
@@ -53,7 +53,7 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine at one moment; `reason` is why there are no figures of GPUs, `driver` the one that tells."""
+    """A machine at one moment; `reason` is why there are no GPU figures, `driver` the driver's version."""
 
     host: str
     cores: int | None = None
@@ -64,9 +64,9 @@ class Machine:
 
 
 class Inspector:
-    """Looks at this machine again and again. For one thread: a driver may take its time to answer.
+    """Reads this machine repeatedly, on a thread of its own, because a driver may be slow.
 
-    NVML is started at the first look. `open_nvml` gives a session with it, or raises `nvml.NoAnswer`.
+    NVML is started at the first look. `open_nvml` returns a session with it, or raises `nvml.NoAnswer`.
     """
 
     def __init__(self, open_nvml: Callable[[], nvml.NvmlSession] = nvml.open_session) -> None:
@@ -79,10 +79,10 @@ class Inspector:
         self._reason = self._driver = ""
         self._looks = 0
         self._health: dict[str, nvml.Health] = {}
-        self._known: dict[int, tuple[Any, Holder]] = {}
+        self._holders: dict[int, tuple[Any, Holder]] = {}
 
     def look(self) -> Machine:
-        """The machine now; its CPU's share is that since the look before."""
+        """Read the machine; its CPU use is that since the look before."""
         if self._gpus is None:
             self._gpus = self._find_gpus()
         if self._looks % _HEALTH_LOOKS == 0:
@@ -98,7 +98,7 @@ class Inspector:
         )
 
     def close(self) -> None:
-        """Let the driver go."""
+        """Close the session with the driver."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -106,13 +106,13 @@ class Inspector:
     def _find_gpus(self) -> tuple[_Part, ...]:
         try:
             self._session = self._open_nvml()
-            found = self._session.gpus()
+            gpus = self._session.gpus()
         except nvml.NoAnswer as error:
             self._reason = str(error)
             return ()
         self._driver = self._session.driver()
-        self._reason = "" if found else "NVML lists no GPU"
-        return tuple(part for gpu in found for part in _parts(gpu))
+        self._reason = "" if gpus else "NVML lists no GPU"
+        return tuple(part for gpu in gpus for part in _parts(gpu))
 
     def _read(self, part: _Part) -> GpuUse:
         device, whole, error = part
@@ -130,41 +130,43 @@ class Inspector:
         return self._health[uuid]
 
     def _holder(self, pid: int, memory: int | None) -> Holder:
-        """Who holds it. In a container the driver may name processes by pids that mean nothing here."""
+        """A process that holds a GPU; only its pid in a container where the driver uses other pids."""
         if self._psutil is None:
             return Holder(pid, memory)
         try:
-            process, holder = self._known.get(pid) or (None, None)
+            process, holder = self._holders.get(pid) or (None, None)
             if holder is None or process is None or not process.is_running():
-                process, holder = self._meet(pid)
-                self._known[pid] = process, holder
+                process, holder = self._look_up(pid)
+                self._holders[pid] = process, holder
         except self._errors:
-            self._known.pop(pid, None)
+            self._holders.pop(pid, None)
             return Holder(pid, memory)
         return replace(holder, memory=memory)
 
-    def _meet(self, pid: int) -> tuple[Any, Holder]:
+    def _look_up(self, pid: int) -> tuple[Any, Holder]:
         assert self._psutil is not None
         process = self._psutil.Process(pid)
         parents = tuple(parent.pid for parent in process.parents())
         name, since = process.name(), process.create_time()
         return process, Holder(
-            pid, None, process.username(), name, parents, self._command(process), round(since)
+            pid, None, process.username(), name, parents, self._command_line(process), round(since)
         )
 
-    def _command(self, process: Any) -> str:
-        """The command line, where others' may be read."""
+    def _command_line(self, process: Any) -> str:
+        """The command line; empty if it may not be read."""
         try:
-            return " ".join(process.cmdline())[:_COMMAND]
+            return " ".join(process.cmdline())[:_COMMAND_CHARACTERS]
         except self._errors:
             return ""
 
 
-_Part = tuple[Device, Device | None, str]  # what can be held, the GPU that it is a part of, why it is mute
+_Part = tuple[
+    Device, Device | None, str
+]  # what a process can hold, the GPU of a MIG instance, why it has no figures
 
 
 def _parts(gpu: nvml.Gpu) -> list[_Part]:
-    """What of a GPU can be held: its instances where it has any."""
+    """The parts of a GPU that processes can hold: its instances if it has any, else the GPU."""
     if gpu.device is None:
         return [(Device(index=gpu.index, uuid="", name="", memory=None), None, gpu.error)]
     return [(part, gpu.device, "") for part in gpu.instances or ()] or [(gpu.device, None, "")]

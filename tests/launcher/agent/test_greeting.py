@@ -8,7 +8,7 @@ import pytest
 
 from launcher.agent import hello
 from launcher.agent.boot import Boot
-from launcher.agent.hello import Belongings, belongings
+from launcher.agent.hello import AgentGpus, agent_gpus
 from launcher.channel.handshake import read_hello
 from launcher.spec.places import Device
 
@@ -17,7 +17,7 @@ AFAR = Boot(agent=2, token="t", lifeline=True, cores=3, host="the driver's", add
 
 
 def test_the_engine_understands_what_an_agent_says() -> None:
-    said = hello.greeting(AFAR, Belongings((GPU,), False, "two are busy"), port=4000, address="10.0.0.7")
+    said = hello.greeting(AFAR, AgentGpus((GPU,), False, "two are busy"), port=4000, address="10.0.0.7")
     heard = read_hello(2, said, None)
 
     assert (heard.agent, heard.port, heard.address, heard.cores) == (2, 4000, "10.0.0.7", 3)
@@ -30,7 +30,7 @@ def test_the_engine_understands_what_an_agent_says() -> None:
 
 def test_an_agent_beside_its_engine_says_only_what_it_alone_knows() -> None:
     boot = Boot(agent=0, token="t", address="127.0.0.1", devices=(GPU,))
-    said = hello.greeting(boot, belongings(boot), port=1, address="ignored")
+    said = hello.greeting(boot, agent_gpus(boot), port=1, address="ignored")
 
     assert said["address"] == "127.0.0.1"
     assert not {"machine", "addresses", "torch"} & said.keys()
@@ -46,6 +46,6 @@ def test_a_torch_without_a_version_is_none(found: str | None, monkeypatch: pytes
 
 def test_an_embedded_python_has_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", None)
-    said = hello.greeting(AFAR, Belongings(), port=1, address="a")
+    said = hello.greeting(AFAR, AgentGpus(), port=1, address="a")
 
     assert read_hello(2, said, None).executable == ""
