@@ -129,7 +129,7 @@ class Job:
             self._supervisor.run()
         finally:  # whatever became of the run's thread, nobody may wait for it any more
             self._supervisor.mailbox.done.set()
-            self._supervisor.mailbox.tell()
+            self._supervisor.mailbox.notify()
             _running.discard(self)
 
     def _succeeded(self, timeout: float | None) -> RunState:

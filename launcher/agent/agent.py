@@ -124,7 +124,7 @@ class Agent:
             self._group.poll_timeouts()
             if self._group.finished:
                 self._report_idle()
-        self._line.tend()
+        self._line.keep_alive()
         self._flush()
 
     def _timeout(self) -> float | None:

@@ -146,7 +146,7 @@ class AgentConnection:
             return
         self._sent = self._sent or self._outbox.pending < before
 
-    def tend(self, now: float) -> None:
+    def keep_alive(self, now: float) -> None:
         """Show the agent that we live, where nothing else did, and see whether it lives.
 
         Args:
@@ -165,7 +165,7 @@ class AgentConnection:
             pulse.sent(now)
 
     def deadline(self, now: float) -> float | None:
-        """Seconds until `tend` has something to do; None: never."""
+        """Seconds until `keep_alive` has something to do; None: never."""
         return None if (pulse := self._told(now)) is None else pulse.timeout(now)
 
     def close(self) -> None:
@@ -315,7 +315,7 @@ class EngineConnection:
         if self._pulse and self._outbox.pending < before:
             self._pulse.sent(time.monotonic())
 
-    def tend(self) -> None:
+    def keep_alive(self) -> None:
         """Show that we live where nothing else did, and see whether the engine does.
 
         Raises:
@@ -332,7 +332,7 @@ class EngineConnection:
                 self.put(frames.document(frames.Kind.BEAT, {}))
 
     def timeout(self) -> float | None:
-        """Seconds until `tend` has something to do; None: never."""
+        """Seconds until `keep_alive` has something to do; None: never."""
         return self._pulse.timeout(time.monotonic()) if self._pulse else None
 
     def abandon(self) -> None:

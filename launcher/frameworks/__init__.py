@@ -1,1 +1,1 @@
-"""How each framework learns its place: a row of the registry and a file of its own for each."""
+"""How ranks of each framework learn their place: a row of the registry and a file per framework."""

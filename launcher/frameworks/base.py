@@ -1,4 +1,4 @@
-"""What a framework is: how each rank of a worker group learns its place, as environment and arguments."""
+"""The interface of a framework: how it gives each rank its place, as environment and arguments."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..spec.places import Assignment
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where rank 0's store listens, and what the gang is called.
+    """Where rank 0's store listens, and the identity of the gang.
 
     Attributes:
-        address, port: rank 0's address, as every rank reaches it, and a port that its agent holds.
-        run_id: the run.
-        restart_count: how often the gang has been started again; 0 for the first attempt.
-        max_restarts: how often it may be.
+        address, port: an address of rank 0's host that every rank reaches, and a port that its agent holds.
+        run_id: the run's id.
+        restart_count: how often the gang has been restarted; 0 for the first attempt.
+        max_restarts: how often it may be restarted.
     """
 
     address: str
@@ -32,7 +32,7 @@ def _no_defaults(interface: str) -> Mapping[str, str]:
     return {}
 
 
-def _as_given(place: Assignment, rendezvous: Rendezvous, args: Sequence[str]) -> Sequence[str]:
+def _unchanged(place: Assignment, rendezvous: Rendezvous, args: Sequence[str]) -> Sequence[str]:
     del place, rendezvous
     return args
 
@@ -42,19 +42,19 @@ class Framework:
     """A row of `launcher.frameworks.registry`. All of it is pure, and nothing imports the framework itself.
 
     Attributes:
-        name: the framework's.
-        matches: whether the text of a target's source uses it.
+        name: the framework's name.
+        matches: whether the text of a target's source uses the framework.
         environ: the variables of one rank.
-        defaults: the variables of one rank that a user's or the host's own values replace, from the name of
-            the network interface to use; the name is empty where it is not known.
-        argv: a script's arguments for one rank, from those that were given.
+        defaults: variables of one rank that apply unless the user or the host has set them, from the name of
+            the network interface to use, which is empty if unknown.
+        argv: a script's arguments for one rank, from those of the request.
     """
 
     name: str
     matches: Callable[[str], bool]
     environ: Callable[[Assignment, Rendezvous], Mapping[str, str]]
     defaults: Callable[[str], Mapping[str, str]] = _no_defaults
-    argv: Callable[[Assignment, Rendezvous, Sequence[str]], Sequence[str]] = _as_given
+    argv: Callable[[Assignment, Rendezvous, Sequence[str]], Sequence[str]] = _unchanged
 
 
 def imports(source: str, package: str) -> bool:

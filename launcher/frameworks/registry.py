@@ -7,9 +7,9 @@ from .torch import TORCH
 
 DEFAULT = TORCH
 FRAMEWORKS: tuple[Framework, ...] = (TORCH,)
-"""In the order in which they are asked: what builds upon another comes before it."""
+"""In the order in which they are tried: a framework comes before those that it builds on."""
 
 
 def framework_of(source: str) -> Framework:
-    """The framework of a target, by the text of its source; torch's contract serves what none claims."""
+    """The framework of a target, by the text of its source; torch if none matches."""
     return next((framework for framework in FRAMEWORKS if framework.matches(source)), DEFAULT)

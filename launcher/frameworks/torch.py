@@ -38,10 +38,10 @@ def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
 
 
 def network(interface: str) -> dict[str, str]:
-    """What makes gloo and NCCL use a network interface; nothing if it is not known.
+    """The variables that make gloo and NCCL use a network interface; none if it is unknown.
 
-    Gloo otherwise takes the address that the host's name resolves to, which is often loopback. NCCL takes
-    a bare name for the beginning of one, so that ``eth1`` would be ``eth10`` too.
+    Gloo otherwise uses the address of the host's name, which is often loopback. NCCL reads a bare name as
+    a prefix, so that ``eth1`` would match ``eth10`` too.
     """
     if not interface:
         return {}
@@ -49,7 +49,7 @@ def network(interface: str) -> dict[str, str]:
 
 
 def defaults(interface: str) -> dict[str, str]:
-    """What a rank gets unless the user or the host has set it."""
+    """The variables of a rank that apply unless the user or the host has set them."""
     return {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **network(interface)}
 
 

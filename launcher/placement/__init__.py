@@ -1,1 +1,1 @@
-"""Who goes where: ranks, hosts, devices and addresses."""
+"""Placement: the host, agent, devices and addresses of every rank."""

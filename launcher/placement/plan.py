@@ -1,7 +1,7 @@
-"""Which rank goes where, on which devices, with which environment. Pure; `--dry-run` prints it.
+"""The plan: each rank's host, agent, devices and environment. Pure; `--dry-run` prints it.
 
-Ranks of one host are contiguous and local ranks are counted by host, however many agents share it: that
-is what LOCAL_RANK means to every framework. Ranks of one agent are contiguous too.
+Ranks of one host are contiguous and local ranks are counted by host, however many agents share it, since
+that is the meaning of LOCAL_RANK in every framework. Ranks of one agent are contiguous too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every rank's place, and what a person should be told about the choices made."""
+    """Every rank's place, and notes for the user about the choices made."""
 
     ranks: tuple[Assignment, ...]
     uses_gpu: bool
@@ -37,21 +37,21 @@ class Plan:
             self._by_agent.setdefault(rank.agent, []).append(rank)
 
     def on(self, agent: int) -> tuple[Assignment, ...]:
-        """The ranks that one agent supervises; none if it has no part in this gang."""
+        """The ranks that one agent supervises; empty if it has none."""
         return tuple(self._by_agent.get(agent, ()))
 
 
 def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -> Plan:
-    """Places for all ranks: as many as the offers hold, within what the spec allows.
+    """Place as many ranks as the offers hold, within the numbers of the spec.
 
     Args:
         spec: the request.
-        offers: what the agents can hold.
+        offers: the agents' offers.
         gpu_reason: why there are no GPUs, for the error.
 
     Raises:
-        SpecError: GPUs were demanded, and what is known beforehand has too few.
-        CannotPlace: the offers hold fewer ranks than asked for, or those of agents too few GPUs.
+        SpecError: too few required GPUs, in a mode that plans before it starts agents.
+        CannotPlace: the offers hold too few ranks, or agents offer too few required GPUs.
     """
     hosts = by_host(offers)
     taken, uses_gpu, notes = _choose(spec, hosts, gpu_reason)
@@ -92,7 +92,7 @@ def _assign(taken: Sequence[Seat], hosts: Hosts, *, gpus: int, hide: bool) -> tu
 
 
 def _choose(spec: JobSpec, hosts: Hosts, reason: str) -> tuple[list[Seat], bool, tuple[str, ...]]:
-    """The seats to take, whether they are on GPUs, and what to say about it."""
+    """The seats to use, whether they are on GPUs, and notes about that."""
     notes: tuple[str, ...] = ()
     if spec.gpu is not False:
         on_gpus = seats(hosts, gpus=spec.gpus_per_rank, most=spec.num_processes)
@@ -110,7 +110,7 @@ def _choose(spec: JobSpec, hosts: Hosts, reason: str) -> tuple[list[Seat], bool,
 
 
 def _count(hosts: Hosts) -> int:
-    """How many GPUs the agents have, one that several share counted once."""
+    """How many different GPUs the agents have."""
     return len({(host, d.uuid) for host, offers in hosts.items() for o in offers for d in o.devices})
 
 
@@ -120,7 +120,7 @@ def _at_least(spec: JobSpec) -> str:
 
 
 def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
-    """The error for demanded GPUs that are missing; `rooms` is how many ranks could have theirs."""
+    """The error for too few required GPUs; `rooms` is for how many ranks they suffice."""
     need, each = spec.least, spec.gpus_per_rank
     if each == 1:
         wants = f"{need} GPU{'s' * (need > 1)}, one a rank,"
@@ -138,7 +138,7 @@ def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
 
 
 def _on_the_cpu(spec: JobSpec, rooms: int, count: int, reason: str) -> tuple[str, ...]:
-    """What to say when nobody demanded GPUs and there are not enough."""
+    """The note for too few GPUs that are not required."""
     if not count:
         return (f"{reason}: the ranks run on the CPU",) if reason else ()
     have = rooms if spec.gpus_per_rank == 1 and rooms else count
@@ -149,7 +149,7 @@ def _on_the_cpu(spec: JobSpec, rooms: int, count: int, reason: str) -> tuple[str
 
 
 def _sharing(ranks: Sequence[Assignment]) -> tuple[str, ...]:
-    """What to say where a scheduler granted one device to several agents."""
+    """The note for devices that a scheduler granted to several agents."""
     owners: dict[tuple[str, str], list[Assignment]] = {}
     for rank in ranks:
         for device in rank.devices:
@@ -176,14 +176,14 @@ def rank_environ(
     framework: Framework,
     interface: str = "",
 ) -> dict[str, str]:
-    """What a rank's environment has beyond what the gang shares.
+    """A rank's environment beyond the variables that all ranks share.
 
     Args:
         place: the rank's place.
-        rendezvous: where the gang meets.
-        base: what the user has chosen; nothing of that is chosen again.
-        framework: what the rank runs.
-        interface: the network interface by which this host reaches rank 0's; empty to leave it open.
+        rendezvous: the address and identity of the gang's store.
+        base: the variables that the user has set, which get no default here.
+        framework: the framework of the target.
+        interface: the network interface by which this host reaches rank 0's; empty if unknown.
     """
     devices = {} if place.visible is None else {VISIBLE: place.visible}
     chosen = {THREADS: str(place.threads), **framework.defaults(interface)}
@@ -192,7 +192,7 @@ def rank_environ(
 
 
 def thread_note(plan: Plan, base: Mapping[str, str]) -> str | None:
-    """What to say about the threads that were chosen for the user, once a run; `base` as above."""
+    """The note about the chosen number of threads, once a run; `base` as in `rank_environ`."""
     if THREADS in base or not plan.ranks:
         return None
     each = sorted({r.threads for r in plan.ranks})
@@ -208,14 +208,14 @@ Hosts = Mapping[str, Sequence[Offer]]
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Room for one rank at an agent, with the devices that would be its own."""
+    """Room for one rank at an agent, with the devices of that rank."""
 
     offer: Offer
     devices: tuple[Device, ...] = ()
 
 
 def by_host(offers: Iterable[Offer]) -> dict[str, list[Offer]]:
-    """The agents of every host by number, hosts in order of their first agent."""
+    """The offers of every host by agent number; hosts in order of their first agent."""
     hosts: dict[str, list[Offer]] = {}
     for offer in sorted(offers, key=lambda o: o.agent):
         hosts.setdefault(offer.host, []).append(offer)
@@ -226,20 +226,20 @@ def seats(hosts: Hosts, *, gpus: int, most: int) -> list[Seat]:
     """All seats in the order in which ranks take them: host by host, and agent by agent on each.
 
     Args:
-        hosts: the agents by host.
+        hosts: the offers by host.
         gpus: devices of each seat; 0 for seats on the CPU.
-        most: how many seats are wanted at most; an agent without a limit of its own has that many.
+        most: the largest number of seats; an agent without a limit has that many.
     """
-    found = (seat for offers in hosts.values() for seat in _on_host(offers, gpus, most))
-    return list(islice(found, most))
+    all_seats = (seat for offers in hosts.values() for seat in _on_host(offers, gpus, most))
+    return list(islice(all_seats, most))
 
 
 def _on_host(offers: Sequence[Offer], gpus: int, most: int) -> Iterator[Seat]:
-    given = _divide(offers, gpus, most) if gpus else {}
+    devices = _divide(offers, gpus, most) if gpus else {}
     for offer in offers:
         if not gpus:
             yield from (Seat(offer) for _ in range(_limit(offer, most)))
-        own = given.get(offer.agent, ())
+        own = devices.get(offer.agent, ())
         for start in range(0, len(own), gpus or 1):
             yield Seat(offer, own[start : start + gpus])
 
@@ -251,43 +251,43 @@ def _limit(offer: Offer, most: int) -> int:
 def _divide(offers: Sequence[Offer], gpus: int, most: int) -> dict[int, tuple[Device, ...]]:
     """The devices that each agent of a host uses, for as many whole ranks as it can hold.
 
-    What was granted to an agent is its own, even if another was granted it too. What all agents of a host
-    see is divided, and those that see less choose first: what they leave serves the others as well.
+    An agent keeps the devices that were granted to it, even if another agent was granted them too. Devices
+    that all agents of a host see are divided. Agents that see fewer choose first: others can use the rest.
     """
-    given: dict[int, tuple[Device, ...]] = {}
+    divided: dict[int, tuple[Device, ...]] = {}
     taken: set[str] = set()
     for offer in sorted(offers, key=lambda o: (not o.exclusive, len(o.devices))):
         free = {d.uuid: d for d in offer.devices if offer.exclusive or d.uuid not in taken}
         count = max(0, min(_limit(offer, most), len(free) // gpus)) * gpus
-        given[offer.agent] = tuple(islice(free.values(), count))
-        taken.update(d.uuid for d in given[offer.agent])
-    return given
+        divided[offer.agent] = tuple(islice(free.values(), count))
+        taken.update(d.uuid for d in divided[offer.agent])
+    return divided
 
 
 def visible(local: Sequence[Seat], gpus: int) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES says to each rank of a host, in local-rank order.
+    """CUDA_VISIBLE_DEVICES of each rank of a host, in local-rank order.
 
-    With several GPUs a rank, each sees its own. With one, each sees all that the gang has on the host, and
-    its own at its local rank. Where ranks share a GPU there are fewer than ranks, and none may be named
-    twice (CUDA would show none): a rank's own is then at its local rank modulo their number, which is what
-    scripts take that expect to share.
+    With several GPUs per rank, each rank sees its own. With one, each sees all that the gang has on the host,
+    with its own at the index of its local rank. If ranks share GPUs there are fewer GPUs than ranks, and none
+    may be named twice (CUDA would show none): a rank's own is then at its local rank modulo their number,
+    the index that scripts for shared GPUs use.
     """
     if gpus > 1:
-        return [_named(seat.devices) for seat in local]
+        return [_uuids(seat.devices) for seat in local]
     owned = [seat.devices[0] for seat in local]
     distinct = list({d.uuid: d for d in owned}.values())
     if len(distinct) == len(owned):
-        return [_named(distinct)] * len(owned)
-    return [_named(_turned(distinct, own, index % len(distinct))) for index, own in enumerate(owned)]
+        return [_uuids(distinct)] * len(owned)
+    return [_uuids(_with_device_at(distinct, own, index % len(distinct))) for index, own in enumerate(owned)]
 
 
-def _turned(devices: Sequence[Device], own: Device, place: int) -> list[Device]:
-    """The devices with one of them at a given place, by an exchange."""
-    turned = list(devices)
-    at = next(i for i, d in enumerate(turned) if d.uuid == own.uuid)
-    turned[at], turned[place] = turned[place], turned[at]
-    return turned
+def _with_device_at(devices: Sequence[Device], own: Device, place: int) -> list[Device]:
+    """The devices with `own` moved to an index by an exchange."""
+    swapped = list(devices)
+    at = next(i for i, d in enumerate(swapped) if d.uuid == own.uuid)
+    swapped[at], swapped[place] = swapped[place], swapped[at]
+    return swapped
 
 
-def _named(devices: Sequence[Device]) -> str:
+def _uuids(devices: Sequence[Device]) -> str:
     return ",".join(d.uuid for d in devices)

@@ -1,6 +1,6 @@
-"""What agents said of themselves, as offers, as a meeting point, and as words for people. Pure.
+"""From agents' hellos: their hosts, offers, the gang's rendezvous, and notes for the user. Pure.
 
-Agents are on one host if they say the same machine, whatever they call it: names repeat (every container
+Agents are on one host if they report the same machine, whatever its name: names repeat (every container
 may be ``localhost``), and Spark's own view of an executor's address can be wrong.
 """
 
@@ -22,27 +22,27 @@ _SHOWN = 5
 
 
 class HelloFields(Protocol):
-    """What the rules here need of an agent's hello."""
+    """The fields of an agent's hello that this module needs."""
 
     @property
     def agent(self) -> int:
-        """Its number."""
+        """The agent's number."""
 
     @property
     def host(self) -> str:
-        """Its host's name, for people."""
+        """Its host's name, for display."""
 
     @property
     def machine(self) -> str:
-        """What tells its host from all others; empty if it does not know."""
+        """A unique identifier of its host; empty if unknown."""
 
     @property
     def address(self) -> str:
-        """Its own address."""
+        """Its address."""
 
     @property
     def cores(self) -> int:
-        """The cores that are its own."""
+        """How many cores it may use."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -50,11 +50,11 @@ class HelloFields(Protocol):
 
     @property
     def exclusive(self) -> bool:
-        """Whether they are its own alone."""
+        """Whether no other agent uses its GPUs."""
 
     @property
     def gpu_reason(self) -> str:
-        """Why there are none, or what is wrong."""
+        """Why it has no GPUs, or what is wrong with them."""
 
     @property
     def python(self) -> str:
@@ -67,7 +67,7 @@ class HelloFields(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What the caller has: ``3.11.7``, and ``2.13.0+cpu`` or nothing."""
+    """The caller's versions, such as ``3.11.7`` and ``2.13.0+cpu``; `torch` is empty if there is none."""
 
     python: str
     torch: str = ""
@@ -81,44 +81,44 @@ class MeetingPoint:
     interfaces: Mapping[int, str]
 
 
-def host_names(said: Sequence[HelloFields]) -> dict[int, str]:
-    """A name for every agent's host that no other host has: its own, with an address if that repeats."""
+def host_names(hellos: Sequence[HelloFields]) -> dict[int, str]:
+    """A unique name for every agent's host: the host's own, with an address if others have that name."""
     machines: dict[tuple[str, ...], HelloFields] = {}
-    for each in sorted(said, key=lambda s: s.agent):
+    for each in sorted(hellos, key=lambda s: s.agent):
         machines.setdefault(_machine(each), each)
     repeats = Counter(first.host for first in machines.values())
     names: dict[tuple[str, ...], str] = {}
-    given = {host for host, count in repeats.items() if count == 1}
+    used = {host for host, count in repeats.items() if count == 1}
     for machine, first in machines.items():
         name = first.host
         if repeats[name] > 1:
-            name = _unused(f"{first.host} ({first.address or first.agent})", given)
-            given.add(name)
+            name = _unused(f"{first.host} ({first.address or first.agent})", used)
+            used.add(name)
         names[machine] = name
-    return {each.agent: names[_machine(each)] for each in said}
+    return {each.agent: names[_machine(each)] for each in hellos}
 
 
-def _machine(said: HelloFields) -> tuple[str, ...]:
-    return (said.machine,) if said.machine else (said.host, said.address)
+def _machine(hello: HelloFields) -> tuple[str, ...]:
+    return (hello.machine,) if hello.machine else (hello.host, hello.address)
 
 
-def _unused(name: str, given: set[str]) -> str:
+def _unused(name: str, used: set[str]) -> str:
     count, free = 1, name
-    while free in given:
+    while free in used:
         count += 1
         free = f"{name} #{count}"
     return free
 
 
-def offers_of(said: Sequence[HelloFields], spec: JobSpec) -> list[Offer]:
-    """What the agents of a cluster can hold.
+def offers_of(hellos: Sequence[HelloFields], spec: JobSpec) -> list[Offer]:
+    """The offers of a cluster's agents.
 
     An agent stands for a Spark task and holds the ranks of one, but no more than its share of the gang:
-    where more tasks came than the gang needs (one a rank, on the CPU), ranks would otherwise crowd on the
-    first agents and leave the cores of the others idle.
+    if more tasks came than the gang needs (one per rank, on the CPU), ranks would otherwise fill the first
+    agents and leave the cores of the others idle.
     """
-    names = host_names(said)
-    share = -(-spec.num_processes // max(1, len(said)))
+    names = host_names(hellos)
+    share = -(-spec.num_processes // max(1, len(hellos)))
     return [
         Offer(
             agent=each.agent,
@@ -128,24 +128,24 @@ def offers_of(said: Sequence[HelloFields], spec: JobSpec) -> list[Offer]:
             slots=min(spec.ranks_per_task, share),
             exclusive=each.exclusive,
         )
-        for each in said
+        for each in hellos
     ]
 
 
-def gpu_reason(said: Sequence[HelloFields]) -> str:
-    """Why GPUs are missing, each reason once with the hosts that gave it; empty if none did."""
-    names = host_names(said)
+def gpu_reason(hellos: Sequence[HelloFields]) -> str:
+    """Why GPUs are missing: each reason once, with the hosts that reported it; empty if none did."""
+    names = host_names(hellos)
     hosts: dict[str, dict[str, None]] = {}
-    for each in said:
+    for each in hellos:
         if each.gpu_reason:
             hosts.setdefault(each.gpu_reason, {})[names[each.agent]] = None
-    if len(hosts) == 1 and all(each.gpu_reason for each in said):
+    if len(hosts) == 1 and all(each.gpu_reason for each in hellos):
         return next(iter(hosts))
-    given = [f"{_those(on)}: {reason}" for reason, on in hosts.items()]
-    return listed(given, most=3, joint="; ", last="; ")
+    reasons = [f"{_list_hosts(on)}: {reason}" for reason, on in hosts.items()]
+    return listed(reasons, most=3, joint="; ", last="; ")
 
 
-def _those(names: Mapping[str, None]) -> str:
+def _list_hosts(names: Mapping[str, None]) -> str:
     return listed(list(names), most=_SHOWN)
 
 
@@ -156,16 +156,16 @@ def choose_address(
     *,
     first: int,
 ) -> MeetingPoint:
-    """The address of rank 0's host that all agents can use, and by which interface each does.
+    """The best address of rank 0's host that all agents reach, with each agent's interface on the way.
 
     Args:
         candidates: addresses of rank 0's host, the best first.
-        reached: for every agent, the candidates that it reached, each with its own interface on that way.
+        reached: for every agent, the candidates that it reached, each with the agent's interface on the way.
         hosts: the host of every agent that has ranks, as in `host_names`.
         first: rank 0's agent.
 
     Raises:
-        CannotPlace: there is none; it says who cannot reach whom.
+        CannotPlace: there is none; the message names the hosts that cannot reach each other.
     """
     alone = len(set(hosts.values())) == 1
     usable = [address for address in candidates if alone or not is_loopback(address)]
@@ -173,13 +173,13 @@ def choose_address(
         if all(address in reached.get(agent, ()) for agent in hosts):
             return MeetingPoint(address, {agent: reached[agent][address] for agent in hosts})
     raise CannotPlace(
-        _unreached(usable, reached, hosts, hosts[first]),
+        _unreachable_text(usable, reached, hosts, hosts[first]),
         hint="the executors' hosts have to reach each other: look at routes and firewalls between them",
     )
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address means each host itself: a number or the name ``localhost``."""
+    """Whether an address is a loopback one: a number or the name ``localhost``."""
     try:
         number = ipaddress.ip_address(address)
     except ValueError:
@@ -188,43 +188,43 @@ def is_loopback(address: str) -> bool:
     return (mapped or number).is_loopback
 
 
-def _unreached(usable: Sequence[str], reached: Reached, hosts: Mapping[int, str], first: str) -> str:
+def _unreachable_text(usable: Sequence[str], reached: Reached, hosts: Mapping[int, str], first: str) -> str:
     where = f"{first}, where rank 0 would listen"
     if not usable:
         return f"{where}, has no address that other hosts could reach"
-    cut_off = _without(usable, reached, hosts)
+    cut_off = _cut_off(usable, reached, hosts)
     if cut_off:
-        return f"{_those(cut_off)} cannot reach {where}, at {listed(usable, most=_SHOWN, last=' or ')}"
-    lacking = [f"{address} not from {_those(_without([address], reached, hosts))}" for address in usable]
+        return f"{_list_hosts(cut_off)} cannot reach {where}, at {listed(usable, most=_SHOWN, last=' or ')}"
+    lacking = [f"{address} not from {_list_hosts(_cut_off([address], reached, hosts))}" for address in usable]
     return f"no address of {where}, is reached by all: {listed(lacking, most=3, joint='; ', last='; ')}"
 
 
-def _without(addresses: Sequence[str], reached: Reached, hosts: Mapping[int, str]) -> dict[str, None]:
+def _cut_off(addresses: Sequence[str], reached: Reached, hosts: Mapping[int, str]) -> dict[str, None]:
     """The hosts whose agents reached none of these addresses."""
     lacking = (host for agent, host in hosts.items() if not reached.get(agent, {}).keys() & set(addresses))
     return dict.fromkeys(lacking)
 
 
-def version_notes(said: Sequence[HelloFields], ours: Versions, *, pickled: bool) -> tuple[str, ...]:
-    """What to say of Python and torch versions that differ among the hosts, or from the caller's.
+def version_notes(hellos: Sequence[HelloFields], ours: Versions, *, pickled: bool) -> tuple[str, ...]:
+    """Notes about Python and torch versions that differ among the hosts, or from the caller's.
 
     Args:
-        said: the agents.
+        hellos: the agents' hellos.
         ours: the caller's own versions.
         pickled: whether the target travels as a pickle, which another Python cannot always read.
 
     Raises:
-        CannotPlace: it does, and a host has another Python than the caller.
+        CannotPlace: the target is a pickle, and a host has another Python than the caller.
     """
-    names = host_names(said)
+    names = host_names(hellos)
     here = _minor(ours.python)
-    pythons = _by_version((names[s.agent], _minor(s.python)) for s in said)
+    pythons = _by_version((names[s.agent], _minor(s.python)) for s in hellos)
     if pickled and (wrong := {v: hosts for v, hosts in pythons.items() if v != here}):
         raise CannotPlace(
             f"the function was pickled by Python {here}, and there is {_spread('Python', wrong)}",
             hint=f"set PYSPARK_PYTHON to a Python {here} that every host has, or run a script",
         )
-    torches = _by_version((names[s.agent], s.torch) for s in said)
+    torches = _by_version((names[s.agent], s.torch) for s in hellos)
     without = torches.pop("", {})
     public = {version.partition("+")[0] for version in torches}
     notes = []
@@ -233,7 +233,7 @@ def version_notes(said: Sequence[HelloFields], ours: Versions, *, pickled: bool)
     if len(torches) > 1 or (ours.torch and public - {ours.torch.partition("+")[0]}):
         notes.append(_spread("torch", torches) + (f"; the caller has {ours.torch}" if ours.torch else ""))
     if without:
-        notes.append(f"torch is not installed on {_those(without)}")
+        notes.append(f"torch is not installed on {_list_hosts(without)}")
     return tuple(notes)
 
 
@@ -242,7 +242,7 @@ def _minor(version: str) -> str:
 
 
 def _by_version(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
-    """The hosts of every version, those of the rarest first: they are the odd ones out."""
+    """The hosts of every version, the rarest version first: it is probably the wrong one."""
     hosts: dict[str, dict[str, None]] = {}
     for host, version in pairs:
         hosts.setdefault(version, {})[host] = None
@@ -250,5 +250,5 @@ def _by_version(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
 
 
 def _spread(what: str, versions: Mapping[str, Mapping[str, None]]) -> str:
-    each = [f"{version} on {_those(hosts)}" for version, hosts in versions.items()]
+    each = [f"{version} on {_list_hosts(hosts)}" for version, hosts in versions.items()]
     return f"{what} {listed(each, most=_SHOWN, last=', ')}"

@@ -1,6 +1,6 @@
-"""The agents of one stage: who has joined or is gone, and their frames as facts, output and results.
+"""The agents of one stage: which have joined or left, and their frames as facts, output and results.
 
-Facts come with the agent's clock; they are written with the engine's, and carry both.
+Facts arrive with times of the agent's clock; they are recorded with the engine's, and keep both.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESUL
 
 
 class Roster:
-    """Links and their recorders, by agent. What happens to them is written as facts.
+    """Connections and recorders by agent. Records joins and departures as facts.
 
     Attributes:
-        expected: how many agents will come; None while that is not known.
+        expected: how many agents will join; None while that is not known.
         ports: the port that each agent holds for rank 0's store.
-        reached: which addresses each agent could reach, and by which of its interfaces.
+        reached: the addresses that each agent could reach, with its interface for each.
         active_at: monotonic time of any rank's last sign of life; None before the gang began.
         activity_count: how many batches of frames have shown signs of life.
-        stacked: the last round of stacks that each agent has told all of.
+        stacked: the last round in which each agent has reported all its stacks.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Roster:
         self._selector = selector
         self._clock = clock
         self._monotonic = monotonic
-        self._polled = monotonic()
+        self._polled_at = monotonic()
         self.expected: int | None = None
         self.activity_count = 0
         self._clear()
@@ -59,7 +59,7 @@ class Roster:
         self._recorders: dict[int, Recorder] = {}
         self._hellos: dict[int, Hello] = {}
         self._idle: set[int] = set()
-        self._begun = self._dismissed = False
+        self._gang_started = self._dismissed = False
         self.ports: dict[int, int] = {}
         self.active_at: float | None = None
         self.stacked: dict[int, int] = {}
@@ -70,12 +70,12 @@ class Roster:
 
     @property
     def joined(self) -> int:
-        """How many agents have come so far."""
+        """How many agents have joined so far."""
         return len(self._hellos)
 
     @property
     def complete(self) -> bool:
-        """Whether every agent that was expected has joined."""
+        """Whether every expected agent has joined."""
         return self.expected is not None and len(self._hellos) >= self.expected
 
     @property
@@ -90,18 +90,18 @@ class Roster:
 
     @property
     def hellos(self) -> list[Hello]:
-        """What the agents said when they joined, by number; those that left since included."""
+        """The agents' hellos by number, also of those that have left since."""
         return [self._hellos[agent] for agent in sorted(self._hellos)]
 
     def reset(self) -> None:
-        """Make ready for the agents of another stage; those of the last one have all left."""
+        """Prepare for the agents of another stage, after all of the last one have left."""
         self._clear()
         self.expected = None
 
     def add(self, links: Iterable[AgentConnection]) -> None:
-        """Begin to listen to agents. Who comes when the gang has begun, or in another's place, is let go."""
+        """Serve new agents. Close a connection that comes after the gang's start, or with a number in use."""
         for link in links:
-            if self._begun or link.agent in self._links:
+            if self._gang_started or link.agent in self._links:
                 link.close()
                 continue
             self._selector.register(link, selectors.EVENT_READ, link)
@@ -127,15 +127,15 @@ class Roster:
         make: Callable[[int], Mapping[str, Any]],
         payloads: Mapping[Kind, bytes] | None = None,
     ) -> None:
-        """Say something to every agent that has joined, after the large pieces that belong to it."""
+        """Send a document to every agent that has joined, after the payloads that belong to it."""
         for agent in self._recorders.keys() & self._links.keys():
-            for piece, data in (payloads or {}).items():
-                self._links[agent].send_payload(data, kind=piece)
+            for payload_kind, data in (payloads or {}).items():
+                self._links[agent].send_payload(data, kind=payload_kind)
             self._links[agent].send(kind, make(agent))
 
     def begin(self) -> None:
-        """A gang starts: nobody is idle, and who has not said hello is not waited for."""
-        self._begun = True
+        """Note that a gang starts: no agent is idle any more, and those without a hello are dropped."""
+        self._gang_started = True
         self.active_at = self._monotonic()
         self._idle.clear()
         for agent in self._links.keys() - self._recorders.keys():
@@ -144,31 +144,31 @@ class Roster:
             link.close()
 
     def all_stacked(self, number: int) -> bool:
-        """Whether every agent that has ranks has told all of their stacks in this round."""
+        """Whether every agent with ranks has reported all their stacks in this round."""
         return all(self.stacked.get(agent) == number for agent in self._links.keys() - self._idle)
 
     def dismiss(self) -> None:
-        """Tell all agents to leave, once."""
+        """Order all agents to quit, once."""
         if not self._dismissed:
             self._dismissed = True
             self.send(Kind.QUIT, lambda _: {})
 
     def flush(self) -> None:
-        """Write what waits, and listen for room exactly where something still waits."""
+        """Write what is queued, and watch for room only where something is still queued."""
         for link in self._links.values():
             link.flush()
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_to_write else 0)
             self._selector.modify(link, events, link)
 
     def poll_timeouts(self) -> None:
-        """Show agents that we live, and let go of those that do not, every so often."""
+        """Send heartbeats and remove silent agents, at most every `POLL_S` seconds."""
         now = self._monotonic()
-        if now < self._polled + POLL_S:
+        if now < self._polled_at + POLL_S:
             return
-        self._polled = now
+        self._polled_at = now
         for link in list(self._links.values()):
             try:
-                link.tend(now)
+                link.keep_alive(now)
             except ConnectionClosed as error:
                 self.remove(link, str(error))
 
@@ -176,12 +176,12 @@ class Roster:
         """Seconds until `poll_timeouts` has something to do; None: never."""
         now = self._monotonic()
         times = [t for link in self._links.values() if (t := link.deadline(now)) is not None]
-        return max(min(times), self._polled + POLL_S - now, 0.0) if times else None
+        return max(min(times), self._polled_at + POLL_S - now, 0.0) if times else None
 
     def remove(self, link: AgentConnection, reason: str) -> None:
-        """An agent's channel has ended: expected if it had finished.
+        """Remove an agent whose channel has ended, and record that; it is expected if its ranks had finished.
 
-        One that leaves before ranks have places takes its place with it, which no rank can tell.
+        If ranks have no places yet, its task is recorded as lost too: no rank's end can show that.
         """
         self._selector.unregister(link)
         link.close()
@@ -190,8 +190,8 @@ class Roster:
             recorder.close()
         expected, now, attempt = link.agent in self._idle, self._clock(), self._writer.state.attempt
         if not (self._writer.state.ranks or self._dismissed):
-            lost = f"its agent went away: {reason}"
-            self._writer.append(ev.TaskLost(time=now, attempt=attempt, task=link.agent, reason=lost))
+            why = f"its agent went away: {reason}"
+            self._writer.append(ev.TaskLost(time=now, attempt=attempt, task=link.agent, reason=why))
         self._writer.append(
             ev.AgentDeparted(
                 time=now,
@@ -250,15 +250,15 @@ def _port(value: object) -> int:
 
 
 def _interfaces(value: object) -> dict[str, str]:
-    """Addresses, each with an interface."""
+    """Interfaces by address."""
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value.values()):
         raise WireError(f"an agent reached {value!r:.40}")
     return value
 
 
 @contextlib.contextmanager
-def _refusing_nonsense() -> Iterator[None]:
-    """What decoding raises becomes a `WireError`: an agent has told what is no fact."""
+def _as_wire_errors() -> Iterator[None]:
+    """Turn errors of decoding a fact into a `WireError`."""
     try:
         yield
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
@@ -266,7 +266,7 @@ def _refusing_nonsense() -> Iterator[None]:
 
 
 class Recorder:
-    """Writes what one agent sends."""
+    """Records the frames of one agent."""
 
     def __init__(self, writer: RunWriter, hello: Hello, clock: Callable[[], float]) -> None:
         self._writer = writer
@@ -279,16 +279,16 @@ class Recorder:
         """Record frames in their order; output is gathered into few writes.
 
         Returns:
-            Whether any of them shows that a rank lives.
+            Whether any of them is a rank's sign of life.
 
         Raises:
-            WireError: an agent said what agents do not say.
+            WireError: a frame or fact that agents do not send.
         """
         shows_life = False
         for frame in frames:
             shows_life |= frame.kind in _BYTES
             if frame.kind is Kind.OUTPUT:
-                self._output.append(self._piece(frame))
+                self._output.append(self._chunk(frame))
                 continue
             self._flush()
             if frame.kind is Kind.FACT:
@@ -299,12 +299,12 @@ class Recorder:
         return shows_life
 
     def close(self) -> None:
-        """Drop results that never became whole."""
+        """Discard incomplete results."""
         for result in self._results.values():
             result.discard()
         self._results.clear()
 
-    def _piece(self, frame: Frame) -> tuple[Chunk, memoryview]:
+    def _chunk(self, frame: Frame) -> tuple[Chunk, memoryview]:
         time_ns = frame.time_ns - int(self._hello.clock_offset * 1e9)
         return Chunk(time_ns, frame.rank, len(frame.payload), frame.stream), memoryview(frame.payload)
 
@@ -330,8 +330,8 @@ class Recorder:
                 raise WireError(f"a {frame.kind.name} frame from an agent")
 
     def _record_fact(self, fields: Mapping[str, Any]) -> ev.Event:
-        """Write a fact; a note that another agent has made already says nothing new."""
-        with _refusing_nonsense():
+        """Record a fact, except a note that another agent has sent already."""
+        with _as_wire_errors():
             fact = ev.from_wire(fields, "agent", self._origin(fields))
         notes = self._writer.state.notes
         if not (isinstance(fact, ev.NoteMade) and any(fact.text == note.text for note in notes)):
@@ -339,13 +339,13 @@ class Recorder:
         return fact
 
     def _origin(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Who says it, when by both clocks, in which attempt. What has no time has just happened."""
-        theirs = float(fields.get("time") or self._clock() + self._hello.clock_offset)
-        if not math.isfinite(theirs):
-            raise ValueError(f"the time {theirs}")
+        """A fact's agent, attempt and time by both clocks. A fact without a time has just happened."""
+        agent_time = float(fields.get("time") or self._clock() + self._hello.clock_offset)
+        if not math.isfinite(agent_time):
+            raise ValueError(f"the time {agent_time}")
         return {
-            "time": min(max(theirs - self._hello.clock_offset, 0.0), LATEST),
-            "agent_time": theirs,
+            "time": min(max(agent_time - self._hello.clock_offset, 0.0), LATEST),
+            "agent_time": agent_time,
             "attempt": self._writer.state.attempt,
             "agent": self._hello.agent,
             "host": self._hello.host,
@@ -361,7 +361,7 @@ class Recorder:
         result = self._result(rank)
         del self._results[rank]
         result.commit()
-        with _refusing_nonsense():
+        with _as_wire_errors():
             known = {**self._origin(fields), "rank": rank, "size": result.size}
             fact = from_plain(ev.RankReturned, {**fields, **known})
         self._writer.append(fact)

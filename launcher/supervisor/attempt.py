@@ -1,11 +1,9 @@
-"""One attempt at a run: agents' hellos become hosts and a plan, and the plan the START of each agent.
+"""One attempt at a run: the agents' hellos become hosts and a plan, and the plan each agent's START order.
 
-joining    agents arrive; the backend says how many will
-placing    what they offer becomes the plan, unless that was made beforehand
-reaching   agents of several hosts say at which address they reach rank 0's host
+joining    agents arrive; the backend reports how many are expected
+placing    their offers become the plan, unless it was made beforehand
+reaching   agents of several hosts report the addresses at which they reach rank 0's host
 started    every agent has its order
-
-The engine sends it, and an executor that cannot reach the engine makes the same for itself.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from .agents import Roster
 
 
 def submission(request: Request, time: float) -> ev.RunSubmitted:
-    """A run's first fact: that it exists, and whose it is."""
+    """A run's first fact: that it exists, with its owner."""
     spec = request.spec.redacted()
     return ev.RunSubmitted(
         time=time,
@@ -61,11 +59,11 @@ def submission(request: Request, time: float) -> ev.RunSubmitted:
 
 
 class Attempt:
-    """What must be so before ranks can start, in order; `advance` goes as far as it can.
+    """The steps before the ranks of one attempt can start; `advance` takes those that are possible.
 
     Attributes:
-        number: 0 for the first.
-        plan: every rank's place, once that is known.
+        number: the attempt's number, from 0.
+        plan: every rank's place, once known.
         started: whether the ranks have been ordered to start.
     """
 
@@ -82,22 +80,22 @@ class Attempt:
         self.started = False
         self._request = request
         self._spec = request.spec
-        self.plan = self._given = plan
+        self.plan = self._initial_plan = plan
         self._framework = framework_of(source_text(request.spec.target, Path(request.spec.workdir)))
         self._base = base_environ(request.environ, request.spec.env, python=request.python)
         self._writer = writer
         self._roster = roster
         self._clock = clock
         self._meeting: MeetingPoint | None = None
-        self._asked = self._delivered = False
+        self._reach_sent = self._bundle_sent = False
 
     def place(self) -> None:
-        """Record the plan, if there is one already: the agents that it needs are being started."""
+        """Record a plan that was made beforehand, when its agents are being started."""
         if self.plan and not self._writer.state.ranks:
             self._record(self.plan)
 
     def advance(self) -> None:
-        """Go on if the next step's conditions are met.
+        """Take the next steps whose conditions are met.
 
         Raises:
             CannotPlace: the agents cannot hold the gang, or cannot reach each other.
@@ -105,30 +103,30 @@ class Attempt:
         if self.started or not self._roster.complete:
             return
         if self.plan is None:
-            self.plan = self._made_from_offers()
+            self.plan = self._plan_from_offers()
             self._record(self.plan)
         if self._meeting is None:
-            self._meeting = self._met(self.plan)
+            self._meeting = self._choose_meeting(self.plan)
         if self._meeting is not None:
             self._start(self.plan, self._meeting)
 
-    def again(self, number: int) -> None:
-        """Another attempt with the same agents in the same places."""
+    def restart_in_place(self, number: int) -> None:
+        """Begin another attempt with the same agents and places."""
         self.number = number
         self.started = False
         if self.plan:
             self._record(self.plan)
         self.advance()
 
-    def anew(self, number: int) -> None:
-        """Another attempt, with agents that are still to come."""
+    def restart_with_new_agents(self, number: int) -> None:
+        """Begin another attempt, with agents that have yet to join."""
         self.number = number
-        self.started = self._asked = self._delivered = False
-        self.plan, self._meeting = self._given, None
+        self.started = self._reach_sent = self._bundle_sent = False
+        self.plan, self._meeting = self._initial_plan, None
         self._roster.reset()
 
     def too_late(self, limit_s: float) -> LauncherError:
-        """The error for agents that have not come in time."""
+        """The error for agents that have not joined in time."""
         traits = self._spec.mode.traits
         if self._roster.expected is None and not traits.scheduled:
             return CannotPlace(
@@ -137,7 +135,7 @@ class Attempt:
         came = f"{self._roster.joined} of {self._roster.expected or 'the'} agents came within {limit_s:g} s"
         return CannotPlace(came) if traits.scheduled else InternalError(came)
 
-    def _made_from_offers(self) -> Plan:
+    def _plan_from_offers(self) -> Plan:
         hellos = self._roster.hellos
         ours = Versions(platform.python_version(), torch_version())
         for text in version_notes(hellos, ours, pickled=self._spec.target.pickled):
@@ -147,7 +145,7 @@ class Attempt:
     def _record(self, plan: Plan) -> None:
         now = self._clock()
         self._writer.append(ev.GangPlaced(time=now, attempt=self.number, ranks=plan.ranks))
-        if self.number:  # said with the first attempt
+        if self.number:  # the notes were written with the first attempt
             return
         chosen = chosen_environ(self._spec, self._base)
         for text in filter(None, (*plan.notes, thread_note(plan, chosen))):
@@ -156,14 +154,14 @@ class Attempt:
     def _note(self, text: str) -> None:
         self._writer.append(ev.NoteMade(time=self._clock(), attempt=self.number, text=text))
 
-    def _met(self, plan: Plan) -> MeetingPoint | None:
-        """Where the ranks meet; None while agents are still trying."""
+    def _choose_meeting(self, plan: Plan) -> MeetingPoint | None:
+        """The address of the rendezvous; None while agents are still trying to reach it."""
         hellos = {h.agent: h for h in self._roster.hellos if plan.on(h.agent)}
         first = hellos[plan.ranks[0].agent]
         if self._spec.mode.traits.one_host:
             return MeetingPoint(first.address, {})
-        if not self._asked:
-            self._asked = True
+        if not self._reach_sent:
+            self._reach_sent = True
             self._roster.send(Kind.REACH, lambda _: {"addresses": _candidates(first), "port": first.port})
         reached = self._roster.reached
         if not hellos.keys() <= reached.keys():
@@ -173,7 +171,7 @@ class Attempt:
         return choose_address(_candidates(first), reached, hosts, first=first.agent)
 
     def _start(self, plan: Plan, meeting: MeetingPoint) -> None:
-        """Every agent gets its ranks; rank 0's agent holds the port of the store."""
+        """Send every agent its order; rank 0's agent holds the store's port."""
         self.started = True
         self._roster.begin()
         rendezvous = Rendezvous(
@@ -183,9 +181,9 @@ class Attempt:
             restart_count=self.number,
             max_restarts=self._spec.max_restarts,
         )
-        bundle = None if self._delivered else self._request.bundle  # which agents keep
+        bundle = None if self._bundle_sent else self._request.bundle  # agents keep it between attempts
         pieces = {Kind.PAYLOAD: self._request.payload, Kind.BUNDLE: bundle}
-        self._delivered = True
+        self._bundle_sent = True
 
         def order(agent: int) -> dict[str, Any]:
             return start_message(
@@ -205,7 +203,7 @@ class Attempt:
 
 
 def _candidates(first: Hello) -> list[str]:
-    """Rank 0's addresses, the one first by which it reaches the engine."""
+    """Addresses of rank 0's host, first the one by which its agent reaches the engine."""
     return list(dict.fromkeys(filter(None, (first.address, *first.addresses))))
 
 
@@ -213,15 +211,14 @@ EXECUTOR_ENV = "spark.executorEnv."
 
 
 def chosen_environ(spec: JobSpec, base: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables that count as the user's own choice, so that nothing is chosen in their place.
+    """The variables that the user has chosen, for which rankdeck must set no values of its own.
 
     Args:
         spec: the request.
         base: what all ranks share, as in `base_environ`.
 
-    Where ranks inherit it, that is `base`. On executors it is what the spec says, for the ranks and for
-    executors in general: their own environment holds an OMP_NUM_THREADS that Spark has put there and nobody
-    chose.
+    Where ranks inherit `base`, these are all of it. On executors they are the spec's variables, for the ranks
+    and for executors in general: the executors' own environment holds an OMP_NUM_THREADS that Spark has set.
     """
     if spec.mode.traits.inherits:
         return base
@@ -244,21 +241,21 @@ def start_message(
     origin: str = "",
     attempt: int = 0,
 ) -> dict[str, Any]:
-    """The order for one agent; `ranks` is empty if the plan has none for it.
+    """The document of an agent's START; `ranks` is empty if the plan has none for it.
 
     Args:
-        agent: which.
+        agent: the agent's number.
         plan: every rank's place.
         spec: the request.
-        rendezvous: where the gang meets.
-        framework: what the ranks run.
+        rendezvous: the address and identity of the gang's store.
+        framework: the framework of the target.
         base: what all ranks share, where they inherit it; elsewhere agents start from their own environment,
-            and this is not looked at.
+            and this is unused.
         python: the ranks' interpreter; empty for the agent's own.
-        path: the caller's `sys.path`, where the target is a function of the caller's own world.
+        path: the caller's `sys.path`, if the target is a function of the caller's process.
         interfaces: the network interface of each agent, where known.
         origin: the folder on the caller's machine of which the agent gets a copy; empty without one.
-        attempt: which attempt of the run this starts, from 0.
+        attempt: the number of the attempt, from 0.
     """
     inherits = spec.mode.traits.inherits
     chosen = chosen_environ(spec, base)
@@ -288,7 +285,7 @@ def start_message(
 def arguments(
     places: Sequence[Assignment], rendezvous: Rendezvous, target: Target, framework: Framework
 ) -> dict[str, list[str]]:
-    """A script's arguments by rank, for the ranks whose framework changes them. A function has no argv."""
+    """A script's arguments by rank, for ranks whose framework changes them. A function has none."""
     if target.kind is not TargetKind.SCRIPT:
         return {}
     changed = {str(p.rank): list(framework.argv(p, rendezvous, target.args)) for p in places}

@@ -1,8 +1,8 @@
 """Commands to the process that owns a run, from the same user on the same machine.
 
-A Unix socket in the run's own folder, which nobody else may enter; where its file system has none, one in
-our folder for sockets, which may be emptied when the user logs out. Both ends check that the other one is
-the same user; a name that a killed owner left is in nobody's way.
+They go through a Unix socket in the run's own folder, which no other user may enter. If its file system has
+no sockets, the socket is in our folder for sockets, which may be emptied when the user logs out. Both ends
+check that the other one is the same user; the name that a killed owner left is replaced.
 """
 
 from __future__ import annotations
@@ -22,75 +22,74 @@ from ..runs import paths
 
 LIMIT = 64 << 10
 _ANSWER_S = 5.0
-_WORDS = 500
+_ERROR_CHARACTERS = 500
 _KIND = socket.SOCK_SEQPACKET
 
 
 def control_addresses(run: Path) -> tuple[Path, ...]:
-    """Where a run's owner may listen, the better place first."""
+    """The paths at which a run's owner may listen, the preferred one first."""
     return run / paths.CONTROL, runtime_dir.runtime_place() / f"{run.name}.sock"
 
 
 class ControlServer:
-    """The owner's end. `serve` handles one waiting client; strangers get nothing.
+    """The owner's end. `serve` handles one waiting client; other users get no answer.
 
     Raises:
-        InternalError: the address cannot be had.
+        InternalError: it cannot listen.
     """
 
     def __init__(self, run: Path, handle: Callable[[dict[str, Any]], None]) -> None:
         self._handle = handle
-        self._path, self._sock = _listening(run)
+        self._path, self._sock = _listen(run)
 
     def fileno(self) -> int:
         """The listening descriptor, for a selector."""
         return self._sock.fileno()
 
     def serve(self) -> None:
-        """Accept one client and do what it asks, if it is ours and asks in time."""
+        """Accept one client and execute its command, if it is the same user and sends in time."""
         try:
             client, _ = self._sock.accept()
         except OSError:
             return
         with client:
-            client.settimeout(0.2)  # the run's thread waits: a silent client is dropped soon
+            client.settimeout(0.2)  # a silent client must not block the run's thread
             if runtime_dir.peer(client)[1] == os.getuid():
                 self._answer(client)
 
     def close(self) -> None:
-        """Stop listening; the name vanishes."""
+        """Stop listening and remove the socket's name."""
         with contextlib.suppress(OSError):  # the folder may be gone
             self._path.unlink()
         self._sock.close()
 
     def _answer(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # the client has left, or says nothing
-            asked = client.recv(LIMIT)
-            if not runtime_dir.has_left(
-                client
-            ):  # one that has given up has told its user that nothing happens
-                client.send(json.dumps(self._obey(asked)).encode())
+        with contextlib.suppress(OSError):  # the client has left, or sends nothing
+            command = client.recv(LIMIT)
+            # a client that has left has reported to its user that the command had no effect
+            if not runtime_dir.has_left(client):
+                client.send(json.dumps(self._execute(command)).encode())
 
-    def _obey(self, data: bytes) -> dict[str, Any]:
+    def _execute(self, data: bytes) -> dict[str, Any]:
         try:
             command = json.loads(data)
             if not isinstance(command, dict):
                 return {"error": "a command is an object"}
             self._handle(command)
-        except Exception as error:  # noqa: BLE001  whatever a client says, it must not end the run
-            return {"error": f"{type(error).__name__}: {error}"[:_WORDS]}
+        except Exception as error:  # noqa: BLE001  no command may end the run
+            return {"error": f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]}
         return {"ok": True}
 
 
 def send_command(run: Path, command: dict[str, Any]) -> None:
-    """Tell a run's owner something.
+    """Send a command to a run's owner.
 
     Raises:
         AgentLost: nobody owns the run on this machine.
         SpecError: the address belongs to somebody else.
         LauncherError: the owner did not accept the command.
     """
-    with _connected(run) as sock:
+    with _connect(run) as sock:
         try:
             sock.send(json.dumps(command).encode())
             answer = sock.recv(LIMIT)
@@ -103,15 +102,15 @@ def send_command(run: Path, command: dict[str, Any]) -> None:
 
 
 def _refusal(answer: bytes) -> str:
-    """Why a command was not accepted; empty if it was. A folder from elsewhere may hold anybody's socket."""
+    """Why a command was not accepted; empty if it was. The socket of a copied folder may be any program's."""
     try:
-        told = json.loads(answer or b'{"error": "it said nothing"}')
+        document = json.loads(answer or b'{"error": "it said nothing"}')
     except (ValueError, RecursionError):
         return "what it said is no answer"
-    return str(told.get("error") or "") if isinstance(told, dict) else "what it said is no answer"
+    return str(document.get("error") or "") if isinstance(document, dict) else "what it said is no answer"
 
 
-def _listening(run: Path) -> tuple[Path, socket.socket]:
+def _listen(run: Path) -> tuple[Path, socket.socket]:
     reasons = []
     for path in control_addresses(run):
         try:
@@ -125,7 +124,7 @@ def _listening(run: Path) -> tuple[Path, socket.socket]:
     raise InternalError(f"cannot listen for commands at {', nor at '.join(reasons)}", run=run.name)
 
 
-def _connected(run: Path) -> socket.socket:
+def _connect(run: Path) -> socket.socket:
     for path in control_addresses(run):
         try:
             return runtime_dir.connect(path, _KIND, _ANSWER_S)

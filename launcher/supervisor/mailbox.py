@@ -1,4 +1,4 @@
-"""Between a run's own thread and everybody else's: requests go in, news goes out."""
+"""The exchange between a run's own thread and all others: requests in, notifications out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..state.events import Event
 class Mailbox:
     """Requests that wake a selector loop, and a version number that waiting threads watch.
 
-    `post`, `wait_for_news`, `done` are for any thread; the rest is the loop's.
+    Any thread may use `post`, `wait_for_news`, `watch`, `unwatch` and `done`; the rest is for the loop.
     """
 
     def __init__(self) -> None:
@@ -27,15 +27,15 @@ class Mailbox:
         return self._requests.fileno()
 
     def post(self, request: Event) -> None:
-        """Leave a request, or a fact to be recorded, and wake the loop; after the end it has no effect."""
+        """Queue a request, or a fact to be recorded, and wake the loop; no effect after the end."""
         self._requests.put(request)
 
     def take(self) -> list[Event]:
-        """The requests and facts so far."""
+        """Remove and return the queued requests and facts."""
         return self._requests.take()
 
-    def tell(self) -> None:
-        """Something new is in the folder."""
+    def notify(self) -> None:
+        """Wake waiting threads and call the watchers: the folder has something new."""
         with self._news:
             self._version += 1
             self._news.notify_all()
@@ -43,23 +43,23 @@ class Mailbox:
             watcher()
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Have this called, on the loop's thread, whenever there is something new. It must not wait."""
+        """Have `watcher` called at each `notify`, on the loop's thread. It must not block."""
         with self._news:
             self._watchers = (*self._watchers, watcher)
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling `watcher`."""
         with self._news:
             self._watchers = tuple(w for w in self._watchers if w != watcher)
 
     def wait_for_news(self, seen: int, timeout: float | None = None) -> int:
-        """Block until something is newer than version `seen`, or the run or the time is over."""
+        """Block until the version differs from `seen`, the run ends or time is up; return the version."""
         with self._news:
             self._news.wait_for(lambda: self._version != seen or self.done.is_set(), timeout)
             return self._version
 
     def close(self) -> None:
-        """No more requests; everybody who waits is woken."""
+        """Accept no more requests, and wake all waiting threads."""
         with self._news:
             self.done.set()
             self._requests.close()

@@ -1,7 +1,7 @@
 """One run from plan to verdict, on one thread: the loop between the agents, the folder and the caller.
 
-Everything that happens becomes a fact first; what to do next is read from the folded state by the pure
-rules of `launcher.state.outcome_rules`. Other threads only ask for a stop, and wait for news.
+Everything that happens becomes a fact first; the pure rules of `launcher.state.outcome_rules` then decide
+from the folded state what to do next. Other threads only post requests, and wait for news.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .agents import Roster
 from .attempt import Attempt, submission
 from .control import ControlServer
 from .mailbox import Mailbox
-from .watchdog import StacksAsked, Watchdog
+from .watchdog import StacksRequested, Watchdog
 
 
 class Supervisor:
-    """Carries one run. `run` is the thread's work; `submit` comes before it, in the caller's thread."""
+    """Runs one run. Call `submit` first, in the caller's thread; then `run`, in a thread of its own."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class Supervisor:
 
     @property
     def state(self) -> RunState:
-        """The run as folded so far; a frozen value, so any thread may look."""
+        """The run as folded so far; a frozen value, so any thread may read it."""
         return self._writer.state
 
     def stop(self, *, reason: str, exit_code: int, force: bool = False) -> None:
-        """Ask for the end of the run, from any thread; `force` skips the grace period."""
+        """Request the end of the run, from any thread; `force` skips the grace period."""
         self.mailbox.post(
             ev.StopRequested(
                 time=self._clock(),
@@ -78,14 +78,14 @@ class Supervisor:
         )
 
     def dump_stacks(self) -> None:
-        """Ask every rank for its stacks, from any thread; they come as facts.
+        """Request the stacks of every rank, from any thread; they are recorded as facts.
 
         Raises:
             SpecError: no rank is running.
         """
         if not any(r.alive for r in self.state.ranks):
             raise SpecError("no rank is running")
-        self.mailbox.post(StacksAsked(time=self._clock()))
+        self.mailbox.post(StacksRequested(time=self._clock()))
 
     def submit(self) -> None:
         """Record that the run exists, and listen for commands.
@@ -100,7 +100,7 @@ class Supervisor:
         self._control = ControlServer(self._writer.folder, self._on_command)
 
     def run(self) -> None:
-        """Carry the run to its verdict. Never raises: what breaks becomes the verdict."""
+        """Run to the verdict. Never raises: an error becomes the verdict."""
         broken, code = "", InternalError.exit_code
         try:
             self._open()
@@ -110,13 +110,13 @@ class Supervisor:
             broken, code = str(error), error.exit_code
         except (OSError, WireError) as error:
             broken = f"the run could not be carried on: {error}"
-        except BaseException as error:  # noqa: BLE001  a defect of ours must end the run and be told
+        except BaseException as error:  # noqa: BLE001  a defect of ours must end the run and be reported
             broken = f"rankdeck failed: {type(error).__name__}: {error}"
         finally:
             self._close(broken, code)
 
     def _open(self) -> None:
-        """Listen to all who may speak, and have the agents started."""
+        """Watch the mailbox, the control socket and the backend, and have the agents started."""
         self._selector.register(self.mailbox, selectors.EVENT_READ, lambda: None)
         if self._control:
             self._selector.register(self._control, selectors.EVENT_READ, self._control.serve)
@@ -131,10 +131,10 @@ class Supervisor:
         )
 
     def _ended(self) -> bool:
-        """Whether nothing more will happen. A gang that may start once more does so here.
+        """Whether nothing more will happen. If the gang may have another attempt, it is launched here.
 
         Raises:
-            LauncherError: what the agents' stage ended with, where no rank and no person ended the run.
+            LauncherError: the error of the agents' stage, if no rank and no person ended the run.
         """
         if self._roster or not self._stage.over:
             return False
@@ -142,7 +142,7 @@ class Supervisor:
             return True
         if not (self._stage.given_up or self._stage.refused) and (restart := self._watch.due_restart()):
             self._writer.append(replace(restart, in_place=False))
-            self._attempt.anew(restart.attempt)
+            self._attempt.restart_with_new_agents(restart.attempt)
             self._launch()
             return False
         if error := self._stage.failure(self.state):
@@ -159,10 +159,10 @@ class Supervisor:
         self._decide()
         self._roster.flush()
         self._writer.settle()
-        self.mailbox.tell()
+        self.mailbox.notify()
 
     def _on_news(self) -> None:
-        """What the backend has to tell: agents, facts, the end of the stage."""
+        """Handle the backend's news: agents, facts, the end of the stage."""
         for news in self._backend.news():
             match news:
                 case AgentConnection():
@@ -176,7 +176,7 @@ class Supervisor:
                     self._writer.append(replace(news, attempt=self.state.attempt))
 
     def _timeout(self) -> float | None:
-        """Seconds until a limit is reached or a sign of life is due; None while nothing is limited."""
+        """Seconds until a limit is reached or a heartbeat is due; None if there is neither."""
         limits = self._stage.limits
         if self.state.stop is None and not self._attempt.started:
             limits.append(join_limit(self._stage, self._spec)[1])
@@ -185,7 +185,7 @@ class Supervisor:
         return min(SELECT_LIMIT_S, *waits) if waits else None
 
     def _decide(self) -> None:
-        """Carry out what the rules call for, and then what people asked for: a failure is not their doing."""
+        """Carry out the rules' decisions before people's requests: a failure is not a person's doing."""
         now = self._clock()
         self._watch.warn()
         if rule := self._watch.due_stop():
@@ -196,37 +196,37 @@ class Supervisor:
             self._start(now)
         if self._attempt.started and self._roster.finished and not self._restarted_in_place():
             self._roster.dismiss()
-        self._watch.go_on()
+        self._watch.poll_stacks()
         self._check_stage(now)
 
-    def _handle(self, left: ev.Event) -> None:
-        """Something that another thread left: a request, or a fact of its own."""
-        if isinstance(left, ev.StopRequested):
-            self._stop(left)
-        elif isinstance(left, StacksAsked):
+    def _handle(self, posted: ev.Event) -> None:
+        """Handle what another thread has posted: a request, or a fact to record."""
+        if isinstance(posted, ev.StopRequested):
+            self._stop(posted)
+        elif isinstance(posted, StacksRequested):
             self._watch.take_stacks()
         else:
-            self._writer.append(left)
+            self._writer.append(posted)
 
     def _restarted_in_place(self) -> bool:
-        """Start the gang again with the agents that it has, if all of them are here and it may."""
+        """Restart the gang with its present agents, if all of them are here and the rules allow it."""
         restart = self._watch.due_restart()
         if restart is None or not restart.in_place or not self._roster.whole or self._stage_is_broken:
             return False
         self._writer.append(restart)
-        self._attempt.again(restart.attempt)
+        self._attempt.restart_in_place(restart.attempt)
         return True
 
     @property
     def _stage_is_broken(self) -> bool:
-        """Whether the agents have lost what holds their slots; without a scheduler, nothing does."""
+        """Whether the scheduler's job that holds the agents' slots has ended; False without a scheduler."""
         return self._stage.over and self._spec.mode.traits.scheduled
 
     def _start(self, now: float) -> None:
-        """Bring the gang nearer to its start. The agents' arrival is limited, whatever keeps them.
+        """Take the next steps to the gang's start, within the time limit for the agents' arrival.
 
         Raises:
-            CannotPlace, InternalError: they did not come in time.
+            CannotPlace, InternalError: the agents did not arrive in time.
         """
         if self._stage_is_broken:
             return self._roster.dismiss()
@@ -237,27 +237,27 @@ class Supervisor:
         return None
 
     def _check_stage(self, now: float) -> None:
-        """Agents that have gone where they should, and a stage that has not."""
+        """Abort a stage that goes on although its agents have ended as they should."""
         ending = self._attempt.started or self.state.stop or self.state.phase.final
         if self._stage.must_abort(now, deserted=bool(ending) and not self._roster):
             self._backend.abort()
 
     def _stop(self, request: ev.StopRequested) -> None:
-        """Tell the agents. A person's stop is written down beside a failure's: no restart may follow it."""
+        """Stop the agents. A person's stop is recorded even after a failure's: no restart may follow it."""
         if self.state.stop is None or (request.by == "person" and self.state.final_stop is None):
             self._writer.append(request)
         end = partial(self._roster.send, Kind.STOP, lambda _: {"grace_s": request.grace_s})
         if not self._attempt.started:
             self._roster.dismiss()
             self._backend.abort()
-        elif request.by == "limit":  # what the ranks hang on is known only while they live
+        elif request.by == "limit":  # only running ranks can show where they hang
             self._watch.take_stacks(then=end)
         else:
-            self._watch.let_go()
+            self._watch.cancel_stacks()
             end()
 
     def _on_command(self, command: dict[str, Any]) -> None:
-        """A command from another process of the same user."""
+        """Handle a command from another process of the same user."""
         if command.get("stacks"):
             return self.dump_stacks()
         code, force = int(command.get("exit_code", RunStopped.exit_code)), bool(command.get("force", False))
@@ -265,7 +265,7 @@ class Supervisor:
         return None
 
     def _close(self, broken: str, code: int) -> None:
-        """Release everything, wait for the agents' processes, and pronounce; whoever waits is woken."""
+        """Release everything, wait for the agents' processes, record the verdict and wake waiting threads."""
         with contextlib.ExitStack() as ends:
             ends.callback(self.mailbox.close)
             ends.callback(self._selector.close)
@@ -283,15 +283,15 @@ CLOSE_LIMIT_S = 60.0
 def conclude_run(
     writer: RunWriter, roster: Roster, backend: Backend, *, clock: Callable[[], float], broken: str, code: int
 ) -> None:
-    """Release the agents, wait until nothing of theirs is alive, and pronounce.
+    """Release the agents, wait until none of their processes is alive, and record the verdict.
 
     Args:
         writer: the run's folder.
         roster: the agents.
-        backend: what started them.
+        backend: the backend that started them.
         clock: the time of day.
-        broken: what broke under the run, if that is why it ends.
-        code: the exit code for that.
+        broken: the error that ends the run; empty if none does.
+        code: that error's exit code.
     """
     record_end(roster.drop_all)
     backend.close(CLOSE_LIMIT_S)
@@ -304,7 +304,7 @@ def conclude_run(
 
 
 def record_end(write: Callable[[], object]) -> None:
-    """Write if the disk lets us: at the end there is nobody left to tell that it did not."""
+    """Write, and ignore a failing disk: at the end of a run nobody is left to report it to."""
     with contextlib.suppress(OSError):
         write()
 
@@ -316,16 +316,16 @@ ABORTED_S = 5.0
 
 @dataclass(slots=True)
 class Launch:
-    """One launch.
+    """One launch of agents by the backend, also called a stage. Times are on the engine's clock.
 
     Attributes:
-        launched: when, by the engine's clock.
-        expected: since when agents are being started; None while there is no place for them yet.
+        launched: when it began.
+        expected: since when agents are being started; None while there is no room for them yet.
         over: whether no agent will come any more.
-        error: what it ended with, if that was no fact of its own.
-        deserted: since when it has had no agents, while it should be ending.
+        error: the error with which it ended, unless a fact recorded that.
+        deserted: since when it has had no agents although it should be ending.
         aborted: whether it was told to end.
-        given_up: whether it did not, and may be there still.
+        given_up: whether it did not end then, and may still exist.
     """
 
     launched: float
@@ -337,9 +337,9 @@ class Launch:
     given_up: bool = False
 
     def must_abort(self, now: float, *, deserted: bool) -> bool:
-        """Whether it has to be told to end: it has no agents, and Spark may not know.
+        """Whether it must be told to end now, because it has no agents and Spark may not know.
 
-        If it does not even end then, it is given up, and counts as over.
+        If it does not end after that either, it is given up and counts as over.
         """
         if self.over or not deserted:
             self.deserted = None
@@ -353,7 +353,7 @@ class Launch:
         return False
 
     def failure(self, state: RunState) -> LauncherError | None:
-        """What a run ends with when this is over, where neither its ranks nor a person ended it."""
+        """The error with which the run ends after this stage; None if its ranks or a person ended it."""
         lost_early = state.stop is not None and state.stop.by == "loss" and not state.ranks
         if (state.stop is not None and not lost_early) or state.all_ended:
             return None
@@ -363,7 +363,7 @@ class Launch:
 
     @property
     def refused(self) -> bool:
-        """Whether it ended because it cannot be: another attempt could not either."""
+        """Whether it could not be placed: another attempt could not either."""
         return isinstance(self.error, CannotPlace)
 
     @property
@@ -373,15 +373,15 @@ class Launch:
 
     @property
     def patience(self) -> float:
-        """Until when it may go on without agents."""
+        """Until when it may go on without agents, on the engine's clock."""
         return (self.deserted or 0.0) + DESERTED_S + (ABORTED_S if self.aborted else 0.0)
 
 
 def join_limit(stage: Launch, spec: JobSpec) -> tuple[float, float]:
-    """How long all agents may take to come, in seconds, and until when they may.
+    """How long all agents may take to join, in seconds, and until when, on the engine's clock.
 
-    Without a scheduler it is known when there is room and agents are being started. Where one has slots to
-    wait for, the backend knows more about them and gives up first, and the scheduler may let tasks wait.
+    Without a scheduler, the time counts from when there is room and agents are being started. A scheduler may
+    let tasks wait for slots; its backend, which knows more about them, gives up before this limit.
     """
     scheduled = spec.mode.traits.scheduled
     if not scheduled and stage.expected is not None:

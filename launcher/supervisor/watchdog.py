@@ -1,4 +1,4 @@
-"""The clock's part in a run: limits, the warnings before them, and the stacks before one ends it."""
+"""Time limits of a run: the limits, the warnings before them, and the stacks taken before one ends it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .agents import Roster
 STACKS_S = 3.0
 
 
-class StacksAsked(ev.Event):
-    """Somebody wants to know what the ranks are doing. A request between threads: it is not written down."""
+class StacksRequested(ev.Event):
+    """A request for the ranks' stacks, from another thread. It is not recorded."""
 
 
 class Watchdog:
-    """Says what is near, and holds a stop back until all ranks have said what they were doing.
+    """Warns of limits that are near, and delays a limit's stop until the ranks' stacks are taken.
 
     Args:
-        spec: what was asked for.
-        writer: where warnings are written.
+        spec: the request.
+        writer: records the warnings.
         roster: the agents.
         clock: the time of day.
-        monotonic: what quiet and patience are measured by: it does not jump, and stands while we do.
+        monotonic: measures silence and waiting: it does not jump, and stops while the machine sleeps.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Watchdog:
         return self._monotonic() - self._roster.active_at
 
     def warn(self) -> None:
-        """Write down which limits have come near, and that one is not near any more."""
+        """Record limits that have become near, and that the progress limit is no longer near."""
         state, now = self._writer.state, self._clock()
         if state.attempt != self._attempt:
             self._attempt = state.attempt
@@ -78,7 +78,7 @@ class Watchdog:
             self._writer.append(near)
 
     def due_stop(self) -> ev.StopRequested | None:
-        """The stop that facts and clock call for."""
+        """The stop that the rules demand now."""
         return next_stop(
             self._writer.state,
             now=self._clock(),
@@ -90,7 +90,7 @@ class Watchdog:
         )
 
     def _doubted_s(self) -> float:
-        """For how long it has been in doubt who failed first; all ranks are asked as that begins."""
+        """Seconds in which it has been unclear which rank failed first; at the start all ranks are asked."""
         if not self._writer.state.undecided:
             self._doubted = None
             return 0.0
@@ -100,17 +100,17 @@ class Watchdog:
         return self._monotonic() - self._doubted
 
     def due_restart(self) -> ev.GangRestarted | None:
-        """Another attempt, if the gang has stopped and may have one."""
+        """The restart that the rules allow, once the gang has stopped."""
         most, timeout_s = self._spec.max_restarts, self._spec.timeout_s
         return next_restart(self._writer.state, now=self._clock(), max_restarts=most, timeout_s=timeout_s)
 
     def take_stacks(self, then: Callable[[], None] | None = None) -> None:
-        """Ask every rank what it is doing.
+        """Request every rank's stacks.
 
         Args:
-            then: what to do once they have said it, or had the time to.
+            then: called once all are taken, or after `STACKS_S`.
         """
-        if self._then is not None and then is None:  # they are being taken, and a stop waits for that
+        if self._then is not None and then is None:  # a pending request that a stop waits for serves too
             return
         self._round += 1
         self._until, self._then = self._monotonic() + STACKS_S, then
@@ -118,22 +118,22 @@ class Watchdog:
         self._roster.stacked.clear()
         self._roster.send(Kind.STACKS, lambda _: {"round": number})
 
-    def go_on(self) -> None:
-        """Do what was to be done after the stacks, if it is time."""
+    def poll_stacks(self) -> None:
+        """Call what waits for the stacks, if they are taken or the time is over."""
         if self._until is None:
             return
         if self._roster.all_stacked(self._round) or self._monotonic() >= self._until:
             then = self._then
-            self.let_go()
+            self.cancel_stacks()
             if then is not None:
                 then()
 
-    def let_go(self) -> None:
-        """Wait for stacks no longer: something that does not wait for them ends the gang."""
+    def cancel_stacks(self) -> None:
+        """Stop waiting for stacks: a stop that does not wait for them ends the gang."""
         self._until = self._then = None
 
     def wait_s(self) -> float | None:
-        """Seconds until there is something to do; None while there is not."""
+        """Seconds until a limit, a warning or a deadline is due; None if there is none."""
         now, doubted = self._monotonic(), None if self._doubted is None else self._doubted + DOUBT_S
         waits = [max(0.0, until - now) for until in (self._until, doubted) if until is not None]
         if (wait := wait_s(self._limits(), self._warned)) is not None:
@@ -150,7 +150,7 @@ LEAD, LONGEST_LEAD_S, SHORTEST_LEAD_S = 0.2, 60.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit that counts at the moment.
+    """A limit in force.
 
     Attributes:
         name: ``time``, ``start`` or ``progress``.
@@ -164,46 +164,46 @@ class Limit:
 
     @property
     def lead_s(self) -> float:
-        """Seconds before its end at which it is warned of.
+        """Seconds before its end at which the warning is due.
 
-        A fifth of it, but a second at least and a minute at most, and never before its middle.
+        A fifth of the limit, at least a second, at most a minute, and at most half of the limit.
         """
         lead = min(LONGEST_LEAD_S, max(SHORTEST_LEAD_S, LEAD * self.limit_s))
         return min(lead, self.limit_s / 2)
 
     @property
     def is_near(self) -> bool:
-        """Whether it is to be warned of."""
+        """Whether the warning is due."""
         return 0 < self.left_s <= self.lead_s
 
 
 def limits_of(state: RunState, spec: JobSpec, *, now: float, quiet_s: float | None) -> tuple[Limit, ...]:
-    """The limits that count: none once the run is being stopped, for then it is the grace period that counts.
+    """The limits in force; none once the run is being stopped, because then the grace period applies.
 
     Args:
         state: the run.
-        spec: what was asked for.
+        spec: the request.
         now: the engine's clock.
         quiet_s: seconds since the gang's last sign of life; None while none is expected.
     """
     if state.stop is not None or state.phase.final:
         return ()
-    found = []
+    limits = []
     if spec.timeout_s is not None and state.started is not None:
-        found.append(Limit(TIME, spec.timeout_s, state.started + spec.timeout_s - now))
+        limits.append(Limit(TIME, spec.timeout_s, state.started + spec.timeout_s - now))
     since = next((at for phase, at in state.attempt_since if phase is Phase.WAITING), None)
     slots = state.waiting if state.phase is Phase.WAITING else None
     if slots is not None and slots.limit_s is not None and since is not None:
-        found.append(Limit(START, slots.limit_s, since + slots.limit_s - now))
+        limits.append(Limit(START, slots.limit_s, since + slots.limit_s - now))
     if spec.no_progress_timeout_s is not None and quiet_s is not None:
-        found.append(Limit(PROGRESS, spec.no_progress_timeout_s, left_s=spec.no_progress_timeout_s - quiet_s))
-    return tuple(found)
+        limits.append(Limit(PROGRESS, spec.no_progress_timeout_s, spec.no_progress_timeout_s - quiet_s))
+    return tuple(limits)
 
 
 def warnings(
     limits: Iterable[Limit], warned: Collection[str], state: RunState, now: float
 ) -> list[LimitNear]:
-    """What is to be said of limits that are near, and of which it was not said yet."""
+    """The facts for limits that are near and not in `warned` yet."""
     return [
         LimitNear(time=now, attempt=state.attempt, limit=x.name, limit_s=x.limit_s, at=now + x.left_s)
         for x in limits
@@ -212,9 +212,9 @@ def warnings(
 
 
 def wait_s(limits: Iterable[Limit], warned: Collection[str]) -> float | None:
-    """Seconds until one is to be warned of, or is reached; None if none is.
+    """Seconds until a warning is due or a limit is reached; None without limits.
 
-    Waiting for slots is ended by who waits: that limit is only warned of.
+    The limit for slots only causes a warning here: the backend that waits for slots ends the wait.
     """
     waits = []
     for x in limits:

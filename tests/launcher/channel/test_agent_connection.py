@@ -424,23 +424,23 @@ def nothing(peer: Peer) -> bool:
 
 def test_a_link_to_this_machine_has_no_pulse(peer: Peer) -> None:
     peer.join()
-    peer.link.tend(0.0)
-    peer.link.tend(1e9)
+    peer.link.keep_alive(0.0)
+    peer.link.keep_alive(1e9)
     assert peer.link.deadline(1e9) is None
     assert nothing(peer)
 
 
 def test_a_link_beats_where_nothing_else_was_sent(beating: Peer) -> None:
-    beating.link.tend(0.0)
+    beating.link.keep_alive(0.0)
     assert 1.0 == beating.link.deadline(0.0)
-    beating.link.tend(0.9)
+    beating.link.keep_alive(0.9)
     assert nothing(beating)
     beating.sock.settimeout(5)
-    beating.link.tend(1.0)
+    beating.link.keep_alive(1.0)
     assert Kind.BEAT is beating.hear().kind
     beating.link.send(Kind.STOP, {})
-    beating.link.tend(1.5)
-    beating.link.tend(2.1)
+    beating.link.keep_alive(1.5)
+    beating.link.keep_alive(2.1)
     assert Kind.STOP is beating.hear().kind
     assert nothing(beating)
     assert 0.4 == pytest.approx(beating.link.deadline(2.1))
@@ -450,21 +450,21 @@ def test_beats_are_swallowed_and_keep_an_agent_alive(beating: Peer) -> None:
     for t in range(30):
         if t % 4 == 0:
             assert [] == beating.say(Kind.BEAT, {})
-        beating.link.tend(float(t))
+        beating.link.keep_alive(float(t))
 
 
 def test_half_a_frame_is_a_sign_of_life(beating: Peer) -> None:
     for t in range(30):
         if t % 4 == 0:
             assert [] == beating.raw(encode(Frame(Kind.OUTPUT, bytes(100)))[t : t + 1])
-        beating.link.tend(float(t))
+        beating.link.keep_alive(float(t))
 
 
 def test_an_agent_that_is_silent_is_lost(beating: Peer) -> None:
     for t in range(5):
-        beating.link.tend(float(t))
+        beating.link.keep_alive(float(t))
     with pytest.raises(ConnectionClosed, match="silent for 5 s"):
-        beating.link.tend(5.0)
+        beating.link.keep_alive(5.0)
 
 
 def test_beats_do_not_pile_up_where_there_is_no_room(beating: Peer) -> None:
@@ -473,7 +473,7 @@ def test_beats_do_not_pile_up_where_there_is_no_room(beating: Peer) -> None:
     waiting = beating.link._outbox.pending
     assert waiting
     for t in range(5):
-        beating.link.tend(float(t))
+        beating.link.keep_alive(float(t))
         assert beating.link.deadline(float(t))
     assert waiting == beating.link._outbox.pending
 

@@ -130,7 +130,7 @@ def test_links_have_the_pulse_that_was_asked_for(doors: Doors) -> None:
     joining.join(0)
     link = door.admitted()
     assert 2.0 == link.deadline(0.0)
-    link.tend(2.0)
+    link.keep_alive(2.0)
     assert Kind.BEAT is joining.hear().kind
     link.close()
     joining.close()

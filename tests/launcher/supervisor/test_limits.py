@@ -294,12 +294,12 @@ def test_a_stop_waits_until_all_have_answered() -> None:
     done: list[float] = []
     watch.take_stacks(then=lambda: done.append(clock.now))
     clock.advance(STACKS_S / 2)
-    watch.go_on()
+    watch.poll_stacks()
     assert [] == done
     watch.take_stacks()  # somebody asks meanwhile: that neither replaces the stop nor puts it off
     rooster.answered = rooster.sent[-1]
-    watch.go_on()
-    watch.go_on()
+    watch.poll_stacks()
+    watch.poll_stacks()
 
     assert [3.0 + STACKS_S / 2] == done
     assert [1] == rooster.sent
@@ -313,7 +313,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
     wait = watch.wait_s()
     assert wait is not None
     clock.advance(wait)
-    watch.go_on()
+    watch.poll_stacks()
     assert [3.0 + STACKS_S] == done
 
 
@@ -323,10 +323,10 @@ def test_a_stop_takes_over_a_round_that_somebody_asked_for() -> None:
     watch.take_stacks()
     watch.take_stacks(then=lambda: done.append("stopped"))
     rooster.answered = 1
-    watch.go_on()
+    watch.poll_stacks()
     assert [] == done
     rooster.answered = 2
-    watch.go_on()
+    watch.poll_stacks()
     assert ["stopped"] == done
 
 

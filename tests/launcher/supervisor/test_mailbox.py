@@ -45,7 +45,7 @@ def test_requests_are_taken_in_order_and_once(mailbox: Mailbox) -> None:
 
 def test_news_that_is_there_is_not_waited_for(mailbox: Mailbox) -> None:
     seen = mailbox.wait_for_news(-1)
-    mailbox.tell()
+    mailbox.notify()
     assert seen + 1 == mailbox.wait_for_news(seen)
 
 
@@ -54,7 +54,7 @@ def test_without_news_the_wait_ends_with_its_time(mailbox: Mailbox) -> None:
     assert seen == mailbox.wait_for_news(seen, timeout=0.01)
 
 
-@pytest.mark.parametrize("end", [Mailbox.tell, Mailbox.close])
+@pytest.mark.parametrize("end", [Mailbox.notify, Mailbox.close])
 def test_everybody_who_waits_is_woken(mailbox: Mailbox, end: object) -> None:
     seen, woken = mailbox.wait_for_news(-1), []
     threads = [
