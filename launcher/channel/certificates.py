@@ -1,4 +1,4 @@
-"""Certificates for one launch of one run: two keys that nothing but its engine and its agents ever hold."""
+"""Certificates for one launch of one run: two keys that only its engine and its agents hold."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def issue(*, lifetime_s: float = DAY_S, now: float | None = None) -> Issued:
     """New keys and self-signed certificates.
 
     Args:
-        lifetime_s: how long agents may take to join. Certificates are looked at then and never after. A
-            day is added at both ends, for executors' clocks may be off by hours.
+        lifetime_s: how long agents may take to join. Certificates are checked only then. A day is added
+            before and after, because executors' clocks may be wrong by hours.
         now: the time in seconds since 1970.
 
     Raises:

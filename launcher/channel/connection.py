@@ -1,10 +1,9 @@
-"""One agent and its engine, both ends of their connection: frames in and out, bounded, with signs of life.
+"""Both ends of the connection between an agent and its engine: frames in and out, bounded, with heartbeats.
 
 Reading is bounded per turn and writing is queued, so one agent can neither flood nor stall the others.
-While the engine is busy it does not read, and the agent and its ranks wait: that is the back-pressure.
 
-When the engine is slower than the ranks the outbox fills, the agent stops reading the ranks' pipes, and
-the ranks wait in `write`: nothing is dropped and nothing grows.
+Back-pressure: when the engine is slower than the ranks, the agent's outbox fills, the agent stops reading
+the ranks' pipes, and the ranks wait in `write`. Nothing is dropped and no buffer grows without bound.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ MAX_AGENTS = 1 << 16
 
 
 class ConnectionClosed(Exception):
-    """The agent is gone, or said something that an agent does not say."""
+    """The agent is gone, or violated the protocol."""
 
 
 class AgentConnection:
-    """The channel to one agent.
+    """The engine's end of the connection to one agent.
 
     Args:
-        sock: a connected stream; the link is its owner.
-        agent: the agent's number; None: it says so itself, and proves it.
-        token: what both ends hold.
-        trusted: whether HELLO is believed without a proof and comes first, as in a file of the agent's own.
-        lost_after_s: seconds of silence after which the agent counts as lost; None where the kernel tells
-            the end at once.
+        sock: a connected stream, which this object closes.
+        agent: the agent's number; None: the agent claims one and proves it.
+        token: the run's token.
+        trusted: whether HELLO comes first and needs no proof, as in a file of the agent's own.
+        lost_after_s: seconds of silence after which the agent counts as lost; None where the kernel reports
+            its end at once.
         clock: the time of day, which is compared with the agent's.
 
     Attributes:
-        agent: the number; -1 until it is known.
-        hello: what the agent said when it joined.
+        agent: the agent's number; -1 until known.
+        hello: the agent's hello; None until it has joined.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class AgentConnection:
         self.agent = -1 if agent is None else agent
         self.hello: Hello | None = None
         self._sock = sock
-        self._asks = agent is None
+        self._claims_number = agent is None
         self._token = token
         self._trusted = trusted
         self._clock = clock
@@ -86,30 +85,30 @@ class AgentConnection:
 
     @property
     def wants_to_write(self) -> bool:
-        """Whether something waits for room in the socket."""
+        """Whether frames wait for room in the socket."""
         return self._outbox.pending > 0
 
     def join(self) -> bool:
-        """Read once for the handshake alone; whether the agent has joined.
+        """Read once for the handshake alone; return whether the agent has joined.
 
-        What came with its HELLO is kept for `take_early`.
+        Frames that came with its HELLO are kept for `take_early`.
 
         Raises:
-            LinkClosed: as `receive`.
+            ConnectionClosed: as `receive`.
         """
         self._early += self.receive()
         return self.hello is not None
 
     def take_early(self) -> list[frames.Frame]:
-        """The frames that `join` read beyond the handshake; no selector tells of them."""
+        """Return the frames that `join` read beyond the handshake; no selector reports them."""
         early, self._early = self._early, []
         return early
 
     def receive(self) -> list[frames.Frame]:
-        """Read once; the frames that came, without beats and those of the handshake.
+        """Read once; return the frames, without heartbeats and the handshake's.
 
         Raises:
-            LinkClosed: the agent is gone, is not ours, or broke the protocol.
+            ConnectionClosed: the agent is gone, is of another run, or violated the protocol.
         """
         try:
             data = self._sock.recv(ENGINE_RECEIVE_BYTES if self.hello else UNPROVEN_BYTES)
@@ -121,7 +120,7 @@ class AgentConnection:
             raise ConnectionClosed("the agent closed the channel")
         self._heard = True
         try:
-            return list(self._admitted(data))
+            return list(self._frames_after_handshake(data))
         except frames.WireError as error:
             raise ConnectionClosed(str(error)) from error
 
@@ -131,14 +130,14 @@ class AgentConnection:
         self.flush()
 
     def send_payload(self, data: bytes, *, kind: Kind = Kind.PAYLOAD) -> None:
-        """Queue what is large, in pieces."""
+        """Queue a large payload in pieces, as frames of this kind."""
         view = memoryview(data)
         for start in range(0, len(view), CHUNK):
             piece = bytes(view[start : start + CHUNK])
             self._outbox.put(frames.header(kind, len(piece)), piece)
 
     def flush(self) -> None:
-        """Write what the socket takes. A broken channel is found by reading."""
+        """Write what the socket accepts. A broken channel is noticed when reading."""
         before = self._outbox.pending
         try:
             self._outbox.flush()
@@ -147,33 +146,33 @@ class AgentConnection:
         self._sent = self._sent or self._outbox.pending < before
 
     def keep_alive(self, now: float) -> None:
-        """Show the agent that we live, where nothing else did, and see whether it lives.
+        """Send a heartbeat if nothing else was sent, and check that the agent is not silent.
 
         Args:
-            now: on a monotonic clock.
+            now: monotonic time.
 
         Raises:
-            LinkClosed: it has been silent for too long.
+            ConnectionClosed: the agent has been silent for too long.
         """
-        if (pulse := self._told(now)) is None:
+        if (pulse := self._updated_pulse(now)) is None:
             return
         if pulse.dead(now):
             raise ConnectionClosed(f"the agent's host was silent for {pulse.silence(now):.0f} s")
         if pulse.due(now):
-            if self.hello and not self._outbox.pending:  # what waits for room says as much
+            if self.hello and not self._outbox.pending:  # queued frames show the same
                 self.send(Kind.BEAT, {})
             pulse.sent(now)
 
     def deadline(self, now: float) -> float | None:
         """Seconds until `keep_alive` has something to do; None: never."""
-        return None if (pulse := self._told(now)) is None else pulse.timeout(now)
+        return None if (pulse := self._updated_pulse(now)) is None else pulse.timeout(now)
 
     def close(self) -> None:
         """Close the socket; the agent then ends its ranks."""
         self._sock.close()
 
-    def _told(self, now: float) -> Heartbeat | None:
-        """The pulse, once it knows of what was said and heard since the last time."""
+    def _updated_pulse(self, now: float) -> Heartbeat | None:
+        """The heartbeat, updated by what was sent and received since the last call; None without one."""
         if self._pulse and self._heard:
             self._pulse.heard(now)
         if self._pulse and self._sent:
@@ -181,7 +180,7 @@ class AgentConnection:
         self._heard = self._sent = False
         return self._pulse
 
-    def _admitted(self, data: bytes) -> Iterator[frames.Frame]:
+    def _frames_after_handshake(self, data: bytes) -> Iterator[frames.Frame]:
         for frame in self._decoder.feed(data):
             if self.hello is not None:
                 if frame.kind is not Kind.BEAT:
@@ -195,7 +194,7 @@ class AgentConnection:
 
     def _challenge(self, ready: dict[str, Any]) -> None:
         handshake.check_protocol(ready)
-        claimed = _number(ready.get("agent")) if self._asks else 0
+        claimed = _number(ready.get("agent")) if self._claims_number else 0
         theirs, ours = str(ready.get("nonce")), handshake.new_nonce()
         self._ready = theirs, ours, claimed
         answer = {"nonce": ours, "proof": handshake.proof(self._token, "engine", *self._ready)}
@@ -207,7 +206,7 @@ class AgentConnection:
         if self._ready and not self._trusted:
             handshake.check(hello.get("proof"), handshake.proof(self._token, "agent", *self._ready), "agent")
             middle = (self._challenged + self._clock()) / 2
-        agent = self._ready[2] if self._ready and self._asks else self.agent
+        agent = self._ready[2] if self._ready and self._claims_number else self.agent
         try:
             self.hello = read_hello(agent, hello, middle)
         except (ValueError, TypeError, LookupError, OverflowError) as error:
@@ -223,19 +222,19 @@ def _number(value: object) -> int:
 
 
 HANDSHAKE_S = 30.0
-# An engine whose disk stalls is not dead, and to take it for that would cost a training.
-PATIENCE = 2.0
+# An agent waits longer: an engine whose disk stalls is not dead, and to give it up would end a training.
+AGENT_FACTOR = 2.0
 AGENT_RECEIVE_BYTES = 256 << 10
 
 
 class EngineConnection:
-    """One stream to the engine. It blocks while it joins, and never after."""
+    """The agent's end of the stream to its engine. It blocks in `join`, and never after that."""
 
     def __init__(self, stream: SocketLike, lost_after_s: float | None) -> None:
         self._stream = stream
         self._outbox = Outbox(stream)
         self._decoder = frames.Decoder()
-        self._pulse = Heartbeat(PATIENCE * lost_after_s) if lost_after_s else None
+        self._pulse = Heartbeat(AGENT_FACTOR * lost_after_s) if lost_after_s else None
         self._abandoned = False
 
     def fileno(self) -> int:
@@ -250,7 +249,7 @@ class EngineConnection:
 
     @property
     def pending(self) -> int:
-        """Bytes that wait for room."""
+        """Bytes that wait for room in the stream."""
         return self._outbox.pending
 
     @property
@@ -263,36 +262,37 @@ class EngineConnection:
         """Whether paused sources may go on."""
         return self._outbox.drained
 
-    def join(self, token: str, said: Mapping[str, Any]) -> None:
-        """Prove to the engine that we belong to the run, after it has proven the same, and introduce us.
+    def join(self, token: str, greeting: Mapping[str, Any]) -> None:
+        """Send HELLO with a proof of the run's token, after the engine has proven that it holds the token.
 
         Raises:
             ConnectionError: the engine left.
-            wire.WireError: it is not ours.
+            frames.WireError: it is not this run's engine.
         """
         self._stream.settimeout(HANDSHAKE_S)
-        nonce, agent = handshake.new_nonce(), int(said["agent"])
+        nonce, agent = handshake.new_nonce(), int(greeting["agent"])
         ready = {"nonce": nonce, "agent": agent, "protocol": frames.PROTOCOL}
         self._stream.sendall(frames.document(frames.Kind.READY, ready))
         challenge = self._first_frame().document()
         theirs = str(challenge.get("nonce"))
         expected = handshake.proof(token, "engine", nonce, theirs, agent)
         handshake.check(challenge.get("proof"), expected, "engine")
-        hello = {**said, "proof": handshake.proof(token, "agent", nonce, theirs, agent), "time": time.time()}
+        proof = handshake.proof(token, "agent", nonce, theirs, agent)
+        hello = {**greeting, "proof": proof, "time": time.time()}
         self._stream.sendall(frames.document(frames.Kind.HELLO, hello))
         self._stream.setblocking(False)
 
     def put(self, *parts: bytes) -> None:
-        """Queue one frame, in parts; dropped once the engine is gone."""
+        """Queue one frame, given in parts; dropped after `abandon`."""
         if not self._abandoned:
             self._outbox.put(*parts)
 
     def receive(self) -> list[frames.Frame]:
-        """The frames that have come, without beats.
+        """Read once; return the frames, without heartbeats.
 
         Raises:
             ConnectionError: the engine left.
-            wire.WireError: it broke the protocol.
+            frames.WireError: it violated the protocol.
         """
         try:
             data = self._stream.recv(AGENT_RECEIVE_BYTES)
@@ -305,7 +305,7 @@ class EngineConnection:
         return [f for f in self._decoder.feed(data) if f.kind is not frames.Kind.BEAT]
 
     def flush(self) -> None:
-        """Write what the stream takes.
+        """Write what the stream accepts.
 
         Raises:
             ConnectionError: the engine is gone.
@@ -316,7 +316,7 @@ class EngineConnection:
             self._pulse.sent(time.monotonic())
 
     def keep_alive(self) -> None:
-        """Show that we live where nothing else did, and see whether the engine does.
+        """Send a heartbeat if nothing else was sent, and check that the engine is not silent.
 
         Raises:
             ConnectionError: the engine was silent for too long.
@@ -327,7 +327,7 @@ class EngineConnection:
         if self._pulse.dead(now):
             raise ConnectionError("the engine was silent for too long")
         if self._pulse.due(now):
-            self._pulse.sent(now)  # what waits for room will be sign enough
+            self._pulse.sent(now)  # queued frames serve as a heartbeat
             if not self._outbox.pending:
                 self.put(frames.document(frames.Kind.BEAT, {}))
 
@@ -336,7 +336,7 @@ class EngineConnection:
         return self._pulse.timeout(time.monotonic()) if self._pulse else None
 
     def abandon(self) -> None:
-        """The engine is gone: close, and let what is still said go nowhere."""
+        """Close the stream of a lost engine, and drop further frames."""
         self._abandoned = True
         self._stream.close()
 
@@ -355,7 +355,7 @@ _IOV = 128
 
 
 class Outbox:
-    """Frames on their way out of a non-blocking socket."""
+    """Frames queued for a non-blocking socket."""
 
     def __init__(self, sock: SocketLike) -> None:
         self._sock = sock
@@ -373,14 +373,14 @@ class Outbox:
         return self.pending <= LOW
 
     def put(self, *parts: bytes) -> None:
-        """Queue one frame, in parts that are not joined."""
+        """Queue one frame, given in parts, which are not copied."""
         for part in parts:
             if part:
                 self._queue.append(memoryview(part))
                 self.pending += len(part)
 
     def flush(self) -> bool:
-        """Write what the socket takes; whether everything is out.
+        """Write what the socket accepts; return whether everything is written.
 
         Raises:
             ConnectionError: the peer is gone.
@@ -408,54 +408,54 @@ BEATS = 5
 
 
 class Heartbeat:
-    """The rhythm of one end of a channel. Pure: what time it is, on a monotonic clock, is an argument.
+    """When one end of a channel must send a heartbeat, and when the other end is dead. Pure.
 
-    It is asked as often as `timeout` says. A longer pause means that this process itself did not run, so
-    it could not have heard anything either: such a pause counts as one interval of silence, not more.
+    `now` is monotonic time. Callers come back as often as `timeout` demands. A longer pause means that this
+    process did not run and could not receive, so it counts as one interval of silence at most.
 
     Args:
-        limit_s: seconds of silence after which the other end is dead; a beat is due every fifth of it.
+        limit_s: seconds of silence after which the other end is dead; a heartbeat is due every fifth of it.
     """
 
     def __init__(self, limit_s: float) -> None:
         self._limit = limit_s
         self._every = limit_s / BEATS
         self._sent: float | None = None
-        self._heard = self._asked = 0.0
+        self._heard = self._checked_at = 0.0
 
     def sent(self, now: float) -> None:
-        """Something was sent, or is on its way: no beat is needed for an interval."""
-        self._notice(now)
+        """Note that something was sent or queued: no heartbeat is due for an interval."""
+        self._update(now)
         self._sent = now
 
     def heard(self, now: float) -> None:
-        """Something came from the other end."""
-        self._notice(now)
+        """Note that something was received."""
+        self._update(now)
         self._heard = now
 
     def due(self, now: float) -> bool:
-        """Whether a beat should be sent."""
-        return now - self._notice(now) >= self._every
+        """Whether a heartbeat is due."""
+        return now - self._update(now) >= self._every
 
     def dead(self, now: float) -> bool:
         """Whether the other end has been silent for too long."""
         return self.silence(now) >= self._limit
 
     def silence(self, now: float) -> float:
-        """Seconds since the other end was heard."""
-        self._notice(now)
+        """Seconds since something was received."""
+        self._update(now)
         return now - self._heard
 
     def timeout(self, now: float) -> float:
-        """Seconds until a beat is due or the other end is dead."""
-        sent = self._notice(now)
+        """Seconds until a heartbeat is due or the other end is dead."""
+        sent = self._update(now)
         return max(0.0, min(sent + self._every, self._heard + self._limit) - now)
 
-    def _notice(self, now: float) -> float:
-        """When something was last sent. The first question of all starts the clock."""
+    def _update(self, now: float) -> float:
+        """Account for a pause of this process; return the time of the last send, or of the first call."""
         if self._sent is None:
             self._sent = self._heard = now
-        elif now - self._asked > 2 * self._every:
-            self._heard = max(self._heard, now - self._every - (self._asked - self._heard))
-        self._asked = now
+        elif now - self._checked_at > 2 * self._every:
+            self._heard = max(self._heard, now - self._every - (self._checked_at - self._heard))
+        self._checked_at = now
         return self._sent

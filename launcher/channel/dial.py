@@ -1,4 +1,4 @@
-"""An agent's way to its engine: the first of its addresses that answers, else a folder of both."""
+"""How an agent connects to its engine: by the first of the engine's addresses that answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 
 class Unreachable(OSError):
-    """No address of the engine could be reached; the message names each, and why."""
+    """No address of the engine could be reached; the message names each with the reason."""
 
 
 def dial(
@@ -27,39 +27,39 @@ def dial(
 ) -> SecureStream:
     """A secure stream to the engine, non-blocking.
 
-    Addresses are tried in their order, each a quarter of a second after the last or at once when it has
-    failed, and names are looked up after the numbers have had their turn, since that may take long. An
-    engine that is flooded by strangers may drop us before we have proven who we are; then we come again.
+    Addresses are tried in order, each a quarter of a second after the last, or at once when that has failed.
+    Names come after numeric addresses, since their look-up may take long. An engine that is flooded with
+    connections may drop ours before the handshake; then it is tried again.
 
     Args:
         addresses: where the engine may listen: (host, port).
         credentials: the fields of this end's `Credentials`.
-        timeout_s: how long all of it may take.
+        timeout_s: seconds that all attempts together may take.
 
     Raises:
         Unreachable: no engine of this run answers.
     """
     deadline = time.monotonic() + timeout_s
-    caller = _Caller(Credentials(**credentials), deadline)
-    wanted: Iterable[DialAddress] = caller.look_up(sorted(addresses, key=lambda a: not _is_number(a[0])))
+    dialler = _Dialler(Credentials(**credentials), deadline)
+    targets: Iterable[DialAddress] = dialler.look_up(sorted(addresses, key=lambda a: not _is_number(a[0])))
     pause_s = FIRST_PAUSE_S
     while True:
-        if (stream := caller.try_all(wanted, len(addresses))) is not None:
+        if (stream := dialler.try_all(targets, len(addresses))) is not None:
             return stream
-        wanted = caller.dropped
-        if not caller.dropped or time.monotonic() + pause_s >= deadline:
+        targets = dialler.dropped
+        if not dialler.dropped or time.monotonic() + pause_s >= deadline:
             break
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-    tried = "; ".join(f"{name} ({why})" for name, why in caller.why.items())
+    tried = "; ".join(f"{name} ({why})" for name, why in dialler.why.items())
     raise Unreachable(f"cannot reach the engine at {tried or 'no address'}")
 
 
 def secure(sock: socket.socket, credentials: Mapping[str, str], timeout_s: float) -> SecureStream:
-    """A secure stream over a socket that leads to the engine by another way; the stream is its owner.
+    """A secure stream over another kind of connection to the engine; the stream closes `sock`.
 
     Raises:
-        Unreachable: the engine does not answer by it, or is not this run's.
+        Unreachable: no engine of this run answers.
     """
     try:
         own = Credentials(**credentials)
@@ -68,12 +68,12 @@ def secure(sock: socket.socket, credentials: Mapping[str, str], timeout_s: float
         _shake(stream, time.monotonic() + timeout_s)
     except OSError as error:
         sock.close()
-        raise Unreachable(f"the engine does not answer: {_words(error)}") from error
+        raise Unreachable(f"the engine does not answer: {_reason(error)}") from error
     return stream
 
 
-class _Caller:
-    """What one dialling has learnt: why addresses failed, and which may be tried again."""
+class _Dialler:
+    """One call of `dial`: why addresses failed, and which may be tried again."""
 
     def __init__(self, credentials: Credentials, deadline: float) -> None:
         self.why: dict[str, str] = {}
@@ -90,17 +90,17 @@ class _Caller:
             try:
                 yield from dial_addresses(host, port)
             except (OSError, UnicodeError) as error:
-                self.why[f"{host}:{port}"] = f"no such name: {_words(error)}"
+                self.why[f"{host}:{port}"] = f"no such name: {_reason(error)}"
 
-    def try_all(self, wanted: Iterable[DialAddress], count: int) -> SecureStream | None:
-        """One round with about `count` targets; the first stream that is secure."""
+    def try_all(self, targets: Iterable[DialAddress], count: int) -> SecureStream | None:
+        """Try about `count` targets once; return the first secure stream."""
         self.dropped = []
-        attempts = connect(wanted, self._left(), stagger_s=STAGGER_S)
+        attempts = connect(targets, self._left(), stagger_s=STAGGER_S)
         with contextlib.closing(attempts):
             for tried, (target, outcome) in enumerate(attempts):
                 share_s = self._left() / max(1, count - tried)
                 if isinstance(outcome, OSError):
-                    self.why[target.name] = _words(outcome)
+                    self.why[target.name] = _reason(outcome)
                 elif (stream := self._secured(target, outcome, share_s)) is not None:
                     return stream
         return None
@@ -113,7 +113,7 @@ class _Caller:
         except OSError as error:
             stream.close()
             foreign = isinstance(error, Untrusted)
-            self.why[target.name] = f"not this run's engine: {error}" if foreign else _words(error)
+            self.why[target.name] = f"not this run's engine: {error}" if foreign else _reason(error)
             if isinstance(error, ConnectionError) and not foreign:
                 self.dropped.append(target)
             return None
@@ -124,7 +124,7 @@ class _Caller:
 
 
 def _shake(stream: SecureStream, deadline: float) -> None:
-    """The TLS handshake, to its end or to the deadline, however slowly the other end drips."""
+    """Do the TLS handshake, at most until the deadline, however slowly the other end sends."""
     with selectors.DefaultSelector() as selector:
         key = selector.register(stream, selectors.EVENT_READ)
         while not stream.shake():
@@ -136,7 +136,7 @@ def _shake(stream: SecureStream, deadline: float) -> None:
             selector.select(left)
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -150,7 +150,7 @@ def _is_number(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DialAddress:
-    """An address as it was given, and one of the socket addresses that it stands for."""
+    """A configured address, and one of the socket addresses that it resolves to."""
 
     name: str
     family: int
@@ -161,10 +161,10 @@ Outcome = socket.socket | OSError
 
 
 def dial_addresses(host: str, port: int) -> list[DialAddress]:
-    """What a name or an address stands for.
+    """Resolve a name or an address.
 
     Raises:
-        OSError: nothing.
+        OSError: it cannot be resolved.
     """
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -172,19 +172,19 @@ def dial_addresses(host: str, port: int) -> list[DialAddress]:
 
 
 def connect(
-    wanted: Iterable[DialAddress], timeout_s: float, *, stagger_s: float = 0.0
+    targets: Iterable[DialAddress], timeout_s: float, *, stagger_s: float = 0.0
 ) -> Generator[tuple[DialAddress, Outcome], None, None]:
-    """Connect to all, and tell each outcome as it comes: a non-blocking socket, or why there is none.
+    """Connect to all targets, and yield each outcome as it comes: a non-blocking socket, or the error.
 
-    Sockets that were told belong to the caller. Closing the generator gives up the rest.
+    Yielded sockets belong to the dialler. Closing the generator cancels the rest.
 
     Args:
-        wanted: whom to connect to, the best first; taken one by one, as their turn comes.
-        timeout_s: how long each attempt may take.
+        targets: where to connect, the best first; taken from the iterable one by one, when it is their turn.
+        timeout_s: seconds that each attempt may take.
         stagger_s: the head start of each attempt over the next; a failure ends it.
     """
-    waiting, more = iter(wanted), True
-    with _Attempts(timeout_s) as attempts:
+    waiting, more = iter(targets), True
+    with _Pending(timeout_s) as attempts:
         next_start = time.monotonic()
         while more or attempts:
             if more and (time.monotonic() >= next_start or not attempts):
@@ -201,27 +201,27 @@ def connect(
                 yield target, outcome
 
 
-class _Attempts:
-    """Sockets that are on their way."""
+class _Pending:
+    """Sockets that are being connected."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout = timeout_s
         self._selector = selectors.DefaultSelector()
-        self._until: dict[socket.socket, tuple[DialAddress, float]] = {}
+        self._deadlines: dict[socket.socket, tuple[DialAddress, float]] = {}
 
-    def __enter__(self) -> _Attempts:
+    def __enter__(self) -> _Pending:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sock in self._until:
+        for sock in self._deadlines:
             sock.close()
         self._selector.close()
 
     def __bool__(self) -> bool:
-        return bool(self._until)
+        return bool(self._deadlines)
 
     def begin(self, target: DialAddress) -> OSError | None:
-        """Start one; why it failed, if it did at once."""
+        """Start to connect; return the error if it fails at once."""
         try:
             sock = socket.socket(target.family, socket.SOCK_STREAM)
         except OSError as error:
@@ -235,22 +235,22 @@ class _Attempts:
         if code not in (0, errno.EINPROGRESS):
             sock.close()
             return OSError(code, os.strerror(code))
-        self._until[sock] = target, time.monotonic() + self._timeout
+        self._deadlines[sock] = target, time.monotonic() + self._timeout
         self._selector.register(sock, selectors.EVENT_WRITE)
         return None
 
     def ended(self, until: float | None) -> Iterator[tuple[DialAddress, Outcome]]:
-        """Wait for some to end, but not beyond `until`, on the monotonic clock."""
+        """Wait for attempts to end, at most until the monotonic time `until`."""
         now = time.monotonic()
-        limits = [limit for _, limit in self._until.values()] + ([until] if until is not None else [])
+        limits = [limit for _, limit in self._deadlines.values()] + ([until] if until is not None else [])
         ready = {key.fileobj for key, _ in self._selector.select(max(0.0, min(limits) - now))}
         now = time.monotonic()
-        over = [s for s, (_, limit) in self._until.items() if s in ready or now >= limit]
+        over = [s for s, (_, limit) in self._deadlines.items() if s in ready or now >= limit]
         for sock in over:
             yield self._end(sock, in_time=sock in ready)
 
     def _end(self, sock: socket.socket, *, in_time: bool) -> tuple[DialAddress, Outcome]:
-        target, _ = self._until.pop(sock)
+        target, _ = self._deadlines.pop(sock)
         self._selector.unregister(sock)
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if in_time else errno.ETIMEDOUT
         if not code:
@@ -262,7 +262,7 @@ class _Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where an engine listens."""
+    """An address at which an engine listens."""
 
     host: str
     port: int

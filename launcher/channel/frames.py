@@ -1,7 +1,7 @@
 """Frames between an agent and its engine: encode and decode, no I/O.
 
 A frame is a fixed header and a payload. Output and results travel as raw bytes in large pieces;
-everything else is a JSON object, which is rare enough not to matter.
+everything else is a JSON object; those frames are rare, so their cost does not matter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADER_SIZE = _HEADER.size
 
 
 class Kind(IntEnum):
-    """The first group opens a channel and keeps it, the second comes from agents, the third goes back."""
+    """The first group opens and keeps a channel, agents send the second, engines the third."""
 
     READY = 1
     CHALLENGE = 2
@@ -66,7 +66,7 @@ class Frame:
         """The payload as a JSON object.
 
         Raises:
-            WireError: it is none.
+            WireError: the payload is no JSON object.
         """
         try:
             value = json.loads(self.payload)
@@ -89,7 +89,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def document(kind: Kind, value: Mapping[str, Any], *, rank: int = 0) -> bytes:
-    """A whole frame with a JSON object. Lone surrogates in paths and environments survive the trip."""
+    """A whole frame with a JSON object. Lone surrogates in paths and environments are preserved."""
     return encode(Frame(kind, json.dumps(value, separators=(",", ":")).encode(), rank))
 
 

@@ -1,12 +1,12 @@
-"""Both ends prove that they hold the run's token; then the agent says what it is, checked field by field.
+"""Both ends prove that they hold the run's token; the agent then describes itself, checked field by field.
 
     agent                                engine
       READY {nonce_a, agent, protocol} ->
                                         <- CHALLENGE {nonce_e, proof(engine)}
       HELLO {proof(agent), facts, time} ->
 
-The token itself never travels. The engine proves itself first, so that an agent obeys nobody else; the
-time between CHALLENGE and HELLO relates the two clocks.
+The token itself is never sent. The engine proves itself first, so that an agent obeys no other; the times
+of CHALLENGE and HELLO give the offset between the two clocks.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def new_nonce() -> str:
 
 
 def proof(token: str, role: str, nonce_agent: str, nonce_engine: str, agent: int = 0) -> str:
-    """What only a holder of the token can say, for this role and this channel.
+    """The text by which an end proves that it holds the token, for this role and this channel.
 
     `agent` is the number that READY claims. On a channel that was made for one agent nothing is claimed,
-    and it stays 0.
+    and it is 0.
     """
     message = f"rankdeck {PROTOCOL} {role} {agent} {nonce_agent} {nonce_engine}"
     return hmac.new(token.encode(), _bytes(message), hashlib.sha256).hexdigest()
@@ -55,15 +55,15 @@ def check(claim: object, expected: str, who: str) -> None:
 
 
 def _bytes(text: str) -> bytes:
-    """JSON can say what UTF-8 cannot, and a stranger may."""
+    """Encode lone surrogates too: JSON can hold them, and the peer may be anyone."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def check_protocol(document: Mapping[str, Any]) -> None:
-    """Refuse a peer that speaks another version.
+    """Refuse a peer with another version of the protocol.
 
     Raises:
-        WireError: naming both versions.
+        WireError: the versions differ; the message names both.
     """
     if document.get("protocol") != PROTOCOL:
         raise WireError(f"the agent speaks protocol {document.get('protocol')}, this engine {PROTOCOL}")
@@ -75,19 +75,19 @@ LIST = 1024
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What an agent says of itself when it joins.
+    """An agent's description of itself when it joins.
 
     Attributes:
         agent: its number.
-        host: its host's name, for people.
-        machine: what tells its host from all others; agents that say the same share a host.
+        host: its host's name, for display.
+        machine: a unique identifier of its host; agents with the same one share a host.
         pid, python, executable: its process, its Python's version and path.
         torch: the version of torch that its Python would import; empty if there is none.
         port: a port that it holds for rank 0's store.
         address: its own address on the way to the engine; `addresses`: all of its host.
-        cores: the cores that were granted to it.
-        devices: the GPUs that it may use; `exclusive` as in `Offer`, `gpu_reason` says why there are none.
-        clock_offset: its clock minus ours, in seconds.
+        cores: how many cores were granted to it.
+        devices: the GPUs that it may use; `exclusive` as in `Offer`, `gpu_reason`: why there are none.
+        clock_offset: its clock minus the engine's, in seconds.
     """
 
     agent: int
@@ -107,39 +107,39 @@ class Hello:
     gpu_reason: str = ""
 
 
-def read_hello(agent: int, said: Mapping[str, Any], our_time: float | None) -> Hello:
+def read_hello(agent: int, document: Mapping[str, Any], our_time: float | None) -> Hello:
     """The hello of agent number `agent`.
 
     Args:
         agent: its number.
-        said: the HELLO document.
-        our_time: our clock when it was said; None to take the agent's clock for ours.
+        document: the payload of HELLO.
+        our_time: the engine's clock when HELLO was sent; None to assume equal clocks.
 
     Raises:
-        ValueError, TypeError, LookupError, OverflowError: it makes no sense.
+        ValueError, TypeError, LookupError, OverflowError: the document is invalid.
     """
-    time = _finite(float(said["time"]))
+    time = _finite(float(document["time"]))
     return Hello(
         agent=agent,
-        host=_text(said["host"]),
-        pid=_within(said["pid"], 1, 1 << 31),
-        python=_text(said["python"]),
-        port=_within(said["port"], 0, 65535),
+        host=_text(document["host"]),
+        pid=_within(document["pid"], 1, 1 << 31),
+        python=_text(document["python"]),
+        port=_within(document["port"], 0, 65535),
         clock_offset=0.0 if our_time is None else time - our_time,
-        machine=_text(said.get("machine", "")),
-        executable=_text(said.get("executable", "")),
-        torch=_text(said.get("torch", "")),
-        address=_address(said.get("address", "")),
-        addresses=tuple(map(_address, _list(said.get("addresses", ())))),
-        cores=_within(said.get("cores", 1), 1, 1 << 20),
-        devices=tuple(map(_device, _list(said.get("devices", ())))),
-        exclusive=_flag(said.get("exclusive", True)),
-        gpu_reason=_text(said.get("gpu_reason", "")),
+        machine=_text(document.get("machine", "")),
+        executable=_text(document.get("executable", "")),
+        torch=_text(document.get("torch", "")),
+        address=_address(document.get("address", "")),
+        addresses=tuple(map(_address, _list(document.get("addresses", ())))),
+        cores=_within(document.get("cores", 1), 1, 1 << 20),
+        devices=tuple(map(_device, _list(document.get("devices", ())))),
+        exclusive=_flag(document.get("exclusive", True)),
+        gpu_reason=_text(document.get("gpu_reason", "")),
     )
 
 
-def _device(said: Any) -> Device:
-    device = from_plain(Device, said)
+def _device(value: Any) -> Device:
+    device = from_plain(Device, value)
     _within(device.index, 0, 1 << 16)
     if device.memory is not None:
         _within(device.memory, 0, 1 << 60)
@@ -157,7 +157,7 @@ def _text(value: Any) -> str:
 
 
 def _address(value: Any) -> str:
-    """It becomes part of ranks' environment and of commands: no white space, nothing unprintable."""
+    """Check an address, which gets into ranks' environment and into commands: no spaces, all printable."""
     text = _text(value)
     if not text.isprintable() or " " in text:
         raise ValueError(f"{text!r:.40} is no address")

@@ -1,9 +1,9 @@
-"""Where agents of other hosts come in, and nobody else does.
+"""The engine's listener: it admits agents of other hosts, and nobody else.
 
-A connection goes through TLS, in which it must show the agents' certificate, and through the handshake of
-`Link`, in which it must show the token; only then is it told of. All of that happens on one thread that
-never waits for anybody. Strangers cost a bounded number of descriptors and little memory, and when there
-are too many, those that have proven least go first.
+A connection must show the agents' certificate in TLS and prove the token in `AgentConnection`'s handshake;
+only then is it reported. All of that happens on one thread that never blocks on a peer. Foreign connections
+cost a bounded number of descriptors and little memory; when there are too many, those that have proven least
+are dropped first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_AGENTS = 1 << 16
 
 
 class Refusal(StrEnum):
-    """Why a connection was not let in."""
+    """Why a connection was refused; the text completes a sentence."""
 
     LEFT = "left before they had said who they are"
     FOREIGN = "had no certificate of this run"
@@ -46,18 +46,18 @@ class Refusal(StrEnum):
 
 
 class Listener:
-    """Listens from its making until `close`.
+    """Listens from its construction until `close`.
 
     Args:
-        host: the address to listen at, and at no other.
-        ports: which ports will do; ``range(1)`` for any.
-        credentials: the engine's.
-        token: what agents prove that they hold.
-        admit: told of each agent that has joined, on the listener's thread; `hello` is set, and what came
-            with it waits in `take_early`.
-        agents: how many agents there can be; their numbers are below it.
-        lost_after_s: as in `Link`.
-        handshake_s: how long a connection may take until it is proven.
+        host: the only address to listen at.
+        ports: the ports to try; ``range(1)`` for any.
+        credentials: the engine's credentials.
+        token: the run's token.
+        admit: called with each agent that has joined, on the listener's thread; its `hello` is set, and
+            `take_early` returns the frames that came with it.
+        agents: the limit of agents; their numbers are below it.
+        lost_after_s: as in `AgentConnection`.
+        handshake_s: seconds in which a connection must have joined.
         clock: the time of day.
 
     Attributes:
@@ -81,7 +81,7 @@ class Listener:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._tls, self._peer = context(credentials, server=True), credentials.peer
-        self._token, self._admit, self._agents = token, admit, agents
+        self._token, self._on_agent, self._agents = token, admit, agents
         self._lost_after_s, self._handshake_s, self._clock = lost_after_s, handshake_s, clock
         self._sock = bind_listener(host, ports)
         self.address: tuple[str, int] = self._sock.getsockname()[:2]
@@ -90,8 +90,8 @@ class Listener:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._selector.register(self._sock, selectors.EVENT_READ)
         self._resume_at: float | None = None
-        self._guests: dict[int, UnprovenConnection] = {}
-        self._joined: dict[int, AgentConnection] = {}
+        self._unproven: dict[int, UnprovenConnection] = {}
+        self._admitted: dict[int, AgentConnection] = {}
         self._refused: Counter[Refusal] = Counter()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="rankdeck-listener", daemon=True)
@@ -99,7 +99,7 @@ class Listener:
 
     @property
     def refused(self) -> dict[Refusal, int]:
-        """How many connections were not let in, by reason."""
+        """How many connections were refused, by reason."""
         return dict(self._refused)
 
     def summary(self) -> str:
@@ -112,7 +112,7 @@ class Listener:
         return f"refused {what}: " + ", ".join(f"{count} {reason.value}" for reason, count in counts)
 
     def close(self) -> None:
-        """Stop listening, and close every connection that was not admitted. Not for the listener's thread."""
+        """Stop listening and close all connections that were not admitted. Not for the listener's thread."""
         if not self._closing:
             self._closing = True
             os.eventfd_write(self._wake, 1)
@@ -128,9 +128,9 @@ class Listener:
         finally:
             self._selector.close()
             self._sock.close()
-            for guest in self._guests.values():
-                guest.close()
-            self._guests.clear()
+            for connection in self._unproven.values():
+                connection.close()
+            self._unproven.clear()
 
     def _turn(self) -> None:
         arrived = False
@@ -145,106 +145,107 @@ class Listener:
             self._resume_at = None
             self._selector.register(self._sock, selectors.EVENT_READ)
         elif arrived and not self._closing:
-            self._receive_guests(now)
+            self._accept_waiting(now)
 
     def _timeout(self) -> float | None:
-        oldest = next(iter(self._guests.values()), None)
+        oldest = next(iter(self._unproven.values()), None)
         times = [oldest.since + self._handshake_s] if oldest else []
         if self._resume_at is not None:
             times.append(self._resume_at)
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _expire(self, now: float) -> None:
-        """Guests are kept in the order of their coming."""
-        while (oldest := next(iter(self._guests.values()), None)) and now >= oldest.since + self._handshake_s:
+        """Refuse connections that took too long; they are kept in order of arrival."""
+        limit = now - self._handshake_s
+        while (oldest := next(iter(self._unproven.values()), None)) and oldest.since <= limit:
             self._dismiss(oldest, Refusal.LATE)
 
-    def _receive_guests(self, now: float) -> None:
+    def _accept_waiting(self, now: float) -> None:
         for _ in range(BURST):
-            if not self._make_room(now):
+            if not self._has_room(now):
                 return self._pause(now)
             try:
                 sock, _ = self._sock.accept()
             except (BlockingIOError, ConnectionError):
                 return None
-            except OSError:  # no descriptor or no memory is left
-                if self._drop_one(now):
+            except OSError:  # no descriptors or no memory left
+                if self._drop_weakest(now):
                     continue
                 return self._pause(now)
-            self._receive(sock, now)
+            self._accept(sock, now)
         return None
 
-    def _receive(self, sock: socket.socket, now: float) -> None:
+    def _accept(self, sock: socket.socket, now: float) -> None:
         sock.setblocking(False)
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        guest = UnprovenConnection(sock, self._tls, self._peer, self._link, now)
+        connection = UnprovenConnection(sock, self._tls, self._peer, self._make_connection, now)
         try:
-            self._selector.register(guest.fileno(), selectors.EVENT_READ, guest)
-        except OSError:  # the kernel watches no more descriptors for this user
+            self._selector.register(connection.fileno(), selectors.EVENT_READ, connection)
+        except OSError:  # the user's limit of watched descriptors
             self._refused[Refusal.CROWDED] += 1
-            return guest.close()
-        self._guests[guest.fileno()] = guest
-        return self._serve(guest)
+            return connection.close()
+        self._unproven[connection.fileno()] = connection
+        return self._serve(connection)
 
-    def _link(self, stream: SocketLike) -> AgentConnection:
+    def _make_connection(self, stream: SocketLike) -> AgentConnection:
         return AgentConnection(stream, None, self._token, lost_after_s=self._lost_after_s, clock=self._clock)
 
-    def _serve(self, guest: UnprovenConnection) -> None:
-        """Go on with a guest as far as it lets."""
+    def _serve(self, connection: UnprovenConnection) -> None:
+        """Take a connection's next steps, and admit or refuse it if that is decided."""
         try:
-            link = guest.proceed()
+            agent = connection.proceed()
         except Untrusted:
-            self._dismiss(guest, Refusal.FOREIGN)
+            self._dismiss(connection, Refusal.FOREIGN)
         except OSError:
-            self._dismiss(guest, Refusal.LEFT)
+            self._dismiss(connection, Refusal.LEFT)
         except ConnectionClosed as error:
             lied = isinstance(error.__cause__, WireError)
-            self._dismiss(guest, Refusal.UNPROVEN if lied else Refusal.LEFT)
+            self._dismiss(connection, Refusal.UNPROVEN if lied else Refusal.LEFT)
         else:
-            if link is not None:
-                self._let_in(guest, link)
+            if agent is not None:
+                self._admit_agent(connection, agent)
             else:
-                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if guest.blocked else 0)
-                self._selector.modify(guest.fileno(), events, guest)
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.blocked else 0)
+                self._selector.modify(connection.fileno(), events, connection)
 
-    def _let_in(self, guest: UnprovenConnection, link: AgentConnection) -> None:
-        """A second agent of one number is refused while the first is here: which is true, nobody knows."""
-        if link.agent >= self._agents:
-            return self._dismiss(guest, Refusal.UNKNOWN)
-        former = self._joined.get(link.agent)
+    def _admit_agent(self, connection: UnprovenConnection, agent: AgentConnection) -> None:
+        """Admit an agent, but not a second one of its number: either might be the real one."""
+        if agent.agent >= self._agents:
+            return self._dismiss(connection, Refusal.UNKNOWN)
+        former = self._admitted.get(agent.agent)
         if former is not None and former.fileno() >= 0:
-            return self._dismiss(guest, Refusal.TAKEN)
-        self._joined[link.agent] = link
-        self._forget(guest)
-        return self._admit(link)
+            return self._dismiss(connection, Refusal.TAKEN)
+        self._admitted[agent.agent] = agent
+        self._forget(connection)
+        return self._on_agent(agent)
 
     # --- room ----------------------------------------------------------------------------------------
 
-    def _make_room(self, now: float) -> bool:
-        return len(self._guests) < CROWD or self._drop_one(now)
+    def _has_room(self, now: float) -> bool:
+        return len(self._unproven) < CROWD or self._drop_weakest(now)
 
-    def _drop_one(self, now: float) -> bool:
-        """Drop the oldest of those that have said least, but nobody who speaks TLS and came just now."""
-        victim = min(self._guests.values(), key=lambda guest: guest.stage, default=None)
+    def _drop_weakest(self, now: float) -> bool:
+        """Drop the oldest of those that have proven least, but no TLS connection younger than `GRACE_S`."""
+        victim = min(self._unproven.values(), key=lambda connection: connection.stage, default=None)
         if victim is None or (victim.stage is not Proof.ARRIVED and now < victim.since + GRACE_S):
             return False
         self._dismiss(victim, Refusal.CROWDED)
         return True
 
     def _pause(self, now: float) -> None:
-        """Accept nobody for a moment; who comes waits in the kernel's queue."""
+        """Accept nothing for a moment; new connections wait in the kernel's queue."""
         self._selector.unregister(self._sock)
         self._resume_at = now + PAUSE_S
 
-    def _dismiss(self, guest: UnprovenConnection, why: Refusal) -> None:
+    def _dismiss(self, connection: UnprovenConnection, why: Refusal) -> None:
         self._refused[why] += 1
-        self._forget(guest)
-        guest.close()
+        self._forget(connection)
+        connection.close()
 
-    def _forget(self, guest: UnprovenConnection) -> None:
-        self._selector.unregister(guest.fileno())
-        del self._guests[guest.fileno()]
+    def _forget(self, connection: UnprovenConnection) -> None:
+        self._selector.unregister(connection.fileno())
+        del self._unproven[connection.fileno()]
 
 
 class Proof(IntEnum):
@@ -256,11 +257,11 @@ class Proof(IntEnum):
 
 
 class UnprovenConnection:
-    """A connection on its way through TLS and the handshake.
+    """A connection in TLS's and the channel's handshake.
 
     Attributes:
-        since: when it came, on a monotonic clock.
-        stage: how far it is.
+        since: when it was accepted, in monotonic time.
+        stage: what it has proven so far.
     """
 
     def __init__(
@@ -268,14 +269,14 @@ class UnprovenConnection:
         sock: socket.socket,
         tls: ssl.SSLContext,
         peer: str,
-        make_link: Callable[[SocketLike], AgentConnection],
+        make_connection: Callable[[SocketLike], AgentConnection],
         since: float,
     ) -> None:
         self.since = since
         self.stage = Proof.ARRIVED
         self._stream = SecureStream(sock, tls, peer, server=True)
-        self._make_link = make_link
-        self._link: AgentConnection | None = None
+        self._make_connection = make_connection
+        self._agent: AgentConnection | None = None
 
     def fileno(self) -> int:
         """The connection's descriptor; -1 once closed."""
@@ -283,23 +284,23 @@ class UnprovenConnection:
 
     @property
     def blocked(self) -> bool:
-        """Whether what we have to say waits for room."""
-        return self._stream.blocked or (self._link is not None and self._link.wants_to_write)
+        """Whether something waits for room in the socket."""
+        return self._stream.blocked or (self._agent is not None and self._agent.wants_to_write)
 
     def proceed(self) -> AgentConnection | None:
-        """Go on as far as it lets; the link once the agent has joined.
+        """Take the steps that are possible now; return the agent once it has joined.
 
         Raises:
-            OSError, LinkClosed: it left, or is not ours.
+            OSError, ConnectionClosed: it left, or is of another run.
         """
-        if self._link is None:
+        if self._agent is None:
             if not self._stream.shake():
                 self.stage = Proof.SPEAKS_TLS if self._stream.answered else Proof.ARRIVED
                 return None
             self.stage = Proof.HOLDS_CERTIFICATE
-            self._link = self._make_link(self._stream)
-        self._link.flush()
-        return self._link if self._link.join() else None
+            self._agent = self._make_connection(self._stream)
+        self._agent.flush()
+        return self._agent if self._agent.join() else None
 
     def close(self) -> None:
         """Close the connection."""
@@ -310,7 +311,7 @@ BACKLOG = 4096
 
 
 def bind_listener(host: str, ports: range) -> socket.socket:
-    """A listening, non-blocking socket at this address alone, on the first of the ports that is free.
+    """A listening, non-blocking socket at this address only, on the first of the ports that is free.
 
     Raises:
         CannotPlace: there is no such address here, or no free port.

@@ -1,9 +1,9 @@
-"""Many connections over one line of exchanges, where no socket can be opened: the same code at both ends.
+"""Many connections over exchanges of bytes, where no socket can be opened: the same code at both ends.
 
-An exchange is a question and its answer, both a piece of bytes. One may fail, be asked twice or be answered
-to nobody: each end says by its place in the stream what it has, and what it has not is said again (`Line`).
-In the stream are frames of connections, each with a window, so that one that nobody reads holds up no other
-and nothing grows without bound (`Multiplex`).
+An exchange is a request and its response, both a piece of bytes. An exchange may fail, be repeated, or lose
+its response: each end sends its position in the stream, and bytes that the other end lacks are sent again
+(`MuxStream`). The stream holds frames of connections, each with a window, so that a connection that nobody
+reads delays no other and no buffer grows without bound (`Multiplex`).
 """
 
 from __future__ import annotations
@@ -22,53 +22,54 @@ _OPEN, _DATA, _ROOM, _END, _RESET = range(1, 6)
 
 
 class MuxStream:
-    """One end of a stream of bytes in each direction. It keeps what the other end may not have."""
+    """One end of a stream of bytes in each direction. It keeps bytes until the other end has them."""
 
     def __init__(self) -> None:
-        self._kept = bytearray()
-        self._begin = 0
-        self._got = 0
+        self._unacknowledged = bytearray()
+        self._acknowledged = 0
+        self._received = 0
 
     @property
     def pending(self) -> int:
-        """Bytes that the other end is not known to have."""
-        return len(self._kept)
+        """How many bytes the other end has not acknowledged."""
+        return len(self._unacknowledged)
 
     def put(self, *parts: bytes) -> None:
-        """Bytes for the other end."""
+        """Queue bytes for the other end."""
         for part in parts:
-            self._kept += part
+            self._unacknowledged += part
 
     def pack(self, limit: int) -> bytes:
-        """This end's half of an exchange: what it has, and `limit` bytes at most that the other has not."""
-        return _PLACE.pack(self._got, self._begin) + self._kept[:limit]
+        """This end's half of an exchange: its positions, and at most `limit` unacknowledged bytes."""
+        return _PLACE.pack(self._received, self._acknowledged) + self._unacknowledged[:limit]
 
     def unpack(self, message: bytes) -> bytes:
-        """What is new in the other end's half.
+        """The new bytes in the other end's half.
 
         Raises:
-            ValueError: it is none of this stream.
+            ValueError: it is not of this stream.
         """
         if len(message) < _PLACE.size:
             raise ValueError("half of an exchange is too short")
         has, begin = _PLACE.unpack_from(message)
-        known = self._got - begin
-        if not self._begin <= has <= self._begin + len(self._kept) or known < 0:
+        known = self._received - begin
+        if not self._acknowledged <= has <= self._acknowledged + len(self._unacknowledged) or known < 0:
             raise ValueError("an exchange of another stream")
-        del self._kept[: has - self._begin]
-        self._begin = has
+        del self._unacknowledged[: has - self._acknowledged]
+        self._acknowledged = has
         new = message[_PLACE.size + known :]
-        self._got += len(new)
+        self._received += len(new)
         return new
 
 
 class _Connection:
-    """A socket here, which is another one there.
+    """A socket at this end, with its counterpart at the other end.
 
     Attributes:
-        waiting: what came for it and has no room in it yet.
-        room: how many bytes more the other end takes of it.
-        read_end: whether it has said its last; `write_end`: whether the other one has.
+        waiting: received bytes that have no room in the socket yet.
+        room: how many more bytes the other end accepts.
+        read_end: whether the socket's peer has finished sending; `write_end`: whether the counterpart's has.
+        watched: the events that the selector watches.
     """
 
     __slots__ = ("number", "read_end", "room", "sock", "waiting", "watched", "write_end")
@@ -85,8 +86,8 @@ class Multiplex:
     """The connections of one end. One thread uses it.
 
     Args:
-        selector: where their sockets are watched; `on_ready` is for those whose data is this object.
-        connect: makes the socket for a connection that the other end has accepted; None where none is made.
+        selector: watches their sockets, with this object as data; call `on_ready` for those.
+        connect: opens the socket for a connection that the other end has accepted; None if it accepts none.
     """
 
     def __init__(
@@ -105,17 +106,17 @@ class Multiplex:
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """This end's sockets that are open."""
+        """This end's open sockets."""
         return [connection.sock for connection in self._connections.values()]
 
     def accept(self, sock: socket.socket) -> None:
-        """Carry a connection that was accepted here."""
+        """Forward a connection that was accepted at this end."""
         self._last += 1
-        self._say(_OPEN, self._last)
+        self._send_frame(_OPEN, self._last)
         self._add(sock, self._last)
 
     def on_ready(self, descriptor: int, events: int) -> None:
-        """One of the sockets can be read or written."""
+        """Read or write a socket that is ready."""
         connection = self._by_descriptor.get(descriptor)
         if connection is None:
             return
@@ -127,13 +128,13 @@ class Multiplex:
         except OSError:
             self._reset(connection)
         else:
-            self._settle(connection)
+            self._update(connection)
 
     def take(self, data: bytes) -> None:
-        """What the other end has said.
+        """Handle bytes from the other end.
 
         Raises:
-            ValueError: it makes no sense.
+            ValueError: they violate the protocol.
         """
         self._stream += data
         start = 0
@@ -146,7 +147,7 @@ class Multiplex:
                 break
             payload = bytes(memoryview(self._stream)[start + _FRAME.size : end])
             start = end
-            self._obey(kind, number, value, payload)
+            self._handle(kind, number, value, payload)
         del self._stream[:start]
 
     def close(self) -> None:
@@ -156,13 +157,13 @@ class Multiplex:
 
     # --- frames --------------------------------------------------------------------------------------
 
-    def _obey(self, kind: int, number: int, value: int, payload: bytes) -> None:
+    def _handle(self, kind: int, number: int, value: int, payload: bytes) -> None:
         if kind == _OPEN and self._connect is not None:
             return self._open(number)
         connection = self._connections.get(number)
         if not _OPEN < kind <= _RESET:
             raise ValueError(f"no such kind of frame: {kind}")
-        if connection is None:  # it was closed here meanwhile
+        if connection is None:  # this end has closed it meanwhile
             return None
         if kind == _RESET:
             return self._drop(connection)
@@ -178,18 +179,18 @@ class Multiplex:
             self._write(connection)
         except OSError:
             return self._reset(connection)
-        return self._settle(connection)
+        return self._update(connection)
 
     def _open(self, number: int) -> None:
         assert self._connect is not None
         try:
             sock = self._connect()
         except OSError:
-            self._say(_RESET, number)
+            self._send_frame(_RESET, number)
         else:
             self._add(sock, number)
 
-    def _say(self, kind: int, number: int, value: int = 0, payload: bytes = b"") -> None:
+    def _send_frame(self, kind: int, number: int, value: int = 0, payload: bytes = b"") -> None:
         self.line.put(_FRAME.pack(kind, number, value), payload)
 
     # --- sockets -------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class Multiplex:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = _Connection(sock, number)
         self._connections[number] = self._by_descriptor[sock.fileno()] = connection
-        self._settle(connection)
+        self._update(connection)
 
     def _read(self, connection: _Connection) -> None:
         if connection.read_end or not connection.room:
@@ -211,10 +212,10 @@ class Multiplex:
             return
         if data:
             connection.room -= len(data)
-            self._say(_DATA, connection.number, len(data), data)
+            self._send_frame(_DATA, connection.number, len(data), data)
         else:
             connection.read_end = True
-            self._say(_END, connection.number)
+            self._send_frame(_END, connection.number)
 
     def _write(self, connection: _Connection) -> None:
         sent = 0
@@ -223,13 +224,13 @@ class Multiplex:
                 sent += connection.sock.send(memoryview(connection.waiting)[sent:])
         del connection.waiting[:sent]
         if sent:
-            self._say(_ROOM, connection.number, sent)
+            self._send_frame(_ROOM, connection.number, sent)
         if connection.write_end and not connection.waiting:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_WR)
 
-    def _settle(self, connection: _Connection) -> None:
-        """Watch for what there is to do, or close what has been said to the end both ways."""
+    def _update(self, connection: _Connection) -> None:
+        """Watch for the events that matter now, or close a connection that has ended both ways."""
         if connection.read_end and connection.write_end and not connection.waiting:
             return self._drop(connection)
         reads = selectors.EVENT_READ if connection.room and not connection.read_end else 0
@@ -244,7 +245,7 @@ class Multiplex:
         return None
 
     def _reset(self, connection: _Connection) -> None:
-        self._say(_RESET, connection.number)
+        self._send_frame(_RESET, connection.number)
         self._drop(connection)
 
     def _drop(self, connection: _Connection) -> None:

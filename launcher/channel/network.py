@@ -1,8 +1,8 @@
-"""This host as others see it, and a port for rank 0's store.
+"""This host's addresses and identity, and a port for rank 0's store.
 
 Linux lets two sockets with SO_REUSEADDR bind one port as long as neither listens; torch's store (and
-libuv under it) sets that option. The kernel gives a bound port to nobody who asks for any port. So the
-port is held from before the ranks exist until they have ended, instead of being guessed and hoped for.
+libuv under it) sets that option. The kernel does not choose a bound port for a socket that asks for any port.
+So the agent can hold the port from before the ranks exist until they have ended, instead of guessing one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANY_PORT = 9
 def addresses() -> list[tuple[str, str]]:
     """(interface, address) of every interface that is up, those of loopback last.
 
-    Link-local addresses are left out: they mean something on one wire only.
+    Link-local addresses are left out: they are valid on one link only.
     """
     found = [*_ipv4(), *((i, a) for i, a, link_local in _ipv6() if not link_local)]
     return sorted(found, key=lambda pair: ipaddress.ip_address(pair[1]).is_loopback)
@@ -47,15 +47,15 @@ def interface_of(address: str) -> str:
     for interface, own in held:
         if own == wanted:
             return interface
-    # All of 127.0.0.0/8 is the loopback's, though it names one address only.
+    # All of 127.0.0.0/8 belongs to the loopback interface, though it has one address only.
     return next((i for i, own in held if own.is_loopback and wanted.is_loopback), "")
 
 
 def source_for(address: str) -> str:
-    """This host's own address on the way to another. Nothing is sent.
+    """This host's own address on the route to another. Nothing is sent.
 
     Raises:
-        OSError: there is no way.
+        OSError: there is no route.
     """
     target = dial_addresses(address, _ANY_PORT)[0]
     with socket.socket(target.family, socket.SOCK_DGRAM) as sock:
@@ -64,37 +64,37 @@ def source_for(address: str) -> str:
 
 
 def machine(environ: Mapping[str, str] = os.environ) -> str:
-    """What tells this host from all others, as a process can tell it here: the same for all of its processes.
+    """A unique identifier of this host, the same for all processes on it.
 
-    It holds the kernel's boot, the network namespace, the host's name, and Spark's own name for the host:
-    workers of one machine under several addresses are several hosts to Spark.
+    It consists of the kernel's boot, the network namespace, the host's name, and Spark's name for the host:
+    Spark treats workers of one machine under several addresses as several hosts.
     """
     parts = [boot(), _network_namespace(), socket.gethostname(), _spark_name(environ)]
     return "|".join(parts)
 
 
 def host_name(environ: Mapping[str, str] = os.environ) -> str:
-    """The host's name for people: Spark's own if it has one, else the kernel's."""
+    """The host's name for display: Spark's if it has one, else the kernel's."""
     return _spark_name(environ) or socket.gethostname()
 
 
 def reach(wanted: Sequence[str], port: int, timeout_s: float) -> dict[str, str]:
-    """Which of another host's addresses answer from here, and the interface of ours that leads to each.
+    """Which addresses of a host can be reached from here, and our interface on the way to each.
 
-    All are tried at once. Hosts may have the same address, such as that of a container bridge: one that is
-    our own leads to us, and counts only if the port is held here, so that we are the host that is meant.
+    All are tried at once. Hosts may have the same address, such as that of a container bridge: an address of
+    ours leads to this host, and counts only if the port is held here, which shows that this host is meant.
 
     Args:
         wanted: addresses of one host.
         port: a port that the host holds, listening or not.
-        timeout_s: how long an answer may take.
+        timeout_s: seconds to wait for an answer.
     """
-    found = {}
+    reached = {}
     elsewhere: dict[DialAddress, str] = {}
     for address in wanted:
         if interface := interface_of(address):
             if _held_here(address, port):
-                found[address] = interface
+                reached[address] = interface
         else:
             with contextlib.suppress(OSError, UnicodeError):
                 elsewhere.update(dict.fromkeys(dial_addresses(address, port), address))
@@ -105,12 +105,12 @@ def reach(wanted: Sequence[str], port: int, timeout_s: float) -> dict[str, str]:
             continue
         address = elsewhere[target]
         with contextlib.suppress(OSError):
-            found[address] = interface_of(source_for(address))
-    return {address: found[address] for address in wanted if address in found}
+            reached[address] = interface_of(source_for(address))
+    return {address: reached[address] for address in wanted if address in reached}
 
 
 def _held_here(address: str, port: int) -> bool:
-    """Whether somebody on this host has bound the port at that address."""
+    """Whether a process on this host has bound the port at that address."""
     target = dial_addresses(address, port)[0]
     with socket.socket(target.family, socket.SOCK_STREAM) as sock:
         try:
@@ -121,11 +121,11 @@ def _held_here(address: str, port: int) -> bool:
 
 
 def _ipv4() -> Iterator[tuple[str, str]]:
-    """By SIOCGIFCONF, which tells every address of an interface, not its first alone."""
+    """By SIOCGIFCONF, which lists every address of an interface, not only the first."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         space = array.array("B", bytes(_IFREQ * _IFREQS))
-        asked = struct.pack("iP", len(space), space.buffer_info()[0])
-        (filled, _) = struct.unpack("iP", fcntl.ioctl(sock, _SIOCGIFCONF, asked))
+        request = struct.pack("iP", len(space), space.buffer_info()[0])
+        (filled, _) = struct.unpack("iP", fcntl.ioctl(sock, _SIOCGIFCONF, request))
         for start in range(0, filled, _IFREQ):
             entry = bytes(space[start : start + _IFREQ])
             name = entry[:_IFNAMSIZ].partition(b"\0")[0]
@@ -138,7 +138,7 @@ def _is_up(sock: socket.socket, name: bytes) -> bool:
     try:
         answer = fcntl.ioctl(sock, _SIOCGIFFLAGS, struct.pack(f"{_IFREQ}s", name))
     except OSError:
-        return False  # it has just gone
+        return False  # the interface has just gone
     return bool(struct.unpack_from("H", answer, _IFNAMSIZ)[0] & _IFF_UP)
 
 
@@ -157,7 +157,7 @@ def _ipv6() -> Iterator[tuple[str, str, bool]]:
 
 
 def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address as a number: without the zone, and IPv4 out of its IPv6 clothes."""
+    """An address as a number: without its zone, and an IPv4-mapped IPv6 address as IPv4."""
     try:
         number = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -167,7 +167,7 @@ def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def boot() -> str:
-    """What tells this boot of the kernel from all others; empty if nothing does."""
+    """A unique identifier of this boot of the kernel; empty if there is none."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

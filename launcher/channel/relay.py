@@ -1,11 +1,11 @@
-"""A process beside the Connect server: agents connect to it, and the engine fetches what they say by calls.
+"""A process on the Connect server's host: agents connect to it, and the engine fetches their bytes by calls.
 
-It listens where executors reach the server, and knows nothing of what passes: TLS is between agent and
-engine. It lives as long as the engine calls: after `LEASE_S` without a call, or with the server, it ends,
-and agents then see their engine gone. Standard library only.
+It listens where executors reach the server, and cannot read the bytes: TLS is between agent and engine. It
+ends with the server, or after `LEASE_S` without a call from the engine; agents then see a closed connection.
+Standard library only.
 
-A call comes by a local socket, as one question: `HEAD`, then the engine's half of an exchange. It is answered
-at once if there is something to say, else after the time that the question gives.
+A call is one request on a local socket: `HEAD`, then the engine's half of an exchange. It is answered at once
+if there are bytes to send, else after the seconds in the request.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.channel i
 LEASE_S = 9.0
 CALL_S = 5.0
 ANSWER_BYTES = 2 << 20
-CROWD = 64  # connections beyond the agents', of strangers or of agents that found another way
-# How long the answer may wait for something to say, in seconds, and what else is wanted.
+FOREIGN_CONNECTIONS = 64  # beyond one for each agent, for others or for agents that connect another way
+# Seconds that the answer may wait for bytes to send, and flags.
 HEAD = struct.Struct("!dB")
 SHUT, LEAVE = 1, 2
 
 
 def main() -> None:
-    """Listen, say where on standard output, and go on without a parent.
+    """Listen, write the addresses to standard output, and go on as a daemon.
 
-    Standard input: a JSON object of ``hosts`` to listen at, the first that is an address here, ``agents``,
-    how many connections are meant to come, and ``server``, a process whose end is ours too (0: none known).
+    Standard input is a JSON object: ``hosts``, of which the first that is an address here is listened at;
+    ``agents``, the number of expected connections; and ``server``, the pid of the server (0: unknown).
     """
-    given = json.load(sys.stdin)
-    door = listen(given["hosts"])
+    options = json.load(sys.stdin)
+    door = listen(options["hosts"])
     local = socket.socket(socket.AF_UNIX)
     local.bind(b"\0rankdeck-relay-" + os.urandom(16).hex().encode())
     local.listen(16)
@@ -53,8 +53,8 @@ def main() -> None:
         os.dup2(null, descriptor)
     server = -1
     with contextlib.suppress(OSError):
-        server = os.pidfd_open(given["server"]) if given["server"] else -1
-    RelayServer(door, local, crowd=given["agents"] + CROWD, server=server).run()
+        server = os.pidfd_open(options["server"]) if options["server"] else -1
+    RelayServer(door, local, most=options["agents"] + FOREIGN_CONNECTIONS, server=server).run()
     os._exit(0)
 
 
@@ -62,7 +62,7 @@ def listen(hosts: list[str]) -> socket.socket:
     """A listening socket at the first of these that is an address of this machine.
 
     Raises:
-        OSError: none is.
+        OSError: none of them is.
     """
     refused: OSError | None = None
     for host in hosts:
@@ -78,10 +78,10 @@ class RelayServer:
     """The loop, on one thread.
 
     Args:
-        door: where agents come in.
-        local: where calls come in.
-        crowd: how many connections there may be at once.
-        server: a descriptor that is readable when the server has gone; -1 for none.
+        door: the listening socket for agents.
+        local: the listening socket for calls.
+        most: how many connections there may be at once.
+        server: a descriptor that is readable once the server has ended; -1 for none.
         lease_s: seconds without a call after which it ends.
     """
 
@@ -90,16 +90,16 @@ class RelayServer:
         door: socket.socket,
         local: socket.socket,
         *,
-        crowd: int,
+        most: int,
         server: int = -1,
         lease_s: float = LEASE_S,
     ) -> None:
-        self._door, self._local, self._crowd, self._lease_s = door, local, crowd, lease_s
+        self._door, self._local, self._most, self._lease_s = door, local, most, lease_s
         self._selector = selectors.DefaultSelector()
         self._multiplex = Multiplex(self._selector)
         self._caller: tuple[socket.socket, float] | None = None
         self._called = time.monotonic()
-        self._over = False
+        self._ended = False
         for sock in (door, local):
             sock.setblocking(False)
             self._selector.register(sock, selectors.EVENT_READ, sock)
@@ -107,18 +107,18 @@ class RelayServer:
             self._selector.register(server, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Carry until nobody calls any more."""
-        while not self._over:
+        """Forward bytes until the server or the engine's calls end."""
+        while not self._ended:
             for key, events in self._selector.select(self._timeout()):
                 if key.data is self._multiplex:
                     self._multiplex.on_ready(key.fd, events)
                 elif key.data is self._door:
                     self._admit()
                 elif key.data is self._local:
-                    self._hear()
+                    self._receive_call()
                 else:
-                    self._over = True
-            self._tend(time.monotonic())
+                    self._ended = True
+            self._check_deadlines(time.monotonic())
         self._answer()
         self._multiplex.close()
 
@@ -128,44 +128,44 @@ class RelayServer:
             until = min(until, self._caller[1])
         return max(0.0, until - time.monotonic())
 
-    def _tend(self, now: float) -> None:
+    def _check_deadlines(self, now: float) -> None:
         if self._caller is not None and (self._multiplex.line.pending or now >= self._caller[1]):
             self._answer()
         elif now >= self._called + self._lease_s:
-            self._over = True
+            self._ended = True
 
     def _admit(self) -> None:
         with contextlib.suppress(OSError):
             sock, _ = self._door.accept()
-            if len(self._multiplex) < self._crowd:
+            if len(self._multiplex) < self._most:
                 self._multiplex.accept(sock)
             else:
                 sock.close()
 
-    def _hear(self) -> None:
-        """Take a question. One that still waits for its answer was given up, else this one would not come."""
+    def _receive_call(self) -> None:
+        """Read a request. If another still waits for its answer, the engine has given that one up."""
         with contextlib.suppress(OSError):
             sock, _ = self._local.accept()
-            with contextlib.ExitStack() as unless:
-                unless.callback(sock.close)
-                if not _is_ours(sock):
+            with contextlib.ExitStack() as cleanup:
+                cleanup.callback(sock.close)
+                if not _is_same_user(sock):
                     return
                 sock.settimeout(CALL_S)
                 with contextlib.suppress(ValueError, struct.error):
-                    hold_s, wanted, half = parse(receive_all(sock))
+                    hold_s, flags, half = parse(receive_all(sock))
                     self._answer()
                     self._multiplex.take(self._multiplex.line.unpack(half))
-                    unless.pop_all()
+                    cleanup.pop_all()
                     self._called = time.monotonic()
                     self._caller = sock, self._called + hold_s
-                    self._obey(wanted)
+                    self._apply(flags)
 
-    def _obey(self, wanted: int) -> None:
-        if wanted & (SHUT | LEAVE) and self._door.fileno() >= 0:
+    def _apply(self, flags: int) -> None:
+        if flags & (SHUT | LEAVE) and self._door.fileno() >= 0:
             self._selector.unregister(self._door)
             self._door.close()
-        if wanted & LEAVE:
-            self._over = True
+        if flags & LEAVE:
+            self._ended = True
 
     def _answer(self) -> None:
         if self._caller is not None:
@@ -175,25 +175,25 @@ class RelayServer:
             self._called = time.monotonic()
 
 
-def parse(question: bytes) -> tuple[float, int, bytes]:
-    """Seconds that the answer may wait, what else is wanted, and the half of an exchange.
+def parse(request: bytes) -> tuple[float, int, bytes]:
+    """Seconds that the answer may wait, flags, and the engine's half of an exchange.
 
     Raises:
-        struct.error: it is none.
+        struct.error: it is no request.
     """
-    hold_s, wanted = HEAD.unpack_from(question)
-    return min(max(hold_s, 0.0), CALL_S), wanted, question[HEAD.size :]
+    hold_s, flags = HEAD.unpack_from(request)
+    return min(max(hold_s, 0.0), CALL_S), flags, request[HEAD.size :]
 
 
 def receive_all(sock: socket.socket) -> bytes:
-    """What the other end says until it has said its last."""
+    """Read until the other end has finished sending."""
     pieces = []
     while piece := sock.recv(1 << 20):
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def _is_ours(sock: socket.socket) -> bool:
+def _is_same_user(sock: socket.socket) -> bool:
     """Whether a process of the same user is at the other end."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return bool(struct.unpack("3i", credentials)[1] == os.getuid())

@@ -1,18 +1,15 @@
-"""A connection through files on storage that both ends see: each piece of the stream a file.
+"""A connection through files on shared storage: each piece of the stream is a file.
 
-A piece is whole before it has its name, never changes, and is removed by its reader: so it does not matter
-how late a network file system shows it. A few at most wait in each direction. What is in them is what would
-be on a socket: TLS.
+A piece is complete before it gets its name, never changes, and is removed by its reader: so a network file
+system may show it late. At most `MOST_PIECES` wait in each direction. Their content is that of a socket: TLS.
 
 <spool>/rankdeck-<run>-<attempt>/   made by the engine
-    marker      random; who reads the same shares the folder, whatever its path means there
+    marker      random; a host that reads the same text shares the folder, not another one at that path
+    owner       the engine's process, so that a later run can remove the folder of a killed engine
     beat        a number that grows while the engine lives
     agent-…/    made by an agent: one connection
         up/     pieces from the agent, named by number; an empty one is the end of the stream
         down/   pieces from the engine
-
-`launcher.channel.spool` tells what is in the folder. Beside that, its ``owner`` says who made it, so that a
-later run can remove what an engine has left that was killed.
 """
 
 from __future__ import annotations
@@ -41,18 +38,18 @@ PIECE_BYTES = 1 << 20
 MOST_PIECES = 8
 BUSY_S, IDLE_S = 0.02, 0.2
 CALM_S = 1.0
-# The engine counts as dead when its number has stood still for so long, as far as this host could see it.
+# The engine counts as dead when this host has seen the same number for so long.
 LEASE_S = 10.0
-LOOK_S = 1.0
+READ_S = 1.0
 
 
 class FilePump:
-    """Carries between a socket and the folder of its connection. It owns the socket; one thread uses it.
+    """Transfers bytes between a socket and its connection's folder. It owns the socket; one thread uses it.
 
     Args:
         sock: this end of the connection.
-        folder: the connection's.
-        out: the folder below it that this end writes to; `into` the one that it reads from.
+        folder: the connection's folder.
+        out: the folder below it that this end writes to; `into`: the one that it reads from.
     """
 
     def __init__(self, sock: socket.socket, folder: str, *, out: str, into: str) -> None:
@@ -60,9 +57,9 @@ class FilePump:
         self.sock, self.folder = sock, folder
         self._out, self._in = os.path.join(folder, out), os.path.join(folder, into)
         self._written = self._read = 0
-        self._held: bytes | None = None  # taken from the socket, and not yet with the storage
-        self._waiting = bytearray()
-        self._said_end = self._heard_end = self._gone = False
+        self._unwritten: bytes | None = None  # read from the socket, and not yet written
+        self._unsent = bytearray()
+        self._out_ended = self._in_ended = self._folder_gone = False
         self._unread = 0
 
     @property
@@ -71,28 +68,28 @@ class FilePump:
         return self.sock.fileno() < 0
 
     @property
-    def listens(self) -> bool:
-        """Whether there is room for what the socket may say."""
-        return not (self.over or self._said_end) and self._unread < MOST_PIECES
+    def wants_to_read(self) -> bool:
+        """Whether there is room for more bytes from the socket."""
+        return not (self.over or self._out_ended) and self._unread < MOST_PIECES
 
-    def turn(self) -> bool:
-        """Carry what there is; whether there was any. Storage that fails now may be back later."""
+    def transfer(self) -> bool:
+        """Transfer what there is; return whether there was any. Failing storage is tried again later."""
         if self.over:
             return False
-        if self._gone:
+        if self._folder_gone:
             return self._finish()
         try:
             self._unread = len(self._names(self._out))
             moved = self._from_socket() | self._from_files()
-            if self._said_end and self._heard_end and not (self._waiting or self._unread):
+            if self._out_ended and self._in_ended and not (self._unsent or self._unread):
                 self.sock.close()
-        except FileNotFoundError:  # the other end has removed all of it
-            self._gone = self._said_end = True
+        except FileNotFoundError:  # the other end has removed the folder
+            self._folder_gone = self._out_ended = True
             return self._finish()
         except ConnectionError:
-            self._said_end = self._heard_end = True
-            self._waiting.clear()
-            self._leave()
+            self._out_ended = self._in_ended = True
+            self._unsent.clear()
+            self._end_stream()
             return True
         except OSError:
             return False
@@ -104,32 +101,32 @@ class FilePump:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _finish(self) -> bool:
-        """There are no files any more: what came by them is still passed on."""
+        """Send what was read before the folder was removed, then close the socket."""
         try:
             moved = self._flush()
         except OSError:
-            self._waiting.clear()
+            self._unsent.clear()
             moved = False
-        if not self._waiting:
+        if not self._unsent:
             self.sock.close()
         return moved
 
-    def _leave(self) -> None:
-        """The socket broke: the other end shall know."""
+    def _end_stream(self) -> None:
+        """Write the end of the stream for the other end, because the socket broke."""
         with contextlib.suppress(OSError):
             self._write(b"")
         self.sock.close()
 
     def _from_socket(self) -> bool:
         moved = False
-        while self._held is not None or self.listens:
-            if self._held is None:
+        while self._unwritten is not None or self.wants_to_read:
+            if self._unwritten is None:
                 try:
-                    self._held = self.sock.recv(PIECE_BYTES)
+                    self._unwritten = self.sock.recv(PIECE_BYTES)
                 except BlockingIOError:
                     break
-            self._write(self._held)
-            self._said_end, self._held, moved = not self._held, None, True
+            self._write(self._unwritten)
+            self._out_ended, self._unwritten, moved = not self._unwritten, None, True
         return moved
 
     def _write(self, data: bytes) -> None:
@@ -147,17 +144,17 @@ class FilePump:
 
     def _from_files(self) -> bool:
         moved = self._flush()
-        if self._heard_end or self._waiting:
+        if self._in_ended or self._unsent:
             return moved
         for name in self._names(self._in):
-            if int(name) != self._read or len(self._waiting) >= PIECE_BYTES:
+            if int(name) != self._read or len(self._unsent) >= PIECE_BYTES:
                 break
             path = os.path.join(self._in, name)
             with open(path, "rb") as file:
                 data = file.read()
             self._read += 1
-            self._waiting += data
-            self._heard_end = not data
+            self._unsent += data
+            self._in_ended = not data
             with contextlib.suppress(OSError):
                 os.unlink(path)
             moved = True
@@ -169,33 +166,33 @@ class FilePump:
     def _flush(self) -> bool:
         sent = 0
         with contextlib.suppress(BlockingIOError):
-            while sent < len(self._waiting):
-                sent += self.sock.send(memoryview(self._waiting)[sent:])
-        del self._waiting[:sent]
-        if self._heard_end and not self._waiting:
+            while sent < len(self._unsent):
+                sent += self.sock.send(memoryview(self._unsent)[sent:])
+        del self._unsent[:sent]
+        if self._in_ended and not self._unsent:
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_WR)
         return sent > 0
 
 
 class EngineHeartbeat:
-    """Whether the engine's number still grows. Time in which it cannot be read does not count."""
+    """Whether the engine's number still grows. Time in which the file cannot be read does not count."""
 
     def __init__(self, path: str, lease_s: float) -> None:
         self._path, self._lease_s = path, lease_s
         self._beat = b""
-        self._silent, self._looked = 0.0, time.monotonic()
+        self._silent_s, self._read_at = 0.0, time.monotonic()
 
     def lost(self, now: float) -> bool:
-        """Look, once a second at most; whether it has been silent for the whole lease.
+        """Read the number, at most once a second; return whether it has been the same for the whole lease.
 
         Raises:
             FileNotFoundError: the folder has been removed.
         """
-        since = now - self._looked
-        if since < LOOK_S:
+        since = now - self._read_at
+        if since < READ_S:
             return False
-        self._looked = now
+        self._read_at = now
         try:
             with open(self._path, "rb") as file:
                 beat = file.read()
@@ -203,13 +200,13 @@ class EngineHeartbeat:
             raise
         except OSError:
             return False
-        self._silent = 0.0 if beat != self._beat else self._silent + min(since, 2 * LOOK_S)
+        self._silent_s = 0.0 if beat != self._beat else self._silent_s + min(since, 2 * READ_S)
         self._beat = beat
-        return self._silent >= self._lease_s
+        return self._silent_s >= self._lease_s
 
 
 def why_not_shared(folder: str, marker: str) -> str:
-    """Why this host cannot use the folder; empty if it can: it is the one that the engine has marked."""
+    """Why this host cannot use the folder; empty if it is the one that the engine has marked."""
     above = os.path.dirname(folder)
     try:
         with open(os.path.join(folder, MARKER), encoding="utf-8") as file:
@@ -220,10 +217,10 @@ def why_not_shared(folder: str, marker: str) -> str:
 
 
 def connect_by_files(folder: str, agent: int, lease_s: float = LEASE_S) -> socket.socket:
-    """A connection to the engine by the folder that it has made; a thread carries it, to its end.
+    """A connection to the engine through its folder; a thread transfers the bytes until it ends.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: the folder cannot be written.
     """
     name = f"{AGENT}{agent}-{os.urandom(8).hex()}"
     hidden, own = os.path.join(folder, f".{name}"), os.path.join(folder, name)
@@ -232,16 +229,16 @@ def connect_by_files(folder: str, agent: int, lease_s: float = LEASE_S) -> socke
     os.rename(hidden, own)
     near, far = socket.socketpair()
     pump, watch = FilePump(far, own, out=UP, into=DOWN), EngineHeartbeat(os.path.join(folder, BEAT), lease_s)
-    threading.Thread(target=_carry, args=(pump, watch, folder), name="rankdeck-spool").start()
+    threading.Thread(target=_forward, args=(pump, watch, folder), name="rankdeck-spool").start()
     return near
 
 
-def _carry(pump: FilePump, watch: EngineHeartbeat, folder: str) -> None:
-    """To the end of the connection or of the engine, after which nothing of it is left."""
+def _forward(pump: FilePump, watch: EngineHeartbeat, folder: str) -> None:
+    """Transfer until the connection ends; if the engine is dead, remove what it left."""
     active = time.monotonic()
     while not pump.over:
         now = time.monotonic()
-        if pump.turn():
+        if pump.transfer():
             active = now
         pause_s = BUSY_S if now < active + CALM_S else IDLE_S
         try:
@@ -252,14 +249,14 @@ def _carry(pump: FilePump, watch: EngineHeartbeat, folder: str) -> None:
         except FileNotFoundError:
             pump.close()
             return
-        if pump.listens:
+        if pump.wants_to_read:
             select.select([pump.sock], [], [], pause_s)
         else:
             time.sleep(pause_s)
 
 
 def clear(folder: str) -> None:
-    """Remove a dead engine's folder, with the last of its connections."""
+    """Remove a dead engine's folder if no connection is left in it."""
     with contextlib.suppress(OSError):
         if not any(name.startswith(AGENT) for name in os.listdir(folder)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -267,15 +264,15 @@ def clear(folder: str) -> None:
 
 OWNER, PREFIX = "owner", "rankdeck-"
 BEAT_S = 1.0
-# What was made on another machine is nobody's when its number has not grown for so long.
+# A folder made on another machine is abandoned when its number has not grown for so long.
 ABANDONED_S = 24 * 3600.0
 
 
 def check_spool(folder: str) -> None:
-    """Refuse a spool folder that cannot be one.
+    """Refuse a folder that cannot be used as a spool.
 
     Raises:
-        SpecError: it is not there, or cannot be written.
+        SpecError: the path is not absolute, or the folder is missing or cannot be written.
     """
     if not Path(folder).is_absolute():
         raise SpecError(f"the spool folder must be an absolute path, and not {folder}")
@@ -289,46 +286,46 @@ def check_spool(folder: str) -> None:
 
 
 class Spool:
-    """One launch's folder. It is there until `close`.
+    """The engine's end: one launch's folder, which exists until `close`.
 
     Args:
-        spool: what the person named.
+        spool: the user's spool folder.
         run: the run's id.
-        attempt: which attempt begins.
+        attempt: the number of the attempt.
 
     Raises:
-        SpecError: nothing can be made there.
+        SpecError: the folder cannot be made.
     """
 
     def __init__(self, spool: str, run: str, attempt: int) -> None:
         self.folder = Path(spool, f"{PREFIX}{run}-{attempt}")
         self.marker = secrets.token_hex(32)
         self._engine: tuple[str, int] = ("", 0)
-        self._own: set[Any] = set()
+        self._addresses: set[Any] = set()
         self._pumps: dict[str, FilePump] = {}
         self._beats, self._next_beat = 0, 0.0
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._carry, name="rankdeck-spool", daemon=True)
+        self._thread = threading.Thread(target=self._forward, name="rankdeck-spool", daemon=True)
         clear_dead(Path(spool))
         try:
             self.folder.mkdir(mode=paths.FOLDER_MODE)
-            write_whole(self.folder / OWNER, json.dumps(_self()).encode())
+            write_whole(self.folder / OWNER, json.dumps(_process_identity()).encode())
             write_whole(self.folder / BEAT, _number(0))
             write_whole(self.folder / MARKER, self.marker.encode())
         except OSError as error:
             raise SpecError(f"nothing can be made in the spool folder {spool}: {error.strerror}") from error
 
     def open(self, engine: tuple[str, int]) -> None:
-        """Carry connections to the engine's listener."""
+        """Start to connect agents to the engine's listener."""
         self._engine = engine
         self._thread.start()
 
     def brings(self, peer: Any) -> bool:
-        """Whether a connection to the engine, told by its other end's address, is one of these."""
-        return peer in self._own
+        """Whether the listener's connection from the address `peer` came through this folder."""
+        return peer in self._addresses
 
     def close(self) -> None:
-        """Leave nothing there. It is moved away first: an agent that is still ending adds nothing to it."""
+        """Remove the folder. It is renamed first, so that an agent that still runs adds nothing to it."""
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -340,19 +337,19 @@ class Spool:
 
     # --- the thread ----------------------------------------------------------------------------------
 
-    def _carry(self) -> None:
+    def _forward(self) -> None:
         active = 0.0
         while not self._closing.is_set():
             now = time.monotonic()
             self._beat(now)
             with contextlib.suppress(OSError):
-                self._look()
-            moved = [pump.turn() for pump in self._pumps.values()]
+                self._accept_new()
+            moved = [pump.transfer() for pump in self._pumps.values()]
             active = now if any(moved) else active
             for name in [name for name, pump in self._pumps.items() if pump.over]:
                 self._pumps.pop(name).close()
             pause_s = BUSY_S if now < active + CALM_S else IDLE_S
-            if listening := [pump.sock for pump in self._pumps.values() if pump.listens]:
+            if listening := [pump.sock for pump in self._pumps.values() if pump.wants_to_read]:
                 select.select(listening, [], [], pause_s)
             else:
                 self._closing.wait(pause_s)
@@ -360,7 +357,7 @@ class Spool:
             pump.sock.close()
 
     def _beat(self, now: float) -> None:
-        """Show that we live, in place: a full disk has room for that. Storage that fails may come back."""
+        """Increase the number, in place because that works on a full disk. Failing storage may recover."""
         if now >= self._next_beat:
             self._next_beat = now + BEAT_S
             self._beats += 1
@@ -368,16 +365,16 @@ class Spool:
                 file.write(_number(self._beats))
                 os.fsync(file.fileno())
 
-    def _look(self) -> None:
+    def _accept_new(self) -> None:
         for name in os.listdir(self.folder):
             if name.startswith(AGENT) and name not in self._pumps:
                 sock = socket.create_connection(self._engine, timeout=5)
-                self._own.add(sock.getsockname())
+                self._addresses.add(sock.getsockname())
                 self._pumps[name] = FilePump(sock, str(self.folder / name), out=DOWN, into=UP)
 
 
 def clear_dead(spool: Path) -> None:
-    """Remove the folders of engines that have been killed, and of no other."""
+    """Remove the folders of killed engines only."""
     with contextlib.suppress(OSError):
         for folder in spool.glob(f"{PREFIX}*"):
             if _is_dead(folder):
@@ -390,8 +387,8 @@ def _is_dead(folder: Path) -> bool:
             return False
         with contextlib.suppress(ValueError, FileNotFoundError):
             owner = json.loads((folder / OWNER).read_bytes())
-            if isinstance(owner, dict) and owner.get("machine") == _self()["machine"]:
-                return bool(owner != _self(owner["pid"]))
+            if isinstance(owner, dict) and owner.get("machine") == _process_identity()["machine"]:
+                return bool(owner != _process_identity(owner["pid"]))
         beat = folder / BEAT
         seen = (beat if beat.exists() else folder).stat().st_mtime
     except (OSError, KeyError, TypeError):
@@ -399,8 +396,8 @@ def _is_dead(folder: Path) -> bool:
     return time.time() - seen > ABANDONED_S
 
 
-def _self(pid: int | None = None) -> dict[str, Any]:
-    """What tells a process of this machine from all others; of one that is not there, an empty ``born``."""
+def _process_identity(pid: int | None = None) -> dict[str, Any]:
+    """A unique identity of a process of this machine; ``born`` is empty for a process that does not exist."""
     born = ""
     with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid or os.getpid()}/stat") as file:
         born = file.read().rpartition(")")[2].split()[19]

@@ -1,8 +1,8 @@
 """TLS over a socket, for an agent and its engine: each trusts one certificate, the other's.
 
-A run's certificates are made for it alone and travel as texts; they are in no file system at any time.
-OpenSSL works in memory and the socket is ours, so that what the kernel says of it (readable, writable)
-is the whole truth: no decrypted byte waits where a selector cannot see it.
+A run's certificates are made for that run only and are sent as texts; they are never in a file system.
+OpenSSL works in memory and this module reads and writes the socket itself, so that no decrypted byte waits
+where a selector cannot see it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any, Protocol
 
 
 class SocketLike(Protocol):
-    """A socket's part that channels use: plain sockets have it, and so has `launcher.channel.tls`'s."""
+    """The methods of a socket that channels use; plain sockets and `SecureStream` have them."""
 
     def fileno(self) -> int:
         """The descriptor for a selector; -1 once closed."""
         ...
 
     def recv(self, size: int, /) -> bytes:
-        """What has come, about `size` bytes at most; empty at the end. BlockingIOError: nothing yet."""
+        """Read about `size` bytes at most; empty at the end. BlockingIOError: nothing yet."""
         ...
 
     def sendmsg(self, buffers: Sequence[memoryview], /) -> int:
-        """Send from the front of `buffers`; how many bytes were taken. BlockingIOError: none, for now.
+        """Send from the front of `buffers`; return how many bytes. BlockingIOError: none, for now.
 
-        After a BlockingIOError the next call begins with the same bytes.
+        After a BlockingIOError the next call must begin with the same bytes.
         """
         ...
 
@@ -39,11 +39,11 @@ class SocketLike(Protocol):
         ...
 
     def setblocking(self, blocking: bool, /) -> None:
-        """Whether calls wait."""
+        """Set whether calls block."""
         ...
 
     def settimeout(self, seconds: float | None, /) -> None:
-        """How long each call waits."""
+        """Set how long each call may block."""
         ...
 
     def getsockname(self) -> Any:
@@ -55,7 +55,7 @@ class SocketLike(Protocol):
         ...
 
     def close(self) -> None:
-        """Close it, at once."""
+        """Close it at once."""
         ...
 
 
@@ -64,16 +64,16 @@ RECORD_BYTES = 16 << 10
 
 
 class Untrusted(ConnectionError):
-    """The other end does not speak TLS, or does not hold this run's certificate, or refused ours."""
+    """The other end does not use TLS, does not have this run's certificate, or refused ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One end's, as PEM texts.
+    """The credentials of one end, as PEM texts.
 
     Attributes:
-        certificate, key: what this end proves itself with.
-        peer: the one certificate that the other end must have.
+        certificate, key: this end's own.
+        peer: the certificate that the other end must have.
     """
 
     certificate: str
@@ -82,10 +82,10 @@ class Credentials:
 
 
 def context(credentials: Credentials, *, server: bool) -> ssl.SSLContext:
-    """TLS 1.3 with certificates at both ends; names are not looked at, since the certificates are pinned.
+    """TLS 1.3 with certificates at both ends; host names are not checked, since the certificates are pinned.
 
     Raises:
-        Untrusted: the credentials are no certificates, or do not belong together.
+        Untrusted: the credentials are invalid or do not belong together.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
@@ -98,13 +98,13 @@ def context(credentials: Credentials, *, server: bool) -> ssl.SSLContext:
     except (ssl.SSLError, ValueError, TypeError) as error:
         raise Untrusted(f"the run's certificates cannot be used: {_reason(error)}") from error
     if server:
-        made.num_tickets = 0  # nobody comes back
+        made.num_tickets = 0  # sessions are never resumed
     return made
 
 
 @contextlib.contextmanager
 def _nameless_file(text: str) -> Iterator[str]:
-    """A path for what only takes paths."""
+    """A path to a text in memory, for `load_cert_chain`, which accepts paths only."""
     descriptor = os.memfd_create("rankdeck-certificate", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "w", closefd=False) as file:
@@ -115,12 +115,12 @@ def _nameless_file(text: str) -> Iterator[str]:
 
 
 class SecureStream:
-    """A `Stream` with TLS in it. It is the socket's owner; one thread at a time uses it.
+    """A `SocketLike` with TLS. It owns the socket; one thread at a time may use it.
 
     Args:
         sock: a connected socket.
-        tls: what `context` made, for this end.
-        peer: the one certificate that will do, as in `Credentials`.
+        tls: this end's `context`.
+        peer: the only certificate to accept, as in `Credentials`.
         server: whether this end accepted the connection.
     """
 
@@ -129,7 +129,7 @@ class SecureStream:
         self._peer = peer
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.wrap_bio(self._in, self._out, server_side=server)
-        self._cipher = memoryview(b"")
+        self._encrypted = memoryview(b"")
         self._taken = 0
         self._early = b""
         self._shaken = False
@@ -137,17 +137,17 @@ class SecureStream:
 
     @property
     def blocked(self) -> bool:
-        """Whether something encrypted waits for room in the socket."""
-        return bool(self._cipher) or self._out.pending > 0
+        """Whether encrypted bytes wait for room in the socket."""
+        return bool(self._encrypted) or self._out.pending > 0
 
     def shake(self) -> bool:
-        """Go on with the handshake as far as the socket lets; whether it is done.
+        """Take the steps of the handshake that are possible now; return whether it is done.
 
-        `answered` is then whether the other end has said something that TLS 1.3 begins with.
+        `answered` is then whether the other end has sent a valid first message of TLS 1.3.
 
         Raises:
-            Untrusted: it is not the other end of this run.
-            ConnectionError: it left.
+            Untrusted: the other end is not of this run.
+            ConnectionError: the other end left.
         """
         while not self._shaken:
             done = self._step()
@@ -167,13 +167,13 @@ class SecureStream:
         return True
 
     def recv(self, size: int, /) -> bytes:
-        """What can be decrypted with the next `size` bytes that the kernel has; empty at the end.
+        """Read `size` bytes from the socket at most and return what can be decrypted; empty at the end.
 
-        A record whose beginning came before may come on top. Call it once after the handshake, with which
-        the first bytes may have come.
+        The result can be longer by a record that had begun to arrive before. Call it once right after the
+        handshake, with which the first bytes may have arrived.
 
         Raises:
-            BlockingIOError: nothing has come.
+            BlockingIOError: nothing has arrived.
             ConnectionError: the connection broke.
         """
         if self._early:
@@ -189,9 +189,9 @@ class SecureStream:
                 return plain
 
     def sendmsg(self, buffers: Sequence[memoryview], /) -> int:
-        """Encrypt from the front of `buffers` and send; how many bytes are with the kernel.
+        """Encrypt from the front of `buffers` and send; return how many bytes the kernel has accepted.
 
-        What is encrypted is not taken before all of it is out, and must come first again until then.
+        Encrypted bytes count only once all of them are sent; until then each call must begin with them.
 
         Raises:
             BlockingIOError: there is no room.
@@ -214,11 +214,11 @@ class SecureStream:
         return self._sock.fileno()
 
     def setblocking(self, blocking: bool, /) -> None:
-        """Whether calls wait."""
+        """Set whether calls block."""
         self._sock.setblocking(blocking)
 
     def settimeout(self, seconds: float | None, /) -> None:
-        """How long each wait for the other end may be."""
+        """Set how long each wait for the other end may be."""
         self._sock.settimeout(seconds)
 
     def getsockname(self) -> Any:
@@ -230,11 +230,11 @@ class SecureStream:
         return self._sock.getpeername()
 
     def close(self) -> None:
-        """Close the connection. No farewell is said: frames tell their own end."""
+        """Close the connection without TLS's closing message, which frames do not need."""
         self._sock.close()
 
     def _step(self) -> bool:
-        """One step of the handshake; whether it is the last. What TLS has to say to a stranger is said."""
+        """Take one step of the handshake; return whether it was the last. TLS's alerts are still sent."""
         try:
             self._tls.do_handshake()
             self._check_peer()
@@ -248,12 +248,12 @@ class SecureStream:
         return True
 
     def _check_peer(self) -> None:
-        """Exactly that certificate, and not one that it might have signed."""
+        """Accept exactly the pinned certificate, and none that it has signed."""
         if self._tls.getpeercert(binary_form=True) != ssl.PEM_cert_to_DER_cert(self._peer):
             raise ValueError("another certificate than this run's")
 
     def _decrypted(self) -> tuple[bytes, bool]:
-        """What can be read, and whether the other end has said that it will write no more."""
+        """All decrypted bytes, and whether the other end has finished writing."""
         pieces = []
         try:
             while piece := self._tls.read(RECORD_BYTES):
@@ -276,15 +276,15 @@ class SecureStream:
         return size
 
     def _push(self) -> None:
-        """Give the kernel what is encrypted.
+        """Send the encrypted bytes.
 
         Raises:
-            BlockingIOError: there is more than it takes.
+            BlockingIOError: the kernel did not accept all of them.
         """
         while self.blocked:
-            if not self._cipher:
-                self._cipher = memoryview(self._out.read())
-            self._cipher = self._cipher[self._sock.send(self._cipher) :]
+            if not self._encrypted:
+                self._encrypted = memoryview(self._out.read())
+            self._encrypted = self._encrypted[self._sock.send(self._encrypted) :]
 
 
 def _front(buffers: Sequence[memoryview]) -> memoryview:
@@ -301,7 +301,7 @@ def _front(buffers: Sequence[memoryview]) -> memoryview:
 
 
 def _reason(error: Exception) -> str:
-    """OpenSSL's own words, without its source files."""
+    """OpenSSL's own message, without its source files."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:

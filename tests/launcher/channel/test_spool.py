@@ -92,14 +92,14 @@ def test_a_reader_that_does_not_read_bounds_the_room(tmp_path: Path) -> None:
     near.setblocking(False)
     pump = FilePump(far, str(folder), out=UP, into=DOWN)
     sent = 0
-    while pump.turn() or sent == 0:
+    while pump.transfer() or sent == 0:
         try:
             while True:
                 sent += near.send(bytes(1 << 16))
         except BlockingIOError:
             pass
     assert MOST_PIECES == len(os.listdir(folder / UP))
-    assert not pump.listens
+    assert not pump.wants_to_read
     near.close()
     pump.close()
 
@@ -113,10 +113,10 @@ def test_what_cannot_be_written_now_is_written_later(tmp_path: Path, monkeypatch
     with monkeypatch.context() as full:
         full.setattr(os, "fsync", _no_room)
         near.sendall(b"kept")
-        assert not pump.turn()
-        assert not pump.turn()
+        assert not pump.transfer()
+        assert not pump.transfer()
     near.sendall(b" all")
-    assert pump.turn()
+    assert pump.transfer()
     assert b"kept all" == b"".join((folder / UP / n).read_bytes() for n in sorted(os.listdir(folder / UP)))
     near.close()
     pump.close()
@@ -162,7 +162,7 @@ def test_a_number_that_cannot_be_read_is_not_held_against_the_engine(tmp_path: P
     beat = tmp_path / "beat"
     beat.mkdir()
     watch = EngineHeartbeat(str(beat), 3.0)
-    base = watch._looked
+    base = watch._read_at
     assert not any(watch.lost(base + 2.0 * n) for n in range(1, 20))
     beat.rmdir()
     with pytest.raises(FileNotFoundError):
@@ -173,7 +173,7 @@ def test_a_pause_of_our_own_counts_as_two_looks_at_most(tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     beat.write_bytes(b"1")
     watch = EngineHeartbeat(str(beat), 5.0)
-    base = watch._looked
+    base = watch._read_at
     assert not watch.lost(base + 2)
     assert not watch.lost(base + 1000)
     assert not watch.lost(base + 1002)
