@@ -222,11 +222,13 @@ def _find_granted(entries: Sequence[str], order: str, limit_s: float) -> Granted
     if not host.devices:
         named = tuple(_by_name(place, entry) for place, entry in enumerate(dict.fromkeys(entries)))
         return GrantedGpus(named, exclusive=True)
-    found = discover({VISIBLE: ",".join(entries), _ORDER: order}, limit_s=limit_s)
-    if len(found.devices) == len(entries):
-        return GrantedGpus(found.devices, exclusive=True, reason=found.reason)
-    why = f"Spark granted GPU {', '.join(entries)}, and NVML lists {len(host.devices)} here ({found.reason})"
-    return GrantedGpus(found.devices, exclusive=True, reason=why)
+    granted = discover({VISIBLE: ",".join(entries), _ORDER: order}, limit_s=limit_s)
+    if len(granted.devices) == len(entries):
+        return GrantedGpus(granted.devices, exclusive=True, reason=granted.reason)
+    why = (
+        f"Spark granted GPU {', '.join(entries)}, and NVML lists {len(host.devices)} here ({granted.reason})"
+    )
+    return GrantedGpus(granted.devices, exclusive=True, reason=why)
 
 
 def _by_name(place: int, entry: str) -> Device:

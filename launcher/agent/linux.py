@@ -88,13 +88,13 @@ def blocking(pid: int, signum: int) -> frozenset[int]:
 
 def threads(pid: int, signum: int) -> Iterator[str]:
     """A line for each thread: its state, and where in the kernel it waits if that can be read."""
-    found = _threads(pid)
-    if found and found == sorted(blocking(pid, signum)):
+    ids = _threads(pid)
+    if ids and ids == sorted(blocking(pid, signum)):
         yield "all of its threads block the signal"
-    for thread in found[:THREADS]:
+    for thread in ids[:THREADS]:
         yield f"thread {thread}: {_describe(f'{pid}/task/{thread}')}"
-    if len(found) > THREADS:
-        yield f"and {len(found) - THREADS} more threads"
+    if len(ids) > THREADS:
+        yield f"and {len(ids) - THREADS} more threads"
 
 
 def _describe(place: str) -> str:

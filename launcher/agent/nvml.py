@@ -199,13 +199,13 @@ class NvmlSession:
     def _instances(self, handle: Any, index: int) -> tuple[Device, ...]:
         slots = range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
         handles = [self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot) for slot in slots]
-        found = []
+        devices = []
         for instance in handles:
             try:
-                found += [self._device(instance, index)] if instance else []
+                devices += [self._device(instance, index)] if instance else []
             except NoAnswer:
                 continue  # an instance without a UUID cannot be given to a rank
-        return tuple(found)
+        return tuple(devices)
 
     # --- reading one ---------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class NvmlSession:
         if gpu is None:
             return {}
         lists = [self._processes(kind, gpu.handle) for kind in ("Compute", "Graphics")]
-        return merged_memory([[(p.pid, known(p.usedGpuMemory)) for p in held] for held in lists])
+        return merged_memory([[(p.pid, known(p.usedGpuMemory)) for p in processes] for processes in lists])
 
     def _processes(self, kind: str, handle: Any) -> list[Any]:
         name = f"nvmlDeviceGet{kind}RunningProcesses"

@@ -170,12 +170,12 @@ def descendants(root: int) -> list[int]:
     parents: dict[int, list[int]] = {}
     for pid, parent in _processes():
         parents.setdefault(parent, []).append(pid)
-    found, queue = [], list(parents.get(root, ()))
+    pids, queue = [], list(parents.get(root, ()))
     while queue:
         pid = queue.pop(0)
-        found.append(pid)
+        pids.append(pid)
         queue += parents.get(pid, ())
-    return found
+    return pids
 
 
 def _processes() -> Iterable[tuple[int, int]]:

@@ -283,9 +283,9 @@ def _module(target: Target, lead: str) -> types.ModuleType:
 def _lead_path(folder: str) -> None:
     """Make `folder` the first to import from; if it leads to a user's own `launcher`, give up that name."""
     sys.path.insert(0, folder)
-    found = PathFinder.find_spec(names.FIRST, sys.path)
-    places = [Path(p) for p in (found.submodule_search_locations or ())] if found else []
-    if found and not any(p == _PACKAGE or (p / "agent" / "rank_main.py").exists() for p in places):
+    spec = PathFinder.find_spec(names.FIRST, sys.path)
+    places = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    if spec and not any(p == _PACKAGE or (p / "agent" / "rank_main.py").exists() for p in places):
         names.give_up_first_name()
 
 

@@ -28,7 +28,7 @@ _OURS = re.compile(r'  File "(?:<string>|[^"]*launcher/agent/rank_main\.py)", li
 
 
 @dataclass(slots=True)
-class _Request:
+class _StacksRequest:
     """The request to one rank.
 
     Attributes:
@@ -55,7 +55,7 @@ class Dump:
         self._emit = emit
         self._naming = naming
         self._number = 0
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, _StacksRequest] = {}
 
     def add(self, ranks: Mapping[int, RankProcess], *, number: int, now: float) -> None:
         """Request the stacks of ranks without a pending request; a second requester shares the pending ones.
@@ -88,11 +88,11 @@ class Dump:
         return not self._requests
 
 
-def _signal_rank(process: RankProcess, now: float) -> _Request:
+def _signal_rank(process: RankProcess, now: float) -> _StacksRequest:
     """Signal a rank, if that cannot harm it."""
     os.ftruncate(process.stacks, 0)
     blocked = linux.blocking(process.pid, rank_main.STACKS_SIGNAL)
-    request = _Request(process, now + LIMIT_S, _obstacle(process), blocked, 0, now)
+    request = _StacksRequest(process, now + LIMIT_S, _obstacle(process), blocked, 0, now)
     if not request.obstacle:
         with contextlib.suppress(OSError):  # it has just ended, or changed its user
             os.kill(process.pid, rank_main.STACKS_SIGNAL)
@@ -108,7 +108,7 @@ def _obstacle(process: RankProcess) -> str:
     return ""
 
 
-def _is_whole(request: _Request, now: float) -> bool:
+def _is_whole(request: _StacksRequest, now: float) -> bool:
     """Whether the rank will write no more: its handler has returned, or could not begin."""
     pid = request.process.pid
     if request.obstacle or not linux.is_alive(pid):
@@ -122,7 +122,7 @@ def _is_whole(request: _Request, now: float) -> bool:
     return settled or not (handling or linux.is_pending(pid, rank_main.STACKS_SIGNAL))
 
 
-def _answer(request: _Request, naming: rank_main.Naming) -> tuple[str, str]:
+def _answer(request: _StacksRequest, naming: rank_main.Naming) -> tuple[str, str]:
     """A rank's stacks, or the reason why there are none."""
     data = os.pread(request.process.stacks, BYTES, 0)
     if data:

@@ -169,8 +169,8 @@ class Probe:
         memory: dict[int, int | None] = {}
         if self._nvml is None:
             return memory
-        for held in [self._nvml.process_memory(device.uuid) for device in self._devices]:
-            memory |= {pid: total([memory.get(pid, 0), used]) for pid, used in held.items()}
+        for by_pid in [self._nvml.process_memory(device.uuid) for device in self._devices]:
+            memory |= {pid: total([memory.get(pid, 0), used]) for pid, used in by_pid.items()}
         return memory
 
 
@@ -326,8 +326,8 @@ class Census:
     def children(self, parent: ProcessEntry) -> list[ProcessEntry]:
         """The children of a process. One older than its parent is an earlier process's child."""
         pid, oldest = parent.process.pid, parent.created - _CLOCK_SLACK_S
-        found = map(self.find, self._children.get(pid, ()))
-        return [child for child in found if child and child.parent == pid and child.created >= oldest]
+        children = map(self.find, self._children.get(pid, ()))
+        return [child for child in children if child and child.parent == pid and child.created >= oldest]
 
     def read(self, entry: ProcessEntry) -> ProcessReading | None:
         """Read a process; None if it has ended meanwhile."""
@@ -426,9 +426,9 @@ class Tree:
         main = census.find(self.pid)
         if main is not None and self._main is None:
             self._main = main.key
-        found = [main, *(census.find(pid) for pid in self.pids)]
+        entries = [main, *(census.find(pid) for pid in self.pids)]
         return [
-            entry for entry in found if entry and (entry.key == self._main or entry.key in self._readings)
+            entry for entry in entries if entry and (entry.key == self._main or entry.key in self._readings)
         ]
 
     def _accumulate(self, readings: Iterable[ProcessReading]) -> tuple[int, int] | None:

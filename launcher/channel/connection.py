@@ -210,7 +210,7 @@ class AgentConnection:
         try:
             self.hello = read_hello(agent, hello, middle)
         except (ValueError, TypeError, LookupError, OverflowError) as error:
-            raise frames.WireError(f"a HELLO frame that makes no sense: {error!r}") from error
+            raise frames.WireError(f"an invalid HELLO frame: {error!r}") from error
         self.agent = agent
         self._decoder.max_payload = frames.MAX_PAYLOAD
 

@@ -130,7 +130,7 @@ def _shake(stream: SecureStream, deadline: float) -> None:
         while not stream.shake():
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError("it accepted the connection and then said nothing that TLS says")
+                raise TimeoutError("it accepted the connection, but sends nothing that is TLS")
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if stream.blocked else 0)
             selector.modify(key.fileobj, events)
             selector.select(left)
@@ -167,8 +167,8 @@ def dial_addresses(host: str, port: int) -> list[DialAddress]:
         OSError: it cannot be resolved.
     """
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [DialAddress(name, family, address) for family, _, _, _, address in found]
+    resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [DialAddress(name, family, address) for family, _, _, _, address in resolved]
 
 
 def connect(

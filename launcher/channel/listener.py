@@ -36,7 +36,7 @@ MAX_AGENTS = 1 << 16
 class Refusal(StrEnum):
     """Why a connection was refused; the text completes a sentence."""
 
-    LEFT = "left before they had said who they are"
+    LEFT = "left before they identified themselves"
     FOREIGN = "had no certificate of this run"
     UNPROVEN = "did not prove that they belong to this run"
     TAKEN = "claimed the number of an agent that is here"
@@ -330,17 +330,17 @@ def bind_listener(host: str, ports: range) -> socket.socket:
                 raise CannotPlace(_sentence(error, host, port)) from error
         else:
             return sock
-    asked = f"port {ports[0]} is" if len(ports) == 1 else f"all of the ports {ports[0]}-{ports[-1]} are"
-    raise CannotPlace(f"cannot listen at {host}: {asked} in use")
+    tried = f"port {ports[0]} is" if len(ports) == 1 else f"all of the ports {ports[0]}-{ports[-1]} are"
+    raise CannotPlace(f"cannot listen at {host}: {tried} in use")
 
 
 def _resolve(host: str) -> tuple[int, tuple[str, ...]]:
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise CannotPlace(f"cannot listen at {host!r}: {why}") from error
-    return found[0][0], found[0][4]  # type: ignore[return-value]  # typed for every family there is
+    return resolved[0][0], resolved[0][4]  # type: ignore[return-value]  # typed for every family there is
 
 
 def _sentence(error: OSError, host: str, port: int) -> str:

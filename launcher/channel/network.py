@@ -34,21 +34,21 @@ def addresses() -> list[tuple[str, str]]:
 
     Link-local addresses are left out: they are valid on one link only.
     """
-    found = [*_ipv4(), *((i, a) for i, a, link_local in _ipv6() if not link_local)]
-    return sorted(found, key=lambda pair: ipaddress.ip_address(pair[1]).is_loopback)
+    pairs = [*_ipv4(), *((i, a) for i, a, link_local in _ipv6() if not link_local)]
+    return sorted(pairs, key=lambda pair: ipaddress.ip_address(pair[1]).is_loopback)
 
 
 def interface_of(address: str) -> str:
     """The interface that holds an address of this host; empty if none does."""
-    wanted = _number(address)
-    if wanted is None:
+    number = _number(address)
+    if number is None:
         return ""
     held = [(i, ipaddress.ip_address(a)) for i, a in (*_ipv4(), *((i, a) for i, a, _ in _ipv6()))]
     for interface, own in held:
-        if own == wanted:
+        if own == number:
             return interface
     # All of 127.0.0.0/8 belongs to the loopback interface, though it has one address only.
-    return next((i for i, own in held if own.is_loopback and wanted.is_loopback), "")
+    return next((i for i, own in held if own.is_loopback and number.is_loopback), "")
 
 
 def source_for(address: str) -> str:
@@ -78,20 +78,20 @@ def host_name(environ: Mapping[str, str] = os.environ) -> str:
     return _spark_name(environ) or socket.gethostname()
 
 
-def reach(wanted: Sequence[str], port: int, timeout_s: float) -> dict[str, str]:
+def reach(candidates: Sequence[str], port: int, timeout_s: float) -> dict[str, str]:
     """Which addresses of a host can be reached from here, and our interface on the way to each.
 
     All are tried at once. Hosts may have the same address, such as that of a container bridge: an address of
     ours leads to this host, and counts only if the port is held here, which shows that this host is meant.
 
     Args:
-        wanted: addresses of one host.
+        candidates: addresses of one host.
         port: a port that the host holds, listening or not.
         timeout_s: seconds to wait for an answer.
     """
     reached = {}
     elsewhere: dict[DialAddress, str] = {}
-    for address in wanted:
+    for address in candidates:
         if interface := interface_of(address):
             if _held_here(address, port):
                 reached[address] = interface
@@ -106,7 +106,7 @@ def reach(wanted: Sequence[str], port: int, timeout_s: float) -> dict[str, str]:
         address = elsewhere[target]
         with contextlib.suppress(OSError):
             reached[address] = interface_of(source_for(address))
-    return {address: reached[address] for address in wanted if address in reached}
+    return {address: reached[address] for address in candidates if address in reached}
 
 
 def _held_here(address: str, port: int) -> bool:

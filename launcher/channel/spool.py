@@ -210,10 +210,10 @@ def why_not_shared(folder: str, marker: str) -> str:
     above = os.path.dirname(folder)
     try:
         with open(os.path.join(folder, MARKER), encoding="utf-8") as file:
-            found = file.read()
+            content = file.read()
     except OSError as error:
         return f"{above} is not shared with it ({error.strerror})"
-    return "" if found == marker else f"{above} is another folder there"
+    return "" if content == marker else f"{above} is another folder there"
 
 
 def connect_by_files(folder: str, agent: int, lease_s: float = LEASE_S) -> socket.socket:

@@ -119,8 +119,8 @@ class Inspector:
         if self._session is None or error:
             return GpuUse(device, DeviceSample(uuid=device.uuid, index=device.index), error=error)
         sample = replace(self._session.read(device.uuid), index=device.index)
-        held = self._session.process_memory(device.uuid)
-        holders = tuple(self._holder(pid, used) for pid, used in sorted(held.items()))
+        memory = self._session.process_memory(device.uuid)
+        holders = tuple(self._holder(pid, used) for pid, used in sorted(memory.items()))
         return GpuUse(device, sample, holders, whole=whole, health=self._health_of((whole or device).uuid))
 
     def _health_of(self, uuid: str) -> nvml.Health:

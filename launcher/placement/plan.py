@@ -101,12 +101,12 @@ def _choose(spec: JobSpec, hosts: Hosts, reason: str) -> tuple[list[Seat], bool,
         if spec.gpu:
             raise _too_few_gpus(spec, len(on_gpus), reason)
         notes = _on_the_cpu(spec, len(on_gpus), _count(hosts), reason)
-    found = seats(hosts, gpus=0, most=spec.num_processes)
-    if len(found) < spec.least:
-        few = f"{spec.least} slots at once, and there are {len(found) or 'none'}"
+    on_cpus = seats(hosts, gpus=0, most=spec.num_processes)
+    if len(on_cpus) < spec.least:
+        few = f"{spec.least} slots at once, and there are {len(on_cpus) or 'none'}"
         needs = f"need {few}" if spec.least > 1 else "needs 1 slot, and there is none"
         raise CannotPlace(f"{_at_least(spec)} {needs}")
-    return found, False, notes
+    return on_cpus, False, notes
 
 
 def _count(hosts: Hosts) -> int:

@@ -245,14 +245,14 @@ class Roster:
 
 def _port(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
-        raise WireError(f"an agent named the port {value!r:.40}")
+        raise WireError(f"an agent reported the port {value!r:.40}")
     return value
 
 
 def _interfaces(value: object) -> dict[str, str]:
     """Interfaces by address."""
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value.values()):
-        raise WireError(f"an agent reached {value!r:.40}")
+        raise WireError(f"an agent reached an invalid address: {value!r:.40}")
     return value
 
 
@@ -262,7 +262,7 @@ def _as_wire_errors() -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        raise WireError(f"an agent told a fact that makes no sense: {error!r:.200}") from error
+        raise WireError(f"an agent sent an invalid fact: {error!r:.200}") from error
 
 
 class Recorder:

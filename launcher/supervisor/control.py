@@ -104,10 +104,10 @@ def send_command(run: Path, command: dict[str, Any]) -> None:
 def _refusal(answer: bytes) -> str:
     """Why a command was not accepted; empty if it was. The socket of a copied folder may be any program's."""
     try:
-        document = json.loads(answer or b'{"error": "it said nothing"}')
+        document = json.loads(answer or b'{"error": "it sent no answer"}')
     except (ValueError, RecursionError):
-        return "what it said is no answer"
-    return str(document.get("error") or "") if isinstance(document, dict) else "what it said is no answer"
+        return "its answer is invalid"
+    return str(document.get("error") or "") if isinstance(document, dict) else "its answer is invalid"
 
 
 def _listen(run: Path) -> tuple[Path, socket.socket]:

@@ -352,7 +352,7 @@ def test_the_refusals_are_one_sentence(door: Door) -> None:
     door.refuses(Refusal.LEFT)
     door.refuses(Refusal.FOREIGN, 2)
     assert (
-        "refused 3 connections: 2 had no certificate of this run, 1 left before they had said who they are"
+        "refused 3 connections: 2 had no certificate of this run, 1 left before they identified themselves"
         == door.listener.summary()
     )
 

@@ -213,7 +213,7 @@ def test_nonsense_about_a_port_ends_the_run_in_words(tmp_path: Path, port: objec
     state = ended(job)
 
     assert ("failed", 70) == (state.phase, state.exit_code)
-    assert "could not be carried on: an agent named the port" in state.why
+    assert "could not be carried on: an agent reported the port" in state.why
 
 
 def test_an_agent_that_leaves_before_the_others_have_come_ends_the_wait(tmp_path: Path) -> None:

@@ -337,10 +337,10 @@ def test_the_folder_for_sockets_may_vanish_while_a_run_goes_on(run: Path) -> Non
 
 @pytest.mark.parametrize("answer", [b"[" * 50_000, b"{", b"[]", b'"yes"', b"\xff"])
 def test_an_answer_that_makes_no_sense_is_told(answer: bytes) -> None:
-    assert "what it said is no answer" == control._refusal(answer)
+    assert "its answer is invalid" == control._refusal(answer)
 
 
 def test_what_an_owner_says_is_understood() -> None:
-    assert "it said nothing" == control._refusal(b"")
+    assert "it sent no answer" == control._refusal(b"")
     assert "busy" == control._refusal(b'{"error": "busy"}')
     assert "" == control._refusal(b'{"ok": true}')
