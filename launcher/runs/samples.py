@@ -37,7 +37,7 @@ class SampleWriter:
         self._file: Growing | None = None
 
     def append(self, event: ev.Event) -> None:
-        """Write one `Sampled` or `RankReported`.
+        """Write one fact of telemetry.
 
         Raises:
             OSError: the folder does not take it.

@@ -107,7 +107,7 @@ class RunWriter:
         if isinstance(event, ev.RunEnded):
             self._tell_the_last()
         before, self.state = self.state, fold(self.state, event)
-        if isinstance(event, (ev.Sampled, ev.RankReported)):
+        if event.telemetry:
             self._sample(event)
         else:
             self._record(event)
@@ -222,8 +222,8 @@ class RunWriter:
         return event
 
     def _unspoken(self, event: ev.Event) -> ev.Event:
-        """The fact without the request's secrets, which errors like to quote."""
-        if isinstance(event, (ev.Sampled, ev.RankReported, ev.RankReturned)):
+        """The fact without the request's secrets, which errors may quote."""
+        if event.telemetry or isinstance(event, ev.RankReturned):
             return event
         return without_secrets(event, self._secrets)
 
@@ -269,7 +269,7 @@ class RunWriter:
         if not waits or self._last:
             self._journal.flush()
 
-    def _sample(self, event: ev.Sampled | ev.RankReported) -> None:
+    def _sample(self, event: ev.Event) -> None:
         if not self._room.stopped:
             try:
                 self._samples.append(event)

@@ -33,7 +33,8 @@ class Event:
         from_agent: whether an agent may tell it; all others are the engine's own.
         from_rank: whether a rank may tell it, to its agent.
         scope: what it is about: the whole run, or its attempt, and nothing once that is over.
-        shows_life: whether it says that a rank has done something.
+        shows_life: whether it shows that a rank has done something.
+        telemetry: whether it goes to `samples/`, which is thinned, and not to `events.jsonl`.
         changes_state: whether `launcher.state.fold` has a handler for it.
     """
 
@@ -42,6 +43,7 @@ class Event:
     from_rank: ClassVar[bool] = False
     scope: ClassVar[Scope] = "attempt"
     shows_life: ClassVar[bool] = False
+    telemetry: ClassVar[bool] = False
     changes_state: ClassVar[bool] = True
 
     time: Moment
@@ -58,6 +60,7 @@ def event(
     from_rank: bool = False,
     scope: Scope = "attempt",
     shows_life: bool = False,
+    telemetry: bool = False,
     changes_state: bool = True,
     recorded: bool = True,
 ) -> Callable[[type[E]], type[E]]:
@@ -69,7 +72,8 @@ def event(
 
     def declare(cls: type[E]) -> type[E]:
         cls.from_agent, cls.from_rank = from_agent or from_rank, from_rank
-        cls.scope, cls.shows_life, cls.changes_state = scope, shows_life, changes_state
+        cls.scope, cls.shows_life, cls.telemetry = scope, shows_life, telemetry
+        cls.changes_state = changes_state
         if recorded:
             cls.tag = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
             if _kinds.setdefault(cls.tag, cls) is not cls:
@@ -132,10 +136,10 @@ class HostSample:
     load1: float | None = None
 
 
-@event(from_agent=True)
+@event(from_agent=True, telemetry=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled(Event):
-    """What one agent's sensors said, once per interval. Kept in `samples/`, not with the other facts."""
+    """What one agent's sensors measured, once per interval."""
 
     agent: Index
     host: str
@@ -396,10 +400,10 @@ class RankEntered(Event):
     rank: Index
 
 
-@event(from_rank=True, shows_life=True)
+@event(from_rank=True, shows_life=True, telemetry=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReported(Event):
-    """The user's code called `launcher.report`. Telemetry: bursts are thinned, the newest is kept."""
+    """The user's code called `launcher.report`. Of a burst, some are dropped, but never the newest."""
 
     rank: Index
     step: int | None = None

@@ -241,7 +241,7 @@ class PastReader:
             self._all = len(self._left)
             self._whole = Past()
             # a restart that was long ago must not come after what followed it
-            self._meanwhile = [f for f in facts if isinstance(f, (ev.Sampled, ev.RankReported))]
+            self._meanwhile = [fact for fact in facts if fact.telemetry]
 
     @property
     def recalled(self) -> float:

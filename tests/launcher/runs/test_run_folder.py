@@ -117,6 +117,22 @@ def test_telemetry_is_kept_apart_from_the_other_facts(writer: RunWriter) -> None
     assert [*UP, report] == FactTail(writer.folder, samples=True).poll()
 
 
+def test_a_new_fact_says_itself_that_it_is_telemetry(
+    writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ev, "_kinds", dict(ev._kinds))
+
+    @ev.event(telemetry=True)
+    @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+    class FanTurned(ev.Event):
+        rpm: int
+
+    turned = FanTurned(time=4.0, rpm=900)
+    write_all(writer, [*UP, turned])
+    assert UP == FactTail(writer.folder).poll()
+    assert [*UP, turned] == FactTail(writer.folder, samples=True).poll()
+
+
 def test_a_follower_and_a_latecomer_fold_the_same_state(writer: RunWriter) -> None:
     """Facts of two hosts whose clocks disagree keep the order in which the verdict was folded from them."""
     follower = StateTail(writer.folder)
