@@ -150,7 +150,7 @@ def _world_size(folder: Path) -> int:
         return read_spec(folder).num_processes
     except RecordError:
         state = read_state(folder)
-        if size := max(state.asked, len(state.ranks)):
+        if size := max(state.requested, len(state.ranks)):
             return size
         raise
 

@@ -261,7 +261,7 @@ def _print_output(started: Attachment, ranks: frozenset[int], record: RecordWatc
     tail = StateTail(started.folder)
     tail.poll()
     printer = Printer(
-        started.folder, tail.state.asked, ranks, write=_print_on, hosts=lambda: hosts_of(tail.state)
+        started.folder, tail.state.requested, ranks, write=_print_on, hosts=lambda: hosts_of(tail.state)
     )
     told = RunState()
 

@@ -1,7 +1,7 @@
-"""Which run folders there are: make, list, find by what a person typed, remove, keep the rest in bounds.
+"""The run folders: make one, list them, find one by what a person typed, remove old ones.
 
-Who may read the first may see what ran. The second holds the secrets, for running the same again: it never
-leaves the folder that its owner's launch made.
+A request is written as two files. `spec.json` is for everybody who may read the run. `private.json` holds the
+secrets, so that the same can be run again; it is never exported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def new_id(now: float, salt: str) -> str:
 
 
 def create_folder(root: Path, now: float, spec: JobSpec | None = None) -> Path:
-    """A new, private run folder; with a spec, one that says from its first moment what and whose it is.
+    """A new, private run folder. With a spec, it holds the request and a status from the moment it appears.
 
     Raises:
         RecordError: the run root cannot be made or written.
@@ -56,7 +56,7 @@ def create_folder(root: Path, now: float, spec: JobSpec | None = None) -> Path:
 
 
 def _make(folder: Path, spec: JobSpec | None) -> None:
-    """Make it elsewhere and move it here: whoever lists runs finds a whole one or none.
+    """Make the folder under another name and rename it, so that a listing shows a complete one or none.
 
     Raises:
         FileExistsError: the id is taken.
@@ -90,13 +90,13 @@ def run_ids(root: Path) -> list[str]:
 
 
 def list_runs(root: Path) -> Iterator[Status]:
-    """The status of every run, newest first; a folder without one is shown as far as it is known."""
+    """The status of every run, newest first; without a status file, as far as the facts allow."""
     for name in run_ids(root):
         yield known_status(root / name)
 
 
 def find_run(root: Path, wanted: str) -> Path:
-    """The folder of the run that a person means: an id, a unique part of its start or end, or ``last``.
+    """The folder of the run that a person typed: an id, a unique part of its start or end, or ``last``.
 
     Raises:
         RunNotFound: no run matches, or several do.
@@ -118,7 +118,7 @@ def find_run(root: Path, wanted: str) -> Path:
 
 
 def remove_run(folder: Path) -> None:
-    """Delete a run's folder: for readers at once, whatever its size.
+    """Delete a run's folder. It is renamed first, so that readers lose it at once, whatever its size.
 
     Raises:
         SpecError: the run has not ended.
@@ -130,20 +130,20 @@ def remove_run(folder: Path) -> None:
         folder.rename(hidden)
         shutil.rmtree(hidden)
     except FileNotFoundError:
-        return  # somebody else was quicker
+        return  # another process has removed it
     except OSError as error:
         raise RecordError(f"cannot delete {folder}: {error.strerror}") from error
 
 
 def sweep(root: Path) -> None:
-    """Delete what is left of runs whose removal, or whose making, was cut short."""
+    """Delete folders whose removal or creation was interrupted."""
     for hidden in (*root.glob(f".*{_REMOVED}"), *filter(_is_old, root.glob(f".*{_NEW}"))):
         if paths.is_run_id(hidden.stem[1:]):
             shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _is_old(folder: Path) -> bool:
-    """Whether its maker has had the time to finish."""
+    """Whether the process that makes it has had enough time to finish."""
     try:
         return time.time() - folder.stat().st_mtime > YOUNG_S
     except OSError:
@@ -165,18 +165,18 @@ def require_ended(folder: Path) -> None:
 
 
 def write_spec(run: Path, spec: JobSpec) -> None:
-    """Write the request down, without what is secret in it."""
+    """Write the request, without its secrets."""
     write_whole(run / paths.SPEC, json.dumps(to_plain(spec.redacted()), indent=1).encode())
 
 
 def write_private(run: Path, spec: JobSpec) -> None:
-    """Write down what `write_spec` leaves out, by its place; no file if that is nothing."""
+    """Write what `write_spec` leaves out, by its place; no file if there is nothing."""
     if private := spec.private():
         write_whole(run / paths.PRIVATE, json.dumps(private).encode())
 
 
 def read_private(run: Path) -> dict[str, str]:
-    """What was left out, by its place; empty where that is not known."""
+    """What `write_private` wrote, by its place; empty if it cannot be read."""
     try:
         found = json.loads(read_whole(run, run / paths.PRIVATE))
     except (OSError, ValueError, RecursionError):
@@ -190,7 +190,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A run in its folder: when it ended, None if it has not or that is not known, and the room it takes."""
+    """A run in its folder: when it ended (None if it has not, or this is unknown), and its size on disk."""
 
     id: str
     ended: float | None = None
@@ -198,12 +198,12 @@ class Stored:
 
 
 def choose_expired(runs: Iterable[Stored], policy: Policy, now: float) -> list[str]:
-    """The runs that the policy lets go, oldest first; never one that has not ended.
+    """The ids of the runs that the policy does not keep, oldest first; never one that has not ended.
 
-    One that has not ended counts among those that are kept, with its bytes.
+    A run that has not ended counts among those that are kept, with its bytes.
     """
     newest_first = sorted(runs, key=lambda run: run.id, reverse=True)
-    gone: list[Stored] = []
+    expired: list[Stored] = []
     size = sum(run.bytes for run in newest_first)
     for place, run in reversed(list(enumerate(newest_first))):
         if run.ended is None:
@@ -212,26 +212,26 @@ def choose_expired(runs: Iterable[Stored], policy: Policy, now: float) -> list[s
         old = policy.age_s is not None and run.ended < now - policy.age_s
         large = policy.bytes is not None and size > policy.bytes
         if many or old or large:
-            gone.append(run)
+            expired.append(run)
             size -= run.bytes
-    return [run.id for run in gone]
+    return [run.id for run in expired]
 
 
 def prune(root: Path, policy: Policy, *, now: float | None = None, dry_run: bool = False) -> list[str]:
-    """Delete what the policy lets go; the ids of those runs, oldest first. One that resists stops no other.
+    """Delete the runs that the policy does not keep; their ids, oldest first.
 
-    Looks into no folder that may stay for its number and its age, unless bytes are limited.
+    Unless bytes are limited, a folder is read only if the run's number or age does not allow it to stay.
 
     Raises:
-        RecordError: the folder of runs cannot be read, or a run cannot be deleted.
+        RecordError: the folder of runs cannot be read, or a run cannot be deleted; all others were.
     """
     now = time.time() if now is None else now
-    gone = choose_expired(_stored(root, policy, now), policy, now)
+    expired = choose_expired(_stored(root, policy, now), policy, now)
     if not dry_run:
         with contextlib.suppress(OSError):
             sweep(root)
-        _remove(root, gone)
-    return gone
+        _remove(root, expired)
+    return expired
 
 
 def _remove(root: Path, runs: Iterable[str]) -> None:
@@ -254,12 +254,12 @@ def _stored(root: Path, policy: Policy, now: float) -> Iterator[Stored]:
 
 
 def _stamp(time_s: float) -> str:
-    """How the id of a run that began then begins."""
+    """The beginning of the id of a run that began at this time."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(time_s))
 
 
 def _ended(run: Path) -> float | None:
-    """When a run ended; for one that was lost without a word, when its folder last changed."""
+    """When a run ended; for a lost run without a verdict, when its folder last changed."""
     status = read_status(run)
     if status is None or not status.state.final:
         return None
@@ -272,7 +272,7 @@ def _ended(run: Path) -> float | None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The room that a folder takes on its disk, in bytes; what vanishes meanwhile takes none."""
+    """The size of a folder on its disk, in bytes; files that vanish meanwhile do not count."""
     total = 0
     waiting = [os.fspath(folder)]
     while waiting:

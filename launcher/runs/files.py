@@ -1,8 +1,9 @@
-"""How files of a run folder are opened: to be read, whoever wrote them; to be written, for their owner only.
+"""Opening the files of a run folder: for reading, whoever wrote them; for writing, private to their owner.
 
-A name in the folder may have been put there to lead out of it (a link), to keep who opens it waiting (a FIFO,
-a device) or to fill the memory (a file without end). So nothing below the folder is followed that is a link,
-only regular files are opened, and what is read whole is bounded. Whoever writes a run opens its files itself.
+A folder from somebody else may contain traps: a link that leads out of it, a FIFO or a device that blocks on
+opening, a file without end that fills the memory. So links below the folder are not followed, only regular
+files are opened, and a file that is read whole must not be too large. A run's writer does not need these
+checks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _KINDS = {
 
 
 class NotPlain(OSError):
-    """What has the name of a run's file is none: a link, a FIFO, a device, a folder, or far too large."""
+    """A run's file is not a regular file but a link, a FIFO, a device or a folder, or it is far too large."""
 
 
 def open_descriptor(run: Path, path: Path) -> int:
@@ -45,11 +46,11 @@ def open_descriptor(run: Path, path: Path) -> int:
         path: the file, somewhere below `run`.
 
     Raises:
-        NotPlain: it is no regular file, or a folder on the way to it is a link.
-        OSError: it is not there, or cannot be opened.
+        NotPlain: it is no regular file, or a folder in its path is a link.
+        OSError: it does not exist, or cannot be opened.
     """
     with _parent(run, path) as (folder, name):
-        # before it is opened: to open a device may already do something
+        # before it is opened: opening a device may already have effects
         _require_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
         descriptor = os.open(name, _FILE, dir_fd=folder)
     try:
@@ -61,7 +62,7 @@ def open_descriptor(run: Path, path: Path) -> int:
 
 
 def open_file(run: Path, path: Path, *, buffering: int = -1) -> BinaryIO:
-    """The same as a binary file.
+    """A run's file, for reading in binary mode.
 
     Raises:
         NotPlain, OSError: as `open_descriptor`.
@@ -70,7 +71,7 @@ def open_file(run: Path, path: Path, *, buffering: int = -1) -> BinaryIO:
 
 
 def read_whole(run: Path, path: Path, most: int = MOST_BYTES) -> bytes:
-    """All that a run's file holds.
+    """The content of a run's file.
 
     Raises:
         NotPlain: as `open_descriptor`, or it holds more than `most` bytes.
@@ -81,7 +82,7 @@ def read_whole(run: Path, path: Path, most: int = MOST_BYTES) -> bytes:
         if size > most:
             raise NotPlain(EFBIG, f"is larger than {most >> 20} MiB", str(path))
         parts, left = [], most + 1
-        # a read takes memory for all that it may get, so it may get little more than there is
+        # a read allocates memory for all that it may return: so let it return little more than the size
         while left > 0 and (part := file.read(min(left, max(size + 1, _LEAST_READ)))):
             parts.append(part)
             left -= len(part)
@@ -112,7 +113,7 @@ def is_file(run: Path, path: Path) -> bool:
 
 
 def names_in(run: Path, folder: Path) -> list[str]:
-    """The names in a run's folder, or in one below it, sorted; none if it is not there.
+    """The names in a run's folder, or in one below it, sorted; none if it does not exist.
 
     Raises:
         NotPlain: it is no folder, or a link to one.
@@ -126,24 +127,24 @@ def names_in(run: Path, folder: Path) -> list[str]:
 
 
 def files_below(run: Path) -> Iterator[Path]:
-    """Every regular file below a run's folder, by name; links are not followed, and are not among them."""
+    """Every regular file below a run's folder, sorted by name; links are neither followed nor included."""
     yield from _files_below(run, run)
 
 
 def _files_below(run: Path, folder: Path) -> Iterator[Path]:
     try:
         with _opened(run, _parts(run, folder)) as descriptor, os.scandir(descriptor) as entries:
-            found = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries if _is_own(e))
+            found = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries if _is_plain(e))
     except OSError:
         return
-    for name, inner in found:
-        if inner:
+    for name, is_folder in found:
+        if is_folder:
             yield from _files_below(run, folder / name)
         else:
             yield folder / name
 
 
-def _is_own(entry: os.DirEntry[str]) -> bool:
+def _is_plain(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
 
 
@@ -159,7 +160,7 @@ def _parent(run: Path, path: Path) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def _opened(run: Path, folders: list[str]) -> Iterator[int]:
-    """A folder below `run`, none of which is a link, as a descriptor."""
+    """A descriptor of a folder below `run`; no folder in its path may be a link."""
     descriptor = os.open(run, _FOLDER)
     try:
         for name in folders:
@@ -170,7 +171,7 @@ def _opened(run: Path, folders: list[str]) -> Iterator[int]:
 
 
 def _step(above: int, name: str) -> int:
-    """One folder further down; the one above is closed where that works."""
+    """A descriptor of a folder in the folder `above`, which is closed unless this fails."""
     try:
         below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
     except OSError as error:
@@ -194,7 +195,7 @@ def _require_plain(found: os.stat_result, path: Path) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open(…, opener=opener)`: a file that is made is made private."""
+    """For `open(…, opener=opener)`: a new file is private."""
     return os.open(path, flags, paths.FILE_MODE)
 
 
@@ -202,7 +203,7 @@ def write_whole(path: Path, data: bytes) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one, never half of either.
 
     Raises:
-        OSError: it could not be written; nothing is left of the new one.
+        OSError: it could not be written; the new one has been removed.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -243,7 +244,7 @@ class Growing:
         """Append all buffers; a short write goes on where it ended.
 
         Raises:
-            OSError: the file took no more; `size` says how much it took.
+            OSError: a write failed; `size` is the length with what was written before.
         """
         queue = [memoryview(buffer) for buffer in buffers]
         while queue:
@@ -258,7 +259,7 @@ class Growing:
         """Append a buffer, or nothing of it.
 
         Raises:
-            OSError: the file took no more.
+            OSError: it could not be written.
         """
         before = self.size
         try:
@@ -271,13 +272,13 @@ class Growing:
         """Shorten the file.
 
         Raises:
-            OSError: not even that is possible.
+            OSError: it cannot be shortened.
         """
         if self.size > size:
             os.ftruncate(self.descriptor, size)
             self.size = size
 
     def close(self) -> None:
-        """Close it; what a remote disk says only now comes too late."""
+        """Close it; an error that a remote disk reports only now is ignored."""
         with contextlib.suppress(OSError):
             os.close(self.descriptor)

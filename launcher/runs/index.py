@@ -1,8 +1,8 @@
-"""A cache of what `ps` shows, so that ten thousand runs are listed in a blink.
+"""A cache of what `ps` shows, so that ten thousand runs are listed in a moment.
 
-The folders are the truth: a row counts only while its run has ended and its `status.json` is still the
-same file, of the same size and time. What cannot be read from the cache is read from the folders, and what
-cannot be written to it is not missed, so the file may be deleted, corrupt, locked or read-only at any time.
+A row is used only if its run has ended and its `status.json` is still the same file, of the same size and
+time. What the cache lacks is read from the folders, and a failure to write to it is ignored, so the file may
+be deleted, corrupt, locked or read-only at any time.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Stamp = tuple[int, int, int]
 
 
 def indexed_runs(root: Path) -> Iterator[Status]:
-    """The status of every run under `root`, newest first: as `list_runs` tells it, but from the index.
+    """The status of every run under `root`, newest first: like `list_runs`, but from the index.
 
-    Only as much is looked at as is asked for.
+    Only the runs that the caller consumes are read, in batches.
 
     Raises:
         RecordError: the folder of runs cannot be read.
@@ -58,7 +58,7 @@ def indexed_runs(root: Path) -> Iterator[Status]:
 
 
 class Index:
-    """The cache, open or done without."""
+    """The open cache; without a usable file, all is read from the folders."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -74,25 +74,25 @@ class Index:
             self._database.close()
 
     def piece(self, ids: Sequence[str], *, newer: str, last: bool) -> list[Status]:
-        """The runs of some ids, in order; the index learns what it did not know, and forgets what is gone.
+        """The statuses of some runs, in order; new rows are written, and rows of removed runs deleted.
 
         Args:
-            ids: newest first, and there are no others between them.
+            ids: newest first, and no other run's id lies between them.
             newer: the id before the first one.
             last: whether there is none after the last one.
         """
-        known = self._known("" if last else ids[-1], newer)
-        found, fresh = [], []
+        known = self._rows("" if last else ids[-1], newer)
+        statuses, fresh = [], []
         for run in ids:
-            status, row = self._look(run, known.pop(run, None))
+            status, row = self._read(run, known.pop(run, None))
             if status is not None:
-                found.append(status)
+                statuses.append(status)
             if row is not None:
                 fresh.append(row)
-        self._learn(fresh, gone=[*known])
-        return found
+        self._update(fresh, gone=[*known])
+        return statuses
 
-    def _look(self, run: str, row: Row | None) -> tuple[Status | None, Row | None]:
+    def _read(self, run: str, row: Row | None) -> tuple[Status | None, Row | None]:
         """A run's status, judged, and its new row if it has one; no status if there is no such folder."""
         folder = f"{self._root}/{run}"
         stamp = _stamp(f"{folder}/{paths.STATUS}")
@@ -103,10 +103,10 @@ class Index:
         status = read_status(self._root / run) or known_status(self._root / run)
         if status.id != run:  # a folder that was copied under another name
             status = replace(status, id=run)
-        # what is not final is read again each time: two changes within one tick of the clock look the same
+        # a status that is not final gets no row: two changes within one tick of the clock look the same
         return status, ((run, *stamp, _packed(status)) if status.state.final else None)
 
-    def _known(self, oldest: str, newer: str) -> dict[str, Row]:
+    def _rows(self, oldest: str, newer: str) -> dict[str, Row]:
         if self._database is None:
             return {}
         query = "SELECT id, time_ns, size, inode, data FROM runs WHERE id >= ? AND id < ?"
@@ -116,20 +116,20 @@ class Index:
             self._give_up(error)
             return {}
 
-    def _learn(self, fresh: Sequence[Row], gone: Sequence[str]) -> None:
+    def _update(self, fresh: Sequence[Row], gone: Sequence[str]) -> None:
         if self._database is None or not (fresh or gone):
             return
         try:
             with self._database:
                 self._database.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", fresh)
                 self._database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in gone])
-        except sqlite3.OperationalError:  # busy, or no room: another listing will
+        except sqlite3.OperationalError:  # busy, or no room: another listing will write them
             return
         except (sqlite3.Error, OverflowError) as error:
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """Go on without the index; one that is broken is made anew next time."""
+        """Go on without the index; delete it if it is broken, so that the next listing makes a new one."""
         assert self._database is not None
         self._database.close()
         self._database = None
@@ -138,12 +138,12 @@ class Index:
 
 
 def index_file(root: Path) -> Path:
-    """The index of these runs; one a host, because hosts that share a home cannot share its memory map."""
+    """The index of these runs; each host has its own, because SQLite's WAL works on one host only."""
     return root / ".index" / f"{socket.gethostname()}.sqlite"
 
 
 def _open(path: Path) -> sqlite3.Connection | None:
-    """The index, made if need be and made anew if it is not ours; None where that does not work."""
+    """The index, created if it is missing or not a database; None where that does not work."""
     try:
         return _connect(path)
     except sqlite3.OperationalError:  # busy, read-only, no room
@@ -159,7 +159,7 @@ def _open(path: Path) -> sqlite3.Connection | None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the file and see to its table.
+    """Open the file, and create its tables if need be.
 
     Raises:
         OSError, sqlite3.Error: it cannot be used, or is no database.
@@ -182,7 +182,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA journal_mode = WAL")
     with database:
         database.execute("BEGIN IMMEDIATE")
-        if _is_ours(database):  # another process was quicker
+        if _is_ours(database):  # another process has prepared it meanwhile
             return
         for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             database.execute(f'DROP TABLE "{name}"')
@@ -195,7 +195,7 @@ def _prepare(database: sqlite3.Connection) -> None:
 
 
 def _is_ours(database: sqlite3.Connection) -> bool:
-    """Whether its rows have the fields that we know: another version may know others."""
+    """Whether its rows have this version's fields: another version may write others."""
     try:
         return bool(database.execute("SELECT fields FROM shape").fetchall() == [(_SHAPE,)])
     except sqlite3.OperationalError:
@@ -203,7 +203,7 @@ def _is_ours(database: sqlite3.Connection) -> bool:
 
 
 def _is_busy(error: Exception) -> bool:
-    """Whether another process keeps it for a moment, and nothing is wrong with it."""
+    """Whether another process holds its lock for a moment, and nothing is wrong with it."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -215,7 +215,7 @@ def _discard(path: Path) -> None:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """What tells a file from a later one of its name; None if there is none."""
+    """Time, size and inode of a file, which a later file of its name would not share; None without one."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -230,7 +230,7 @@ def _packed(status: Status) -> str:
 
 
 def _unpacked(data: str) -> Status | None:
-    """The status of a row; None if it is not one."""
+    """The status of a row; None if the row holds none."""
     try:
         values = json.loads(data)
         values[_STATE] = Phase(values[_STATE])

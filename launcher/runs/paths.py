@@ -1,13 +1,13 @@
-"""Names of everything in a run folder, and where folders live.
+"""The names of all files in a run folder, and where run folders are.
 
 <id>/spec.json      the request, secrets redacted      events.jsonl   one fact a line
      status.json    the folded state, replaced whole   target.pickle  a callable's bytes, if any
      logs/<attempt>/<rank>.out .err                    the exact bytes
      logs/<attempt>/chunks                             in which order and when they came
-     samples/                                          device samples and reports, bounded
+     samples/                                          telemetry, of bounded size
      result/<rank>.pickle  summary.json                return values
      private.json   what spec.json leaves out; never exported
-     reserve                                           room for the verdict, given back at the end
+     reserve                                           disk space for the verdict, freed at the end
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ID = re.compile(r"\d{8}-\d{6}-\d{3}[0-9a-f]{3}")
 
 
 def home() -> Path:
-    """Where everything of ours lives: ``$RANKDECK_HOME``, else the XDG state folder."""
+    """The folder of all that rankdeck keeps: ``$RANKDECK_HOME``, else the XDG state folder."""
     if override := os.environ.get("RANKDECK_HOME"):
         return Path(override).expanduser().absolute()
     from platformdirs import user_state_path

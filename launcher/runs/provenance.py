@@ -1,8 +1,7 @@
-"""Where a run comes from: whose it is, which revision of the code, which packages beside it.
+"""Where a run comes from: its user, the revision of its code, the versions of the installed packages.
 
-What cannot be found out, or not in time, stays unknown: nothing here raises, and no launch waits for it.
-
-Read from the names of their metadata folders: nothing is imported, and hardly a file opened.
+What cannot be found out in time stays unknown: nothing here raises, and no launch waits for it. Versions are
+read from the names of metadata folders: nothing is imported, and hardly a file is opened.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from ..state.events import Checkout, Event, OriginFound
 
 LIMIT_S = 2.0
 _NAME_LIMIT_S = 0.5
-_GIT = ("git", "--no-pager", "-c", "core.fsmonitor=false")  # no program that the repository names is run
-# what git sets for a hook that starts us points at that hook's repository
+_GIT = ("git", "--no-pager", "-c", "core.fsmonitor=false")  # runs no program that the repository configures
+# git sets these for its hooks; a hook that starts a run would make us read the hook's own repository
 _MISLEADING = {
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -44,14 +43,14 @@ _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 def begin_origin(request: Request, post: Callable[[Event], None]) -> None:
-    """Find out on a thread of its own, and hand over the one fact; nobody waits for it."""
+    """Find the origin on a new thread, and post it as a fact; nothing waits for it."""
     work = threading.Thread(target=lambda: post(find_origin(request)), name="origin", daemon=True)
     with contextlib.suppress(RuntimeError):  # no room for a thread: it stays unknown
         work.start()
 
 
 def find_origin(request: Request) -> OriginFound:
-    """The code and the packages of a run, as far as they can be told within some seconds. Never raises."""
+    """The code and the packages of a run, as far as they are found within some seconds. Never raises."""
     code, beside = _checkouts(request.spec)
     python, packages = installed_versions(request.python, request.environ, request.path, limit_s=LIMIT_S)
     return OriginFound(
@@ -67,25 +66,24 @@ def find_origin(request: Request) -> OriginFound:
 
 
 def user_name(environ: Mapping[str, str]) -> str:
-    """The name of the user whose process this is: by the system's word, for a variable may say anything.
+    """The name of this process's user, from the system's user database: a variable could hold anything.
 
-    Where the system has no name, or asks a server that does not answer, it is what `environ` says, else
-    the number.
+    If the database has no name, or its server does not answer, it is `USER` of `environ`, else the number.
     """
-    found: list[str] = []
+    names: list[str] = []
 
-    def look() -> None:
+    def look_up() -> None:
         with contextlib.suppress(KeyError):
-            found.append(pwd.getpwuid(os.getuid()).pw_name)
+            names.append(pwd.getpwuid(os.getuid()).pw_name)
 
-    asking = threading.Thread(target=look, name="user", daemon=True)
-    asking.start()
-    asking.join(_NAME_LIMIT_S)
-    return next(iter(found), "") or environ.get("USER", "") or str(os.getuid())
+    lookup = threading.Thread(target=look_up, name="user", daemon=True)
+    lookup.start()
+    lookup.join(_NAME_LIMIT_S)
+    return next(iter(names), "") or environ.get("USER", "") or str(os.getuid())
 
 
 def _checkouts(spec: JobSpec) -> tuple[Checkout, Checkout | None]:
-    """The checkout that holds the target, else the working directory's; and the latter if it is another."""
+    """The checkout that holds the target, else the working directory's; and the latter if they differ."""
     target, workdir = _source(spec), Path(spec.workdir or ".")
     code = target and _root_above(target.parent)
     around = _root_above(workdir)
@@ -93,8 +91,8 @@ def _checkouts(spec: JobSpec) -> tuple[Checkout, Checkout | None]:
         root, other = around, None
     else:
         root, other = code, around
-    first = Checkout("") if root is None else _look(root, target if root == code else None)
-    return first, None if other is None else _look(other)
+    first = Checkout("") if root is None else _inspect(root, target if root == code else None)
+    return first, None if other is None else _inspect(other)
 
 
 def _source(spec: JobSpec) -> Path | None:
@@ -109,7 +107,7 @@ def _source(spec: JobSpec) -> Path | None:
 
 
 def _root_above(folder: Path) -> Path | None:
-    """The nearest folder from here upwards that is under git; without one, no command need be run."""
+    """The nearest folder from here upwards that is under git; without one, git need not be run."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         folder = folder.resolve()
         for each in (folder, *folder.parents):
@@ -118,27 +116,27 @@ def _root_above(folder: Path) -> Path | None:
     return None
 
 
-def _look(root: Path, target: Path | None = None) -> Checkout:
-    """What git says of a checkout: the questions are put at once, and share the time limit."""
+def _inspect(root: Path, target: Path | None = None) -> Checkout:
+    """The state of a checkout, from git commands that run at the same time and share the time limit."""
     head = ["rev-parse", "HEAD", "--abbrev-ref", "HEAD"]
     changes = ["status", "--porcelain", "--untracked-files=no"]
-    asked = [head, changes]
+    commands = [head, changes]
     if target is not None:
-        asked.append(["ls-files", "-z", "--", f":(literal){os.path.realpath(target)}"])
-    said, changed, *listed = _ask(root, asked)
-    revision, _, branch = (said or "").strip().partition("\n")
+        commands.append(["ls-files", "-z", "--", f":(literal){os.path.realpath(target)}"])
+    names, changed, *listed = _run_git(root, commands)
+    revision, _, branch = (names or "").strip().partition("\n")
     dirty = None if changed is None else bool(changed.strip())
     if listed and listed[0] == "":
         dirty = True  # the target itself is in no revision
     return Checkout(str(root), revision, "" if branch == "HEAD" else branch, dirty)
 
 
-def _ask(root: Path, questions: Sequence[Sequence[str]]) -> list[str | None]:
-    """What git answers to each; None where it failed or took too long."""
+def _run_git(root: Path, commands: Sequence[Sequence[str]]) -> list[str | None]:
+    """The output of each command; None where it failed or took too long."""
     environ = {k: v for k, v in os.environ.items() if k not in _MISLEADING} | _QUIET
     deadline = time.monotonic() + LIMIT_S
-    started = [_started([*_GIT, "-C", str(root), *words], environ) for words in questions]
-    return [None if git is None else _answer(git, deadline) for git in started]
+    started = [_started([*_GIT, "-C", str(root), *words], environ) for words in commands]
+    return [None if git is None else _output(git, deadline) for git in started]
 
 
 def _started(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
@@ -156,7 +154,7 @@ def _started(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.P
         return None
 
 
-def _answer(git: subprocess.Popen[bytes], deadline: float) -> str | None:
+def _output(git: subprocess.Popen[bytes], deadline: float) -> str | None:
     try:
         out, _ = git.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -169,7 +167,7 @@ def _answer(git: subprocess.Popen[bytes], deadline: float) -> str | None:
     return os.fsdecode(out) if git.returncode == 0 else None
 
 
-MATTERING = frozenset((
+RECORDED_PACKAGES = frozenset((
     "accelerate", "apex", "bitsandbytes", "cloudpickle", "colossalai", "composer", "datasets", "deepspeed",
     "diffusers", "einops", "fairscale", "flash_attn", "flax", "horovod", "jax", "jaxlib", "keras",
     "lightning", "megatron_core", "mlflow", "mosaicml_streaming", "mpi4py", "numpy", "nvidia_cublas_cu12",
@@ -180,18 +178,18 @@ MATTERING = frozenset((
     "torchaudio", "torchdata", "torchmetrics", "torchtext", "torchvision", "transformer_engine",
     "transformers", "triton", "trl", "vllm", "wandb", "webdataset", "xformers", "xgboost",
 ))  # fmt: skip
-"""By their names with underscores and in lower case."""
+"""The packages that are recorded, by their names in lower case with underscores."""
 
 _METADATA = re.compile(
     r"(?P<name>.+?)(?:-(?P<version>\d[^-]*)(?:-py\d.*)?)?\.(?:dist|egg)-info", re.IGNORECASE
 )
-_ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
+_PRINT_PATH = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
 
 
 def installed_versions(
     python: str, environ: Mapping[str, str], path: Sequence[str], *, limit_s: float
 ) -> tuple[str, dict[str, str]]:
-    """An interpreter's version, and its packages that matter by name; empty where it does not tell.
+    """An interpreter's version, and its recorded packages by name; empty if it cannot be run in time.
 
     Args:
         python: the interpreter; empty for our own.
@@ -203,16 +201,16 @@ def installed_versions(
         extra = filter(os.path.isabs, environ.get("PYTHONPATH", "").split(os.pathsep))
         version, folders = platform.python_version(), [*extra, *sys.path]
     else:
-        version, folders = _asked(python, environ, limit_s)
-    found = versions([*path, *folders]) if version else {}
-    return version, {"rankdeck": __version__, **found}
+        version, folders = _version_and_path(python, environ, limit_s)
+    packages = versions([*path, *folders]) if version else {}
+    return version, {"rankdeck": __version__, **packages}
 
 
-def _asked(python: str, environ: Mapping[str, str], limit_s: float) -> tuple[str, list[str]]:
-    """What another interpreter says of itself."""
+def _version_and_path(python: str, environ: Mapping[str, str], limit_s: float) -> tuple[str, list[str]]:
+    """The version and the import path of another interpreter."""
     try:
         done = subprocess.run(
-            [python, "-c", _ASK],
+            [python, "-c", _PRINT_PATH],
             capture_output=True,
             stdin=subprocess.DEVNULL,
             timeout=limit_s,
@@ -227,7 +225,7 @@ def _asked(python: str, environ: Mapping[str, str], limit_s: float) -> tuple[str
 
 
 def versions(folders: Iterable[str]) -> dict[str, str]:
-    """The packages that matter in these folders, by name; of two of a name, the one that is found first."""
+    """The recorded packages in these folders, by name; of two with one name, the first."""
     found: dict[str, str] = {}
     for folder in dict.fromkeys(filter(None, folders)):
         for name, version in _in_folder(folder):
@@ -238,18 +236,20 @@ def versions(folders: Iterable[str]) -> dict[str, str]:
 def _in_folder(folder: str) -> Iterator[tuple[str, str]]:
     try:
         entries = os.listdir(folder)
-    except OSError:  # a zip, or nothing at all
+    except OSError:  # a zip, or it does not exist
         return
     for entry in entries:
         if (match := _METADATA.fullmatch(entry)) is None:
             continue
         name = re.sub(r"[-_.]+", "_", match["name"]).lower()
-        if name in MATTERING and (version := match["version"] or _written(os.path.join(folder, entry))):
+        if name not in RECORDED_PACKAGES:
+            continue
+        if version := match["version"] or _version_in(os.path.join(folder, entry)):
             yield name.replace("_", "-"), version
 
 
-def _written(info: str) -> str:
-    """The version that a metadata folder without one in its name tells inside."""
+def _version_in(info: str) -> str:
+    """The version from the file in a metadata folder whose name has none."""
     try:
         with open(os.path.join(info, "PKG-INFO"), encoding="utf-8", errors="replace") as file:
             head = file.read(4096)

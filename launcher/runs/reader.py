@@ -34,9 +34,9 @@ _BLOCK = 1 << 20
 
 
 class LineTail:
-    """Whole lines appended to a file since the last look. A torn last line waits for its newline.
+    """Whole lines appended to a file since the last call. A torn last line waits for its newline.
 
-    A line that is longer than `LONGEST_LINE` is given as an empty one: nobody holds so much.
+    A line that is longer than `LONGEST_LINE` is returned as an empty one, so that memory stays bounded.
 
     Args:
         path: the file.
@@ -44,7 +44,7 @@ class LineTail:
         run: the run folder, if the file is not in it but in a folder below it.
 
     Attributes:
-        number: of the last line that was given, counted from 1 where the tail began.
+        number: of the last line that was returned, counted from 1 where the tail began.
     """
 
     def __init__(self, path: Path, start: int = 0, *, run: Path | None = None) -> None:
@@ -57,7 +57,7 @@ class LineTail:
         """The lines that are new.
 
         Raises:
-            OSError: the file is none, or cannot be read.
+            OSError: it is not a regular file, or cannot be read.
         """
         try:
             file = files.open_file(self._run, self.path, buffering=0)
@@ -83,8 +83,8 @@ class LineTail:
 class FactTail:
     """The facts of a run, samples among them on request, as they are appended.
 
-    With `recent`, the samples begin with at most that many bytes; `skipped` is what came before.
-    What cannot be read is passed over, and told by `unreadable`.
+    With `recent`, only the newest samples are read at first, at most that many bytes; `skipped` is the rest.
+    What cannot be read is skipped, and returned by `unreadable`.
     """
 
     def __init__(self, run: Path, *, samples: bool = False, recent: int | None = None) -> None:
@@ -97,9 +97,10 @@ class FactTail:
         self._unreadable: list[ev.PartUnreadable] = []
 
     def poll(self) -> list[ev.Event]:
-        """The new facts. Samples come where their time puts them, the others as they were written.
+        """The new facts in the order in which they were written, with samples put in by their time.
 
-        That order is the one in which they were folded for the verdict; hosts' clocks may tell another.
+        The written order is the one in which facts were folded for the verdict; the times of two hosts may
+        give another order.
 
         Raises:
             OSError: the folder cannot be read just now.
@@ -110,12 +111,12 @@ class FactTail:
         return list(heapq.merge(facts, self._sampled(self._samples), key=lambda e: e.time))
 
     def unreadable(self) -> list[ev.PartUnreadable]:
-        """What was found to be unreadable since this was asked the last time."""
-        found, self._unreadable = self._unreadable, []
-        return found
+        """What was found to be unreadable since the last call."""
+        parts, self._unreadable = self._unreadable, []
+        return parts
 
     def _sampled(self, tails: dict[Path, LineTail]) -> list[ev.Event]:
-        """New samples; what is thinned while one looks is not new."""
+        """New samples; the thinned file is read only at first, because it gets only samples of segments."""
         try:
             files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
         except (NotPlain, PermissionError) as error:
@@ -145,22 +146,22 @@ class FactTail:
             self._refuse(tail.path.relative_to(self._run).as_posix(), error)
         if wrong:
             lines = () if tail.path in self._partial else tuple(number for number, _ in wrong)
-            self._tell(tail.path.relative_to(self._run).as_posix(), wrong[0][1], lines, len(wrong))
+            self._note(tail.path.relative_to(self._run).as_posix(), wrong[0][1], lines, len(wrong))
         return facts
 
     def _refuse(self, file: str, error: OSError) -> None:
-        """A whole file: said once."""
+        """Note, only once, that a whole file cannot be read."""
         if file not in self._refused:
             self._refused.add(file)
-            self._tell(file, error.strerror or str(error))
+            self._note(file, error.strerror or str(error))
 
-    def _tell(self, file: str, reason: str, lines: tuple[int, ...] = (), count: int = 0) -> None:
+    def _note(self, file: str, reason: str, lines: tuple[int, ...] = (), count: int = 0) -> None:
         few = lines[:UNREADABLE_LINES]
         self._unreadable.append(ev.PartUnreadable(time=0.0, file=file, lines=few, count=count, reason=reason))
 
 
 def decoded(lines: Iterable[bytes]) -> list[ev.Event]:
-    """The facts among the lines: one that a full disk tore must not hide the others."""
+    """The facts on the lines; a line that a full disk tore is skipped."""
     facts = []
     for line in lines:
         with contextlib.suppress(ValueError):
@@ -169,9 +170,9 @@ def decoded(lines: Iterable[bytes]) -> list[ev.Event]:
 
 
 class StateTail:
-    """A run's state, kept up to date from its folder: what the console and `attach` look at.
+    """A run's state, kept up to date from its folder, for the console and `attach`.
 
-    `recent` is as in `FactTail`: the state is the same, as far as the newest samples tell of every rank.
+    `recent` is as in `FactTail`: the state is the same if the newest samples include every rank.
     """
 
     def __init__(self, run: Path, *, recent: int | None = None) -> None:
@@ -184,7 +185,7 @@ class StateTail:
         return self._tail.skipped
 
     def note(self, part: ev.PartUnreadable) -> None:
-        """Fold that something beside the facts cannot be read."""
+        """Add to `state` that another file than those of facts cannot be read."""
         known = {each.file: each for each in self.state.unreadable}
         if known.get(part.file) != part:
             others = tuple(each for each in self.state.unreadable if each.file != part.file)
@@ -224,7 +225,7 @@ def read_state(run: Path) -> RunState:
     facts = tail.poll()
     try:
         samples = newest(run)
-    except (NotPlain, PermissionError):  # whose facts have told how it ended
+    except (NotPlain, PermissionError):  # the facts alone are enough for how it ended
         samples = []
     return fold_all([*facts, *decoded(samples), *tail.unreadable()], run=run.name)
 
@@ -255,7 +256,7 @@ def status_of(run: Path) -> Status:
     """The run's status, as far as it can be known.
 
     Raises:
-        RecordError: the folder says nothing of a run.
+        RecordError: there is neither a readable status nor a fact.
     """
     status = known_status(run)
     if status.unreadable is not None and not (status.target or status.owner.pid):
@@ -264,23 +265,23 @@ def status_of(run: Path) -> Status:
 
 
 def known_status(run: Path) -> Status:
-    """The run's status, judged; of a folder without a readable one, what its facts say, and what is wrong."""
+    """The run's status, judged; without a readable one, the status from its facts, and what is unreadable."""
     return read_status(run) or _salvaged(run)
 
 
 def _salvaged(run: Path) -> Status:
     try:
-        told = Status.of(read_state(run), Owner("", 0, 0))
+        folded = Status.of(read_state(run), Owner("", 0, 0))
     except OSError:
-        told = Status(id=run.name)
+        folded = Status(id=run.name)
     try:
         part, errors = readable_part(Status, _document(run, paths.STATUS), id=run.name, unreadable=None)
     except FileNotFoundError:
-        return replace(told, unreadable=f"{paths.STATUS}: there is none")
+        return replace(folded, unreadable=f"{paths.STATUS}: there is none")
     except _UNREADABLE as error:
-        return replace(told, unreadable=f"{paths.STATUS}: {reason_of(error)}")
+        return replace(folded, unreadable=f"{paths.STATUS}: {reason_of(error)}")
     names = [re.split(r"[.\[]", error.path)[0] for error in errors]
-    status = replace(part, **{name: getattr(told, name) for name in names})
+    status = replace(part, **{name: getattr(folded, name) for name in names})
     return replace(status, unreadable=f"{paths.STATUS}: {'; '.join(map(str, errors))}").judged()
 
 
@@ -297,7 +298,7 @@ def _document(run: Path, name: str, most: int = files.MOST_BYTES) -> Any:
 
 
 def reason_of(error: BaseException | None) -> str:
-    """Why a file cannot be read, in the words of what is behind a `RecordError`."""
+    """Why a file cannot be read, from the error that caused a `RecordError`."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -306,9 +307,9 @@ _MOST_LOGS = 4096
 
 
 def examined(run: Path, state: RunState) -> RunState:
-    """The state, with all that cannot be read of the request, the results and the output.
+    """The state, with all that cannot be read in the request, the results and the output.
 
-    The output itself is not read, only the newest records of its order.
+    The output itself is not read, only the newest records of its chunks.
     """
     for name, read in ((paths.SPEC, read_spec), (paths.SUMMARY, read_summary)):
         try:
@@ -335,7 +336,7 @@ def _unreadable_logs(run: Path, attempt: int) -> list[PartUnreadable]:
         except (FileNotFoundError, NotPlain, PermissionError):
             return list(files.unreadable.values())
         first = max((size - len(writer.MAGIC)) // writer.SIZE - _RECORDS, 0)
-        found = files.records(attempt, len(writer.MAGIC) + first * writer.SIZE, _RECORDS)
-        if found is not None and found.wrong:
-            files.note_wrong(attempt, first, found.wrong)
+        records = files.records(attempt, len(writer.MAGIC) + first * writer.SIZE, _RECORDS)
+        if records is not None and records.wrong:
+            files.note_wrong(attempt, first, records.wrong)
         return list(files.unreadable.values())

@@ -1,7 +1,7 @@
-"""Runs whose owner was killed: make their folders whole, and say that they are lost.
+"""Runs whose owner was killed: repair their folders, and mark the runs as lost.
 
-A folder is touched only where its owner is provably dead on this host and the lock of its facts is free.
-What was said before the end stays: torn ends are closed off, bytes without a record get one.
+A folder is changed only if its owner is certainly dead on this host and the lock of its facts is free. What
+was written stays: a torn last line is ended, and output without a chunk record gets one.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _BLOCK = 1 << 20
 
 
 def mark_lost_runs(root: Path, now: float | None = None, *, settled: set[str] | None = None) -> list[str]:
-    """Bury every dead run under `root`; the ids of those that were. Never raises for a folder's sake.
+    """Mark every dead run under `root` as lost; their ids. A folder that cannot be repaired is skipped.
 
     Args:
         root: the folder of runs.
         now: the time of day.
-        settled: runs that are known to have a verdict, which are not looked at; those that are found to
-            have one are added. For who does this again and again.
+        settled: runs that are known to have a verdict, which are not read; those that turn out to have one
+            are added. For callers that do this repeatedly.
     """
-    buried = []
+    marked = []
     settled = set() if settled is None else settled
     with contextlib.suppress(RecordError):
         for name in run_ids(root):
@@ -51,19 +51,19 @@ def mark_lost_runs(root: Path, now: float | None = None, *, settled: set[str] | 
                 if _is_final(root / name):
                     settled.add(name)
                 elif mark_lost(root / name, now):
-                    buried.append(name)
-    return buried
+                    marked.append(name)
+    return marked
 
 
 def mark_lost(run: Path, now: float | None = None) -> bool:
-    """Give a run that its owner left without a verdict the verdict ``lost``, and make its folder whole.
+    """Give a run whose owner died before its verdict the verdict ``lost``, and repair its folder.
 
     Args:
         run: the run folder.
         now: the time of day.
 
     Returns:
-        False for a run that has a verdict, that goes on, or of which that cannot be known here.
+        False for a run that has a verdict, that goes on, or whose owner is not known on this host.
 
     Raises:
         OSError: the folder cannot be written.
@@ -72,11 +72,11 @@ def mark_lost(run: Path, now: float | None = None) -> bool:
     if not _may_be_dead(run, now):
         return False
     with _locked(run) as events:
-        if events is None or not _may_be_dead(run, now):  # somebody was quicker
+        if events is None or not _may_be_dead(run, now):  # another process has marked it meanwhile
             return False
-        seen = _last_sign(run, now)
-        _close_off(run / paths.EVENTS, events)
-        _mend(run)
+        seen = _last_change(run, now)
+        _end_torn_line(run / paths.EVENTS, events)
+        _repair(run)
         state = read_state(run)
         if not state.phase.final:
             code = AgentLost.exit_code
@@ -94,7 +94,7 @@ def mark_lost(run: Path, now: float | None = None) -> bool:
 
 
 def _is_final(run: Path) -> bool:
-    """Whether a run has a verdict: only that is looked at, for there are many."""
+    """Whether a run has a verdict. Nothing else is decoded, because there are many runs."""
     try:
         return Phase(json.loads(files.read_whole(run, run / paths.STATUS))["state"]).final
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
@@ -102,7 +102,7 @@ def _is_final(run: Path) -> bool:
 
 
 def _may_be_dead(run: Path, now: float) -> bool:
-    """Whether all that the folder says of its owner allows that it is dead."""
+    """Whether the owner is dead; without a known owner, whether the folder has not changed for a while."""
     status = stored_status(run)
     if status is not None and status.owner.pid:
         return not status.state.final and status.owner.alive is False
@@ -120,7 +120,7 @@ def _owner(run: Path) -> Owner:
 
 @contextmanager
 def _locked(run: Path) -> Iterator[Growing | None]:
-    """The file of facts while nobody else writes it; None if somebody does."""
+    """The locked file of facts; None if another process holds the lock."""
     events = Growing(run / paths.EVENTS)
     try:
         yield events if _lock(events.descriptor) else None
@@ -129,7 +129,7 @@ def _locked(run: Path) -> Iterator[Growing | None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the lock is ours; a file system without locks leaves it to what is known of the owner."""
+    """Whether the lock is ours. On a file system without locks it is: the check of the owner must do."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -139,31 +139,31 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _close_off(path: Path, events: Growing) -> None:
-    """End a torn last line: it is then one line that says nothing."""
+def _end_torn_line(path: Path, events: Growing) -> None:
+    """End a torn last line, so that only this line is unreadable."""
     with files.open_file(path.parent, path, buffering=0) as file:
         if os.pread(file.fileno(), 1, max(0, events.size - 1)) not in (b"", b"\n"):
             events.whole(b"\n")
 
 
-def _mend(run: Path) -> None:
-    """Remove what was half made, and record what was not recorded."""
+def _repair(run: Path) -> None:
+    """Remove partial files, and write the records and summaries that are missing."""
     left = run / paths.RESERVE, run / paths.CONTROL
     files = opening.files_below(run)
     half_made = [path for path in files if path.match(".*.partial") or path.match("*.mirrored")]
     for half in (*half_made, *left):
         half.unlink(missing_ok=True)
     for attempt in paths.attempts(run):
-        _mend_logs(run, attempt)
+        _repair_logs(run, attempt)
     returned = [r.returned for r in read_state(run).ranks if r.returned]
     if returned:
         write_summaries(run, returned)
 
 
-def _mend_logs(run: Path, attempt: int) -> None:
-    """Give the bytes that came last a record, as of when their file was written."""
+def _repair_logs(run: Path, attempt: int) -> None:
+    """Write records for output that has none, with the time at which its file was last written."""
     folder = paths.log_folder(run, attempt)
-    files.names_in(run, folder)  # which fails for a link that leads elsewhere
+    files.names_in(run, folder)  # fails if the folder is a link
     order = Growing(folder / paths.CHUNKS)
     try:
         order.cut(order.size - max(0, order.size - len(writer.MAGIC)) % writer.SIZE)
@@ -205,6 +205,6 @@ def _unrecorded(
                 rest -= piece
 
 
-def _last_sign(run: Path, now: float) -> float:
-    """When something was last written: nobody knows when the owner died."""
+def _last_change(run: Path, now: float) -> float:
+    """When a file of the run was last written; it stands for the end, since the owner's death has no time."""
     return min(now, max(path.lstat().st_mtime for path in (run, *files.files_below(run))))

@@ -17,9 +17,9 @@ from .files import Growing, write_whole
 
 
 class ResultFile:
-    """A return value on its way to disk: nothing is seen under its name until it is whole.
+    """A return value that is being written: its file gets its name only when it is complete.
 
-    Where the folder takes no more, its bytes are only counted, and what lay under its name goes: it is no
+    After a failed write, the bytes are only counted, and an older file of that name is removed: it is no
     longer what the rank returned.
 
     Attributes:
@@ -27,10 +27,10 @@ class ResultFile:
         kept: whether they are on disk.
 
     Args:
-        path: the value's place.
-        failed: told of the error with which the folder took no more.
-        ended: told when the value is whole, kept or not.
-        kept: False: do not even try.
+        path: the file.
+        failed: called with the error of a write that failed.
+        ended: called when the value is complete, kept or not.
+        kept: if False, nothing is written at all.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class ResultFile:
             self._try(lambda: file.write([data]))
 
     def commit(self) -> None:
-        """The value is whole: give the file its name."""
-        self._try(self._name)
+        """The value is complete: give the file its name."""
+        self._try(self._rename)
         if not self.kept:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
         self._ended(self)
 
     def discard(self) -> None:
-        """The value will not come: leave nothing."""
+        """The value will not be completed: remove the partial file."""
         if self._file:
             self._file.close()
             self._file = None
@@ -75,9 +75,9 @@ class ResultFile:
         self._partial.unlink(missing_ok=True)
         self._file = Growing(self._partial)
 
-    def _name(self) -> None:
+    def _rename(self) -> None:
         assert self._file
-        os.close(self._file.descriptor)  # some disks say only now that they are full
+        os.close(self._file.descriptor)  # some disks report only now that they are full
         self._file = None
         self._partial.replace(self._path)
 
@@ -94,7 +94,7 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What people see of a rank's value: itself, or, where it is not `json`, a short text of it."""
+    """What people see of a rank's value: the value itself if `json`, else a short text."""
 
     rank: Index
     type: str
@@ -113,14 +113,14 @@ def write_summaries(run: Path, returned: Iterable[ev.RankReturned]) -> None:
     """Replace the file of summaries, by rank.
 
     Raises:
-        OSError: the folder does not take it.
+        OSError: it cannot be written.
     """
     listed = [to_plain(summary_of(event)) for event in sorted(returned, key=lambda e: e.rank)]
     write_whole(run / paths.SUMMARY, json.dumps(listed).encode())
 
 
 def forget_results(run: Path) -> None:
-    """What ranks returned in an attempt that failed is not the run's result."""
+    """Remove the values of an attempt that failed: they are not the run's result."""
     for stale in (run / paths.SUMMARY, *(run / paths.RESULT).glob("*.pickle")):
         with contextlib.suppress(OSError):
             stale.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""`samples/`: telemetry, whole for the last hour, thinned before that, bounded in all.
+"""`samples/`: telemetry, complete for the last hour, thinned before that, of bounded size.
 
-Samples come once a second for as long as a training lasts. They are appended to segments of ten
-minutes; a segment older than an hour is reduced to one sample a minute and source, and the thinned file
-halves itself when it reaches its bound. So a week's run keeps a few megabytes, and its newest hour.
+Samples arrive once a second for as long as a training lasts. They are appended to segments of ten minutes; a
+segment older than an hour is reduced to one sample for each minute and source, and the thinned file is halved
+when it reaches its bound. So a run of a week keeps a few megabytes, and its newest hour.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK = 1 << 20
 
 
 class SampleWriter:
-    """Appends telemetry facts and thins old ones, by the time that the facts themselves carry."""
+    """Appends facts of telemetry and thins old ones, by the facts' own times."""
 
     def __init__(self, run: Path) -> None:
         self._folder = run / paths.SAMPLES
@@ -40,7 +40,7 @@ class SampleWriter:
         """Write one fact of telemetry.
 
         Raises:
-            OSError: the folder does not take it.
+            OSError: it cannot be written.
         """
         if self._opened is None or event.time >= self._opened + SEGMENT_S:
             self._roll(event.time)
@@ -130,14 +130,14 @@ class Stretch:
 
 
 def halves(files: Sequence[Path], limit: int) -> tuple[list[Stretch], list[Stretch]]:
-    """What came before the newest lines, and those lines, which are at most `limit` bytes."""
+    """Two parts of all samples: the older lines, and the newest, which are at most `limit` bytes."""
     older: list[Stretch] = []
     newer: list[Stretch] = []
     for path in reversed(files):
         try:
             size = opening.stat_file(_run_of(path), path).st_size
             start = line_start(path, max(size - limit, 0))
-        except (FileNotFoundError, NotPlain, PermissionError):  # it was thinned meanwhile, or is no such file
+        except (FileNotFoundError, NotPlain, PermissionError):  # thinned meanwhile, or not a plain file
             continue
         newer.append(Stretch(path, start, size))
         older.append(Stretch(path, 0, start))
@@ -146,7 +146,7 @@ def halves(files: Sequence[Path], limit: int) -> tuple[list[Stretch], list[Stret
 
 
 def line_start(path: Path, offset: int) -> int:
-    """Where the first line begins that does so at `offset` or after it; the file's end if none does.
+    """The offset of the first line that begins at `offset` or after it; the file's end if there is none.
 
     Raises:
         OSError: it cannot be read.
@@ -156,7 +156,7 @@ def line_start(path: Path, offset: int) -> int:
     with files.open_file(_run_of(path), path) as file:
         file.seek(offset - 1)
         at = offset - 1
-        while part := file.readline(_BLOCK):  # a piece at a time: a line may be as long as its file
+        while part := file.readline(_BLOCK):  # piece by piece: a line may be as long as its file
             at += len(part)
             if part.endswith(b"\n"):
                 break

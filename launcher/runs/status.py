@@ -1,4 +1,4 @@
-"""`status.json`: a run in one small file, so that listing runs does not read their facts."""
+"""`status.json`: a run's summary in one small file, so that listing runs does not read their facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_VERDICT = "the process that owned the run is gone and left no verdict"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that runs a run. The start time tells it from a later process with its pid."""
+    """The process that owns a run. The start time distinguishes it from a later process with the same pid."""
 
     host: str
     pid: int
@@ -56,7 +56,8 @@ class Status:
     """What `ps` shows of a run.
 
     `host` is where it was submitted; `step` and `metrics` are the last ones that its leading rank reported.
-    `unreadable` says what of this could not be read, and is as the facts say, or unknown; nobody writes it.
+    `unreadable` names the fields that could not be read, and were taken from the facts, if possible; it is
+    never written.
     """
 
     id: str
@@ -96,13 +97,13 @@ class Status:
             why=state.why,
             owner=owner,
             attempt=state.attempt,
-            **_asked(state),
-            **_reached(state),
+            **_submission(state),
+            **_progress(state),
         )
 
     @classmethod
     def first(cls, run: str, spec: JobSpec) -> Status:
-        """The summary of a run of this process of which nothing is known but what was asked."""
+        """The summary of a new run of this process, from its request alone."""
         spec = spec.redacted()
         return cls(
             id=run,
@@ -114,15 +115,15 @@ class Status:
         )
 
     def judged(self) -> Status:
-        """The same, but lost if its owner is gone without a verdict."""
+        """The same, but lost if its owner ended before the run had a verdict."""
         if self.state.final or self.owner.alive is not False:
             return self
         why = self.why or NO_VERDICT
         return replace(self, state=Phase.LOST, exit_code=AgentLost.exit_code, why=why)
 
 
-def _asked(state: RunState) -> dict[str, Any]:
-    """Who asked for the run, and which code that was."""
+def _submission(state: RunState) -> dict[str, Any]:
+    """Who submitted the run, and which code it runs."""
     by, origin = state.submitted, state.origin
     who = {"args": _cut(by.args), "user": by.user, "host": by.host} if by else {}
     return {**who, "revision": origin.revision, "dirty": origin.dirty} if origin else who
@@ -132,8 +133,8 @@ def _cut(args: str) -> str:
     return args if len(args) <= ARGS else args[: ARGS - 1] + "…"
 
 
-def _reached(state: RunState) -> dict[str, Any]:
-    """How far it came; the number of steps is not what came of them."""
+def _progress(state: RunState) -> dict[str, Any]:
+    """The step and the metrics; the total number of steps is reported as a metric, but is none."""
     leader = state.leader
     if leader is None:
         return {}

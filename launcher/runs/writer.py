@@ -1,13 +1,13 @@
 """Appending to a run folder. One writer a run; every append is one `write` call on an O_APPEND file.
 
-So a reader never sees half a fact except the last line, and a writer that is killed loses nothing that
-it had already said. A folder that takes no more ends no run: what it does not take is counted and told.
+So a reader never sees half a fact except in the last line, and a writer that is killed loses nothing that it
+has written. A folder that cannot be written does not end the run: what is lost is counted and reported.
 
-The file is locked for as long as its writer lives: that tells a run that goes on from one whose owner died.
+`events.jsonl` is locked while its writer lives: so a run that goes on differs from one whose owner died.
 
-The reserve is a file with nothing in it but its length, really allocated. A full disk takes small things
-that matter, each at the expense of a piece of it, so that somebody else's files do not get all of it at
-once; its last part is the verdict's.
+The reserve is a file whose blocks are allocated and empty. On a full disk, small records that matter are
+written by freeing a piece of it each time, so that other files do not take all of it at once. Its last part
+is kept for the verdict.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .status import Owner, Status, write_status
 
 
 class RunWriter:
-    """Writes one run's folder, and keeps the state folded from all that was to be written.
+    """Writes one run's folder, and folds every fact into `state`, even those that could not be written.
 
     Not thread-safe: the run's own thread owns it.
 
@@ -47,11 +47,11 @@ class RunWriter:
         folder: the run folder, as `launcher.runs.catalog.create_folder` makes it.
         spec: the request; what looks secret in it is not written.
         payload: a callable's bytes.
-        clock: the time of day, for what the writer has to tell itself.
+        clock: the time of day, for facts that the writer itself records.
         monotonic: a clock in seconds.
 
     Raises:
-        RecordError: the folder does not take even this.
+        RecordError: the first files cannot be written.
     """
 
     def __init__(
@@ -93,19 +93,19 @@ class RunWriter:
     def append(self, event: ev.Event) -> RunState:
         """Write one fact and return the state after it.
 
-        What an old attempt returned is gone before its restart is told, and its logs are whole before
-        those of the new attempt begin: a reader goes by either.
+        Readers rely on the order: the values of an old attempt are removed before its restart is written, and
+        its logs are complete before those of the new attempt begin.
 
         Raises:
-            RecordError: it is the run's first, and the folder did not take it.
+            RecordError: it is the run's first fact, and could not be written.
         """
-        event = self._as_known_here(event)
+        event = self._corrected(event)
         if self._secrets:
-            event = self._unspoken(event)
+            event = self._redacted(event)
         if isinstance(event, ev.GangRestarted):
             self._forget_results()
         if isinstance(event, ev.RunEnded):
-            self._tell_the_last()
+            self._prepare_verdict()
         before, self.state = self.state, fold(self.state, event)
         if event.telemetry:
             self._sample(event)
@@ -124,9 +124,9 @@ class RunWriter:
         return self.state
 
     def output(self, pieces: Pieces) -> None:
-        """Append pieces of output in the order they came, or count what the folder does not take."""
+        """Append pieces of output in the order in which they came, or count what cannot be written."""
         before = self._logs.recorded
-        if self._takes_again():
+        if self._can_write():
             try:
                 self._logs.append(pieces)
             except OSError as error:
@@ -137,15 +137,15 @@ class RunWriter:
         self._ours = replace(self._ours, output_bytes=self._ours.output_bytes + lost)
 
     def open_result(self, rank: int) -> ResultFile:
-        """Where a rank's return value is streamed to."""
-        path, kept = paths.result_file(self.folder, rank), self._takes_again()
+        """The file to which a rank's return value is streamed."""
+        path, kept = paths.result_file(self.folder, rank), self._can_write()
         return ResultFile(
             path, self._fail, lambda file: self._settled(rank, file.size, kept=file.kept), kept=kept
         )
 
     def settle(self) -> None:
-        """Write what is written as a whole and has changed: once a turn, not once a rank."""
-        if not self._takes_again():
+        """Replace `status.json` and the summary if they are out of date: once a turn, not once a rank."""
+        if not self._can_write():
             return
         if self._status_stale:
             self._write_status()
@@ -163,10 +163,10 @@ class RunWriter:
         self._room.release()
         self._journal.close()
 
-    # --- what a folder does not take -----------------------------------------------------------------
+    # --- when the folder cannot be written -----------------------------------------------------------
 
     def _keep(self, write: Callable[[], None]) -> bool:
-        """Write something small that matters, at the reserve's expense if need be; whether it was."""
+        """Write something small that matters, by freeing reserve if need be; whether it was written."""
         trouble: OSError | None = None
         while True:
             try:
@@ -182,15 +182,15 @@ class RunWriter:
             return done
 
     def _fail(self, error: OSError) -> None:
-        """The folder took something no more: say so once, and begin to count."""
+        """A write has failed: record that once, and count losses from now on."""
         if not self._room.stopped:
             self._room.stop()
             reason = error.strerror or str(error)
             attempt = self.state.attempt
-            self._tell(ev.RecordingStopped(time=self._clock(), attempt=attempt, reason=reason))
+            self._record_own(ev.RecordingStopped(time=self._clock(), attempt=attempt, reason=reason))
 
-    def _takes_again(self) -> bool:
-        """Whether the folder takes what comes; what it says is asked for seldom."""
+    def _can_write(self) -> bool:
+        """Whether the folder can be written; after a failure it is tried again only now and then."""
         room = self._room
         if not room.due:
             return not room.stopped
@@ -199,21 +199,21 @@ class RunWriter:
         if not room.stopped or self._journal.removed:
             room.put_off()
         elif room.has_come_back() and self._journal.flush():
-            self._tell_losses(resumed=True)
+            self._record_losses(resumed=True)
         else:
             self._journal.flush()
         return not room.stopped
 
     def _settled(self, rank: int, size: int, *, kept: bool) -> None:
-        """A rank's value is whole; where it was not kept, no fact may say that it is there."""
+        """A rank's value is complete. Where it was not kept, its `RankReturned` must not say that it was."""
         if kept:
             self._unkept.discard(rank)
             return
         self._unkept.add(rank)
         self._ours = replace(self._ours, result_bytes=self._ours.result_bytes + size)
 
-    def _as_known_here(self, event: ev.Event) -> ev.Event:
-        """The fact with what this folder has not kept; it may come from another engine's folder."""
+    def _corrected(self, event: ev.Event) -> ev.Event:
+        """The fact with this folder's own losses added."""
         if isinstance(event, ev.RankReturned) and event.rank in self._unkept:
             return replace(event, kept=False)
         if isinstance(event, ev.RecordsLost):
@@ -221,27 +221,27 @@ class RunWriter:
             return self._losses(event.time, resumed=event.resumed and not self._room.stopped)
         return event
 
-    def _unspoken(self, event: ev.Event) -> ev.Event:
+    def _redacted(self, event: ev.Event) -> ev.Event:
         """The fact without the request's secrets, which errors may quote."""
         if event.telemetry or isinstance(event, ev.RankReturned):
             return event
         return without_secrets(event, self._secrets)
 
-    def _tell_the_last(self) -> None:
-        """The verdict comes: what still waits is written now or never, and what was lost is told."""
+    def _prepare_verdict(self) -> None:
+        """Before the verdict: try for the last time to write the facts that wait, and record the losses."""
         if not self._journal.flush():
             self._journal.give_up()
         self._last = True
-        self._tell_losses()
+        self._record_losses()
 
-    def _tell_losses(self, *, resumed: bool = False) -> None:
-        told = self.state.lost or ev.RecordsLost(time=0.0)
+    def _record_losses(self, *, resumed: bool = False) -> None:
+        known = self.state.lost or ev.RecordsLost(time=0.0)
         lost = self._losses(self._clock(), resumed=resumed)
-        if resumed or replace(lost, time=told.time, attempt=told.attempt, resumed=told.resumed) != told:
-            self._tell(lost)
+        if resumed or replace(lost, time=known.time, attempt=known.attempt, resumed=known.resumed) != known:
+            self._record_own(lost)
 
     def _losses(self, time: float, *, resumed: bool) -> ev.RecordsLost:
-        """All that was lost so far, here and beside the agents."""
+        """All that was lost so far: here, and by another engine whose `RecordsLost` was appended."""
         both = (self._ours, self._theirs)
         return ev.RecordsLost(
             time=time,
@@ -252,7 +252,7 @@ class RunWriter:
             resumed=resumed,
         )
 
-    def _tell(self, event: ev.Event) -> None:
+    def _record_own(self, event: ev.Event) -> None:
         """Record a fact of the writer's own."""
         self.state = fold(self.state, event)
         self._record(event)
@@ -260,10 +260,10 @@ class RunWriter:
     def _refused(self, reason: str | None) -> RecordError:
         return RecordError(f"cannot write to {self.folder}: {reason}", hint="is the disk full?")
 
-    # --- the parts -----------------------------------------------------------------------------------
+    # --- the files -----------------------------------------------------------------------------------
 
     def _record(self, event: ev.Event) -> None:
-        """Append a fact, behind those that wait."""
+        """Append a fact after those that wait."""
         waits = self._journal.behind
         self._journal.put(event)
         if not waits or self._last:
@@ -285,7 +285,7 @@ class RunWriter:
         self._summary_stale = not self._keep(lambda: write_summaries(self.folder, returned))
 
     def _forget_results(self) -> None:
-        """What ranks returned in an attempt that failed is not the run's result."""
+        """Remove the values of an attempt that failed: they are not the run's result."""
         self._returned.clear()
         self._unkept.clear()
         self._summary_stale = False
@@ -302,10 +302,10 @@ class Journal:
 
     Args:
         run: the run folder.
-        keep: carries out a write, with all that can be done for it; says whether it succeeded.
+        keep: carries out a write, with the reserve's help if need be; returns whether it succeeded.
 
     Attributes:
-        lost: facts for which there was no room even among those that wait.
+        lost: how many facts were dropped because too many waited, or because the run ended.
 
     Raises:
         OSError: the file cannot be made.
@@ -333,7 +333,7 @@ class Journal:
         return os.fstat(self._file.descriptor).st_nlink == 0
 
     def put(self, event: ev.Event) -> None:
-        """Put a fact behind those that wait; it counts as lost where there are too many."""
+        """Put a fact after those that wait; it is counted as lost if they take more than `WAITING_BYTES`."""
         line = ev.encode(event, self._id)
         if self._waiting and self._bytes + len(line) > WAITING_BYTES:
             self.lost += 1
@@ -359,7 +359,7 @@ class Journal:
         self._file.close()
 
     def _write_first(self) -> None:
-        """After a line that could not be taken back, on a line of its own."""
+        """Write the oldest fact; after a torn line that could not be removed, on a line of its own."""
         line = self._waiting[0]
         before = self._file.size
         try:
@@ -388,14 +388,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskReserve:
-    """The reserve of one folder, and when to try again after the folder has taken no more.
+    """The reserve of one folder, and when to try again after a write to the folder has failed.
 
     Attributes:
-        stopped: whether it takes no more.
+        stopped: whether a write has failed and none has succeeded since.
 
     Args:
         folder: the run folder.
-        ranks: how many ranks will have something to say.
+        ranks: how many ranks will cause records.
         monotonic: a clock in seconds.
     """
 
@@ -410,15 +410,15 @@ class DiskReserve:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to look again whether the folder takes anything: seldom, for it costs."""
+        """Whether it is time to check the folder again; a check is too expensive for every write."""
         return self._monotonic() >= self._due
 
     def put_off(self) -> None:
-        """Look again a moment later."""
+        """Schedule the next check."""
         self._due = self._monotonic() + self._wait
 
     def stop(self) -> None:
-        """The folder has taken no more. The sooner after the last time, the later it is tried again."""
+        """A write has failed. If the last failure was not long ago, wait longer before the next check."""
         now = self._monotonic()
         again = now < self._resumed + LONGEST_RETRY_S
         self._wait = min(2 * self._wait, LONGEST_RETRY_S) if again else RETRY_S
@@ -426,7 +426,7 @@ class DiskReserve:
         self.put_off()
 
     def has_come_back(self) -> bool:
-        """Whether the folder takes something again: the whole reserve, and somewhat more."""
+        """Whether the folder can be written again: there is room for the whole reserve and `HEADROOM`."""
         self.put_off()
         if not self._refill(HEADROOM):
             return False
@@ -434,11 +434,11 @@ class DiskReserve:
         return True
 
     def spend(self, error: OSError, *, last: bool = False) -> bool:
-        """Give a piece of the reserve back to the disk; whether what failed may be tried again.
+        """Free a piece of the reserve; whether the write that failed may be tried again.
 
         Args:
-            error: what it failed with: only a full disk is helped so.
-            last: whether it is the verdict, for which the last part is kept.
+            error: the error of that write; freeing helps only if the disk is full.
+            last: whether this is the verdict, for which the last part is kept.
         """
         floor = 0 if last else LAST
         if error.errno not in _FULL or self._left <= floor:
@@ -450,13 +450,13 @@ class DiskReserve:
         return False
 
     def release(self) -> None:
-        """Give all of it back: the run is over."""
+        """Delete the reserve: the run is over."""
         self._left = 0
         with contextlib.suppress(OSError):
             self._path.unlink()
 
     def _refill(self, headroom: int) -> bool:
-        """Make the reserve whole, if that and some room beside it are to be had."""
+        """Allocate the whole reserve, if the disk has room for it and for `headroom` more bytes."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, paths.FILE_MODE)
         except OSError:

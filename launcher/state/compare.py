@@ -1,4 +1,4 @@
-"""What differs between two runs: what was asked, code, packages, outcome, last figures. Pure."""
+"""What differs between two runs: request, code, packages, outcome, last metrics. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from ..spec.job import JobSpec
 from .events import OriginFound
 from .run_state import Phase, RunState
 
-_NAMES = frozenset({"exit_code"})  # numbers between which there is no difference in size
+_NAMES = frozenset({"exit_code"})  # numbers that only name something: their difference means nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run to be compared: what was asked, and what came of it.
+    """A run to be compared: its request and its outcome.
 
-    `state` is folded from the facts, `phase`, `exit_code` and `why` are as they are judged now.
+    `state` is folded from the facts; `phase`, `exit_code` and `why` are those of its judged status, so that a
+    run without a verdict is lost.
     """
 
     spec: JobSpec
@@ -31,7 +32,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value that differs; None where one has none. `delta` is by how much the second is greater."""
+    """A value that differs; None where a run has none. `delta` is `right` minus `left`, of numbers."""
 
     name: str
     left: Any
@@ -41,7 +42,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of two runs: what differs there, and of how many values it was found that they are equal."""
+    """One part of the comparison: the values that differ, and how many are equal."""
 
     name: str
     differences: tuple[Difference, ...]
@@ -50,7 +51,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that differs, and what is to be known of that."""
+    """All differences, and notes on what they may hide."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ class Comparison:
 def compare(left: Record, right: Record) -> Comparison:
     """The differences of two runs, with secrets redacted."""
     parts = {
-        "spec": (_asked(left.spec), _asked(right.spec)),
+        "spec": (_request(left.spec), _request(right.spec)),
         "code": (_code(left.state.origin), _code(right.state.origin)),
         "packages": (_packages(left.state.origin), _packages(right.state.origin)),
         "outcome": (_outcome(left), _outcome(right)),
@@ -70,25 +71,25 @@ def compare(left: Record, right: Record) -> Comparison:
 
 
 def section(name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> Section:
-    """Two flat mappings beside each other, in the order of the first and then of the second."""
+    """Compare two flat mappings, in the order of the first and then of the second."""
     names = dict.fromkeys([*left, *right])
     differing = [n for n in names if not _same(left.get(n), right.get(n))]
-    found = (d for n in differing for d in _differences(n, left.get(n), right.get(n)))
-    return Section(name, tuple(found), len(names) - len(differing))
+    differences = (d for n in differing for d in _differences(n, left.get(n), right.get(n)))
+    return Section(name, tuple(differences), len(names) - len(differing))
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Nested mappings as one, by dotted paths. Lists stay whole, and what is empty is left out."""
+    """Nested mappings as one, by dotted paths. Lists stay whole, and empty values are left out."""
     if not isinstance(value, Mapping):
         return {} if value in ("", None) or value == [] else {path: value}
-    found: dict[str, Any] = {}
+    items: dict[str, Any] = {}
     for key, item in value.items():
-        found.update(flat(item, f"{path}.{key}" if path else str(key)))
-    return found
+        items.update(flat(item, f"{path}.{key}" if path else str(key)))
+    return items
 
 
 def _differences(name: str, left: Any, right: Any) -> Iterator[Difference]:
-    """Lists of one length by item, all else as a whole."""
+    """Lists of the same length are compared by item, other values as a whole."""
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         for i, (one, other) in enumerate(zip(left, right, strict=True)):
             if not _same(one, other):
@@ -108,7 +109,7 @@ def _delta(left: Any, right: Any) -> float | None:
     try:
         delta = right - left
         return delta if math.isfinite(delta) else None
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer too large for a float
         return None
 
 
@@ -116,7 +117,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _asked(spec: JobSpec) -> dict[str, Any]:
+def _request(spec: JobSpec) -> dict[str, Any]:
     shown = spec.redacted()
     document = to_plain(shown)
     document.pop("withheld")
@@ -166,7 +167,7 @@ def _metrics(state: RunState) -> dict[str, Any]:
 
 
 def _notes(left: Record, right: Record) -> Iterator[str]:
-    """What equal values do not say."""
+    """What the lists of differences do not show: unknown origins, and changes that were not committed."""
     origins = left.state.origin, right.state.origin
     unknown = [side for side, origin in zip("AB", origins, strict=True) if origin is None]
     if unknown:

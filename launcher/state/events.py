@@ -26,13 +26,14 @@ E = TypeVar("E", bound="Event")
 class Event:
     """What all facts have: when, in which attempt, and the agent's own clock if it came from one.
 
-    What `event` says of each kind:
+    The decorator `event` sets these for each kind of fact:
 
     Attributes:
-        tag: its name in `events.jsonl`, and on the way from an agent.
-        from_agent: whether an agent may tell it; all others are the engine's own.
-        from_rank: whether a rank may tell it, to its agent.
-        scope: what it is about: the whole run, or its attempt, and nothing once that is over.
+        tag: its name in `events.jsonl` and in an agent's messages.
+        from_agent: whether an agent may send it; all others are made by the engine.
+        from_rank: whether a rank may send it to its agent.
+        scope: ``run`` if it stays true over all attempts; ``attempt`` if it has no effect once its attempt
+            is over.
         shows_life: whether it shows that a rank has done something.
         telemetry: whether it goes to `samples/`, which is thinned, and not to `events.jsonl`.
         changes_state: whether `launcher.state.fold` has a handler for it.
@@ -66,8 +67,8 @@ def event(
 ) -> Callable[[type[E]], type[E]]:
     """Make a dataclass a kind of fact; its tag is its name in lower case, with underscores.
 
-    The arguments are those attributes of `Event`. What a rank may tell, its agent may too. `recorded` is
-    False for what a reader makes for itself, and no record holds.
+    The arguments are those attributes of `Event`. An agent may send whatever its ranks may. `recorded` is
+    False for a fact that a reader makes for itself and that is never written.
     """
 
     def declare(cls: type[E]) -> type[E]:
@@ -150,7 +151,7 @@ class Sampled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A folder under version control. `revision` is empty where it has none yet, or it could not be told."""
+    """A folder under version control. `revision` is empty if it has none yet, or could not be found out."""
 
     root: str
     revision: str = ""
@@ -161,12 +162,12 @@ class Checkout:
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginFound(Event):
-    """What was run, as far as it can be told: the code's revision, and the packages beside it.
+    """What was run, as far as it could be found out: the code's revision and the installed packages.
 
-    `revision` is that of the checkout that holds the target, else of the working directory's; it is empty
-    where neither is under version control. `dirty` is None where it could not be found out in time; a target
-    that is not in the revision is dirty. `beside` is the working directory's checkout, where it is another
-    one. `packages` are distribution names and versions, as the caller's interpreter has them.
+    `revision` is that of the checkout that holds the target, else that of the working directory's; it is
+    empty where neither is under version control. `dirty` is None where it could not be found out in time; a
+    target that is not in the revision is dirty. `beside` is the working directory's checkout, if it is
+    another one. `packages` maps distribution names to the versions in the caller's interpreter.
     """
 
     revision: str = ""
@@ -191,7 +192,7 @@ class LimitNear(Event):
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressResumed(Event):
-    """After a `LimitNear` for want of progress, a rank has shown that it lives."""
+    """After a `LimitNear` of the limit without progress, a rank has shown a sign of life."""
 
 
 @event(from_agent=True)
@@ -199,7 +200,7 @@ class ProgressResumed(Event):
 class StacksTaken(Event):
     """What a rank was doing: the stacks of its threads, as its interpreter printed them.
 
-    `text` is empty where it printed none in time; `reason` then says why, as far as that is known.
+    `text` is empty where it printed none in time; `reason` is then why, as far as that is known.
     """
 
     rank: Index
@@ -210,7 +211,7 @@ class StacksTaken(Event):
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingStopped(Event):
-    """The run folder takes no more: what comes from now on is counted and dropped. The training goes on."""
+    """The run folder cannot be written: from now on, records are counted and dropped. Training goes on."""
 
     reason: str
 
@@ -218,7 +219,7 @@ class RecordingStopped(Event):
 @event(scope="run", recorded=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartUnreadable(Event):
-    """Something in the folder cannot be read: what a reader says to itself, and nobody writes down.
+    """Something in the folder cannot be read. A reader makes this fact; it is never written.
 
     Attributes:
         file: its name in the run folder.
@@ -236,10 +237,10 @@ class PartUnreadable(Event):
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsLost(Event):
-    """What was dropped so far while the folder took nothing: bytes of output, of return values, and facts.
+    """What was dropped so far because the folder could not be written: bytes of output, of values, and facts.
 
-    All numbers count from the run's beginning; samples and reports are not among the facts. `resumed` says
-    that the folder takes records again.
+    All numbers count from the run's beginning; telemetry is not among the facts. `resumed` is true if the
+    folder can be written again.
     """
 
     output_bytes: int = 0
@@ -251,7 +252,7 @@ class RecordsLost(Event):
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkReady(Event):
-    """There is a Spark session: which, and where its own pages and those of its standalone masters are."""
+    """There is a Spark session. `ui` is the address of its pages, `pages` those of its standalone masters."""
 
     application: str
     master: str
@@ -273,9 +274,9 @@ class StageSubmitted(Event):
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryChosen(Event):
-    """By which way agents came: ``live`` to this machine, a ``relay`` beside the Connect server, ``spool``.
+    """How agents connect: ``live`` to this machine, by a ``relay`` beside the Connect server, by ``spool``.
 
-    Older runs have ``carried`` too: what the ranks wrote came home with the stage.
+    Older runs have ``carried`` too: the ranks' output arrived with the result of the stage.
     """
 
     way: str
@@ -285,7 +286,7 @@ class DeliveryChosen(Event):
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLost(Event):
-    """Spark says that an executor went away with the tasks that it ran; `reason` in Spark's words."""
+    """Spark reports that an executor and its tasks were lost; `reason` is Spark's own text."""
 
     reason: str
     executor: str = ""
@@ -338,7 +339,7 @@ class RunSubmitted(Event):
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsAwaited(Event):
-    """The run waits for slots: what it has, what it needs, how long it may take."""
+    """The run waits for slots: how many it has, how many it needs, and for how long it may wait."""
 
     have: Index
     need: Index
@@ -431,7 +432,7 @@ class RankRaised(Event):
 class RankRaising(Event):
     """An exception was seen on its way through the user's code, with the fields of a `RankRaised`.
 
-    It is evidence: something above may still catch it. It counts where the rank then fails, or is ended.
+    A caller further up may still catch it, so it counts only if the rank then fails or is terminated.
     """
 
     rank: int
@@ -444,7 +445,7 @@ class RankRaising(Event):
 @event(from_rank=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecovered(Event):
-    """The exception that was seen on its way did not end the rank: it was caught."""
+    """The exception of a `RankRaising` did not end the rank: it was caught."""
 
     rank: int
 
@@ -452,10 +453,10 @@ class RankRecovered(Event):
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReturned(Event):
-    """A rank's return value is complete in the run folder, or, where not `kept`, the folder did not take it.
+    """A rank's return value has arrived. It is in the run folder unless `kept` is false: writing it failed.
 
     `type` is the value's qualified type, `size` the pickle's length in bytes; `value` is the value itself
-    where JSON can hold it within a bound, and `preview` a short text of it otherwise.
+    if it is small enough and JSON can hold it, else `preview` is a short text of it.
     """
 
     rank: Index
@@ -472,9 +473,9 @@ class RankReturned(Event):
 class RankExited(Event):
     """A rank's process ended: by itself with `exit_code`, or by the signal named `signal`.
 
-    `oom_kills` counts what the kernel's own counters say its OOM killer did while the rank lived;
-    None where they cannot be read. `unreturned` says that it ran a function, and ended with 0 although that
-    had neither returned nor raised; `left` that this ended by `sys.exit`, and so has no value.
+    `oom_kills` is the number of OOM kills that the kernel counted while the rank lived; None where its
+    counters cannot be read. `unreturned` is true if the rank ran a function and ended with 0 although the
+    function had neither returned nor raised; `left`, if the function ended by `sys.exit` and has no value.
     """
 
     rank: Index
@@ -489,10 +490,10 @@ class RankExited(Event):
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(Event):
-    """The gang was told to end.
+    """The gang is being stopped.
 
-    `by` is a ``person``, a ``limit``, a ``rank`` (that failed), the ``loss`` of an agent, or ``spark``
-    (somebody cancelled the job there).
+    `by` is the cause: a ``person``, a ``limit``, a ``rank`` (that failed), the ``loss`` of an agent, or
+    ``spark`` (somebody cancelled the job there).
     """
 
     by: str
@@ -504,7 +505,7 @@ class StopRequested(Event):
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangRestarted(Event):
-    """The gang is started again. `attempt` is the new one; `in_place` says that its agents stayed."""
+    """The gang is started again. `attempt` is the new one; `in_place` is true if its agents stayed."""
 
     reason: str
     in_place: bool
@@ -513,7 +514,10 @@ class GangRestarted(Event):
 @event(from_agent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupProven(Event):
-    """An agent looked for survivors of what it had started: how many it had to kill, and who is left."""
+    """An agent looked for survivors among the processes that it had started.
+
+    It had to terminate and kill so many; `survivors` are the pids that are left.
+    """
 
     agent: Index
     host: str
@@ -545,14 +549,14 @@ class RunEnded(Event):
 @event(scope="run", recorded=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unrecognised(Event):
-    """A fact written by a newer version; kept so that counts and order stay true."""
+    """A fact written by a newer version; kept so that counts and order stay right."""
 
     name: str
     data: Mapping[str, Any]
 
 
 def to_dict(event: Event, run: str) -> dict[str, Any]:
-    """The fact as it is written: its fields and `schema`, `event` and `run`."""
+    """The fact as JSON values: its fields and `schema`, `event` and `run`."""
     return {"schema": SCHEMA, "event": event.tag, "run": run, **to_plain(event)}
 
 
@@ -560,7 +564,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
     """The fact that `to_dict` wrote; `Unrecognised` for one that only a newer version knows.
 
     Raises:
-        DecodeError: it is no fact, or a field of it holds what it cannot hold.
+        DecodeError: it is no fact, or a field has a value that it cannot have.
     """
     tag, schema = data.get("event"), data.get("schema", SCHEMA)
     if not isinstance(tag, str) or type(schema) is not int:
@@ -601,7 +605,7 @@ def decode(line: bytes) -> Event:
 
 
 def to_wire(event: Event) -> dict[str, Any]:
-    """The fact as an agent sends it to the engine, which knows run and attempt itself."""
+    """The fact as an agent sends it to the engine, which knows the run and the attempt itself."""
     return {"event": event.tag, **to_plain(event)}
 
 
@@ -609,14 +613,14 @@ def from_wire(data: Mapping[str, Any], sender: Sender, known_better: Mapping[str
     """The fact that an agent has sent to the engine, or a rank to its agent.
 
     Args:
-        data: what `to_wire` made, if it can be trusted.
-        sender: who says so.
-        known_better: fields that the receiver knows, whatever the sender says.
+        data: the output of `to_wire`, from a sender that may be broken.
+        sender: whether an agent or a rank sent it.
+        known_better: fields that the receiver knows; they replace those of the sender.
 
     Raises:
-        DecodeError: it is no fact that such a sender tells, or a field of it holds what it cannot hold.
+        DecodeError: it is no fact that such a sender may send, or a field has a value that it cannot have.
     """
     kind = known(tag := data.get("event"))
     if kind is None or not (kind.from_rank if sender == "rank" else kind.from_agent):
-        raise DecodeError(f"no {sender} tells the fact {tag!r:.40}")
+        raise DecodeError(f"no {sender} may send the fact {tag!r:.40}")
     return from_plain(kind, {**data, **known_better})

@@ -1,7 +1,7 @@
 """`fold`: a run's state after one more fact. Pure, and the only way in which a state ever changes.
 
 Live view, history, replay and the verdict all come from it, so they cannot disagree. A fact of an attempt
-that is over changes nothing of the one that goes on, however late it comes.
+that is over does not change the present attempt, however late it arrives.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def folds(*kinds: type[E]) -> Callable[[Handler[E]], Handler[E]]:
 
 
 def folded_kinds() -> frozenset[type[ev.Event]]:
-    """The kinds of facts that change a state."""
+    """The kinds of facts that have a handler."""
     return frozenset(_handlers)
 
 
 def fold(state: RunState, event: ev.Event) -> RunState:
-    """The state after one more fact. Facts it does not know change nothing."""
+    """The state after one more fact. A fact without a handler changes nothing."""
     handler = _handlers.get(type(event))
     return state if handler is None or _is_stale(state, event) else handler(state, event)
 
@@ -57,7 +57,7 @@ def fold_all(facts: Iterable[ev.Event], *, run: str = "") -> RunState:
 
 
 def _is_stale(state: RunState, event: ev.Event) -> bool:
-    """Whether it tells of an attempt that is over, and not of the whole run."""
+    """Whether the fact is about an attempt that is over, and not about the whole run."""
     if event.attempt >= state.attempt or event.scope == "run":
         return False
     return not (isinstance(event, ev.StopRequested) and event.by in _RUN_STOPS)
@@ -71,13 +71,13 @@ def _enter(state: RunState, phase: Phase, time: float) -> RunState:
 
 
 def _past(near: ev.LimitNear | None, *limits: str) -> ev.LimitNear | None:
-    """The warning, unless it is of a limit that is no danger any more."""
+    """The warning, unless it is about one of these limits, which can no longer end the run."""
     return None if near is not None and near.limit in limits else near
 
 
-def _upset(state: RunState, time: float) -> RunState:
-    earliest = time if state.upset_at is None else min(state.upset_at, time)
-    return replace(state, upset_at=earliest)
+def _disrupt(state: RunState, time: float) -> RunState:
+    earliest = time if state.disrupted_at is None else min(state.disrupted_at, time)
+    return replace(state, disrupted_at=earliest)
 
 
 def _update_rank(state: RunState, rank: int, **changes: Any) -> RunState:
@@ -97,7 +97,8 @@ def _update_host(state: RunState, agent: int, **changes: Any) -> RunState:
 def _submitted(state: RunState, e: ev.RunSubmitted) -> RunState:
     size = e.num_processes
     named = replace(state, name=e.name, target=e.target, mode=e.mode, submitted=e)
-    return _enter(replace(named, num_processes=size, asked=size, started=e.time), Phase.SUBMITTED, e.time)
+    submitted = replace(named, num_processes=size, requested=size, started=e.time)
+    return _enter(submitted, Phase.SUBMITTED, e.time)
 
 
 @folds(ev.OriginFound)
@@ -139,7 +140,7 @@ def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
 
 @folds(ev.GangRestarted)
 def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
-    """Nothing of the old attempt is left but its agents where they stayed, and those yet to depart."""
+    """Reset all that belongs to the old attempt, but for agents that stayed or have yet to depart."""
     if e.attempt <= state.attempt or state.phase.final:
         return state
     here = {agent: host for agent, host in state.hosts.items() if host.present}
@@ -152,14 +153,14 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         phase=Phase.STARTING,
         since=(*state.since, (Phase.STARTING, e.time)),
         attempt_index=len(state.since),
-        num_processes=state.asked,
+        num_processes=state.requested,
         waiting=None,
         near=_past(state.near, "start", "progress"),
         stacks=(),
         ranks=(),
         hosts=here,
         stop=None,
-        upset_at=None,
+        disrupted_at=None,
         losses=(),
         lost_tasks=frozenset(),
         cancelled=None,
@@ -168,17 +169,17 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
 
 @folds(ev.AgentJoined)
 def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
-    """A new attempt's agent takes nothing over from an old one that had its number."""
+    """Forget an old attempt's agent that had the same number."""
     old = state.hosts.get(e.agent)
     if old is not None and old.attempt < e.attempt:
         state = replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
-    told = {"host": e.host, "pid": e.pid, "clock_offset": e.clock_offset, "present": True}
-    return _update_host(state, e.agent, attempt=e.attempt, address=e.address, **told)
+    known = {"host": e.host, "pid": e.pid, "clock_offset": e.clock_offset, "present": True}
+    return _update_host(state, e.agent, attempt=e.attempt, address=e.address, **known)
 
 
 @folds(ev.AgentDeparted)
 def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
-    """With an agent go its ranks; one that stayed behind in an old attempt just goes."""
+    """An agent's ranks are lost with it; an agent of an old attempt is only removed."""
     if e.attempt < state.attempt:
         old = state.hosts.get(e.agent)
         if old is None or old.attempt >= state.attempt:
@@ -186,19 +187,19 @@ def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
         return replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
     state = _update_host(state, e.agent, present=False)
     ranks = tuple(without_agent(r, e) if r.agent == e.agent else r for r in state.ranks)
-    return state if ranks == state.ranks else _upset(replace(state, ranks=ranks), e.time)
+    return state if ranks == state.ranks else _disrupt(replace(state, ranks=ranks), e.time)
 
 
 @folds(*_LOSSES)
 def _lost(state: RunState, e: Loss) -> RunState:
     ranks = tuple(without_place(r) if r.agent == e.task else r for r in state.ranks)
     lost = state.lost_tasks if e.task is None else state.lost_tasks | {e.task}
-    return _upset(replace(state, losses=(*state.losses, e), lost_tasks=lost, ranks=ranks), e.time)
+    return _disrupt(replace(state, losses=(*state.losses, e), lost_tasks=lost, ranks=ranks), e.time)
 
 
 @folds(ev.JobCancelled)
 def _cancelled(state: RunState, e: ev.JobCancelled) -> RunState:
-    return state if state.cancelled else _upset(replace(state, cancelled=e), e.time)
+    return state if state.cancelled else _disrupt(replace(state, cancelled=e), e.time)
 
 
 @folds(ev.RankStarted)
@@ -223,19 +224,20 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
 
 @folds(ev.RankRaised)
 def _raised(state: RunState, e: ev.RankRaised) -> RunState:
-    """What raises after the gang was told to end, or lost a part, does so in consequence.
+    """A rank that raises after the gang was stopped, or lost a part, does so in consequence of that.
 
-    An exception that is heard of before the stop was not caused by it, whatever two hosts' clocks say.
+    An exception whose `RankRaising` arrived before the stop was not caused by it, whatever the two hosts'
+    clocks show.
     """
     seen = 0 <= e.rank < len(state.ranks) and state.ranks[e.rank].raising is not None
-    failing = seen or state.upset_at is None or e.time <= state.upset_at
+    failing = seen or state.disrupted_at is None or e.time <= state.disrupted_at
     return _update_rank(state, e.rank, raised=e, failing=failing)
 
 
 @folds(ev.RankRaising)
 def _raising(state: RunState, e: ev.RankRaising) -> RunState:
-    """What is on its way after the gang was told to end is no evidence."""
-    on_time = state.upset_at is None or e.time <= state.upset_at
+    """An exception that was raised after the gang was stopped is ignored."""
+    on_time = state.disrupted_at is None or e.time <= state.disrupted_at
     return _update_rank(state, e.rank, raising=e) if on_time else state
 
 
@@ -255,19 +257,20 @@ def _exited(state: RunState, e: ev.RankExited) -> RunState:
         return state
     rank = state.ranks[e.rank]
     phase, raised = end_of(state, rank, e)
-    told = {"oom_kills": e.oom_kills, "unreturned": e.unreturned, "left": e.left, "raised": raised}
-    end = {"ended": e.time, "exit_code": e.exit_code, "signal": e.signal, **told}
-    return _update_rank(state, e.rank, phase=phase, unbidden=state.upset_at is None, **end)
+    end = {"ended": e.time, "exit_code": e.exit_code, "signal": e.signal, "oom_kills": e.oom_kills}
+    how = {"unreturned": e.unreturned, "left": e.left, "raised": raised}
+    early = state.disrupted_at is None
+    return _update_rank(state, e.rank, phase=phase, ended_before_stop=early, **end, **how)
 
 
 @folds(ev.StopRequested)
 def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
-    """The first one counts; but one that ends the run counts beside one that only ends the attempt."""
+    """Only the first stop counts; but the first that ends the whole run is recorded in `final_stop` too."""
     if state.final_stop is None and e.by in _RUN_STOPS:
         state = replace(state, final_stop=e)
     if state.stop is not None:
         return state
-    return _enter(_upset(replace(state, stop=e, near=None), e.time), Phase.STOPPING, e.time)
+    return _enter(_disrupt(replace(state, stop=e, near=None), e.time), Phase.STOPPING, e.time)
 
 
 @folds(ev.CleanupProven)
@@ -289,7 +292,7 @@ def _sampled(state: RunState, e: ev.Sampled) -> RunState:
 
 
 def _with_sample(rank: Rank, sample: ev.RankSample, time: float) -> Rank:
-    """A rank that has ended keeps the last figures of its life."""
+    """The rank with a new sample; one that has ended keeps the last sample that was taken while it lived."""
     return rank if rank.phase.ended else replace(rank, sample=sample, sampled_at=time)
 
 
@@ -300,7 +303,7 @@ def _limit_near(state: RunState, e: ev.LimitNear) -> RunState:
 
 @folds(ev.ProgressResumed)
 def _resumed(state: RunState, _: ev.ProgressResumed) -> RunState:
-    """A sign of life moves no other limit."""
+    """A sign of life has no effect on other limits."""
     return replace(state, near=_past(state.near, "progress"))
 
 
@@ -328,7 +331,7 @@ def _records_lost(state: RunState, e: ev.RecordsLost) -> RunState:
 
 @folds(ev.PartUnreadable)
 def _unreadable(state: RunState, e: ev.PartUnreadable) -> RunState:
-    """One for each file; of the lines, the first few."""
+    """Keep one entry for each file, with the numbers of its first few unreadable lines."""
     known = {part.file: part for part in state.unreadable}
     if (old := known.get(e.file)) is not None:
         lines = (*old.lines, *e.lines)[:UNREADABLE_LINES]
@@ -343,7 +346,7 @@ def _unrecognised(state: RunState, _: ev.Unrecognised) -> RunState:
 
 @folds(ev.RunEnded)
 def _ended(state: RunState, e: ev.RunEnded) -> RunState:
-    """Whoever was at work when all was lost is lost too."""
+    """Ranks that were still running when the run was lost are lost too."""
     ranks = state.ranks
     if e.state == Phase.LOST:
         ranks = tuple(r if r.phase.ended else lost_at(r, e.time) for r in ranks)
@@ -358,8 +361,8 @@ _TAKEN_DOWN = frozenset({"SIGTERM", "SIGHUP"})
 def end_of(state: RunState, rank: Rank, e: RankExited) -> tuple[RankPhase, RankRaised | None]:
     """How a rank ended, and with which exception.
 
-    One that was only seen on its way counts if it left with a code, or if it was ended where nobody else
-    knows of a cause.
+    An exception that is known only from a `RankRaising` counts in two cases: the rank exited with a code, or
+    the rank was terminated and the exception explains the other failures.
     """
     phase = _phase_of(state, rank, e)
     if rank.raised is not None or rank.raising is None:
@@ -377,37 +380,38 @@ def _as_raised(e: RankRaising) -> RankRaised:
 
 
 def _explains(state: RunState, seen: RankRaised) -> bool:
-    """Whether an exception is the cause of failures of which each says that it follows from another."""
+    """Whether an exception is the cause of failures that only look like consequences of another one."""
     known = state.cause
     by_rank = state.stop is not None and state.stop.by == "rank"
     return by_rank and known is not None and known.doubt > doubt(seen.message, seen.traceback)
 
 
 def _phase_of(state: RunState, rank: Rank, e: RankExited) -> RankPhase:
-    """Where it stands. What follows from the gang being stopped, or from a loss, is nobody's failure.
+    """The final phase of a rank. An end that follows from a stop or a loss is not the rank's failure.
 
-    A crash can be heard of after the stop that its victims caused, and is told from them by its time.
-    SIGTERM is the stop's own, whatever two hosts' clocks say; so is SIGKILL where it gave no grace.
+    The exit of a rank that crashed can arrive after the stop that its victims caused; its time tells it from
+    theirs. SIGTERM always counts as the stop's, whatever the two hosts' clocks show; so does SIGKILL if the
+    stop gave no grace.
     """
     if rank.failing:
         return RankPhase.FAILED
     if e.exit_code == 0 and e.signal is None and not e.unreturned:
         return RankPhase.SUCCEEDED
-    upset = state.upset_at
-    if upset is None or (e.time < upset and not _is_ours(state, rank, e.signal)):
+    disrupted = state.disrupted_at
+    if disrupted is None or (e.time < disrupted and not _is_ours(state, rank, e.signal)):
         return RankPhase.FAILED
     return RankPhase.LOST if rank.agent in state.lost_tasks else RankPhase.STOPPED
 
 
 def _is_ours(state: RunState, rank: Rank, signal: str | None) -> bool:
-    """Whether it is a signal that ends ranks which did nothing wrong."""
+    """Whether the signal came from a stop or a loss, and so says nothing against the rank."""
     if state.stop is not None and state.stop.grace_s <= 0 and signal == "SIGKILL":
         return True
     return signal == "SIGTERM" and (state.stop is not None or rank.agent in state.lost_tasks)
 
 
 def lost_at(rank: Rank, time: float) -> Rank:
-    """The rank once nobody can tell any more how it goes on."""
+    """The rank once nothing more can be known of it."""
     return replace(rank, phase=RankPhase.LOST, ended=time)
 
 
@@ -421,8 +425,8 @@ def without_agent(rank: Rank, e: AgentDeparted) -> Rank:
 def without_place(rank: Rank) -> Rank:
     """The rank once its place is gone.
 
-    What takes a place down tells its processes to end, and the ranks may be heard of first: that is no
-    failure of theirs.
+    Whatever takes a place down sends its processes a signal, and the ranks' exits may arrive before the
+    news of the loss: such an exit is not a failure of the rank.
     """
-    told = rank.phase is RankPhase.FAILED and rank.raised is None and rank.signal in _TAKEN_DOWN
-    return replace(rank, phase=RankPhase.LOST) if told else rank
+    taken_down = rank.phase is RankPhase.FAILED and rank.raised is None and rank.signal in _TAKEN_DOWN
+    return replace(rank, phase=RankPhase.LOST) if taken_down else rank

@@ -1,8 +1,8 @@
-"""What to do next, how a run ended, and the sentence that says so: pure rules over its state.
+"""What to do next, how a run ended, and the sentence for that: pure rules over its state.
 
-`next_stop` says when a gang must be stopped and why; `next_restart`, once it has stopped, whether it is
-started again; `verdict`, once nothing is alive, which state and exit code the run has and in which words.
-The supervisor only carries them out.
+`next_stop` decides when a gang must be stopped and why; `next_restart`, once it has stopped, whether it is
+started again; `verdict`, once nothing is alive, the run's final state, exit code and sentence. The supervisor
+only carries these decisions out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, StopReque
 from .peer_loss import operation
 from .run_state import Loss, Phase, Rank, RankPhase, RunState
 
-DOUBT_S = 2.0  # how long peers are kept after a failure that may follow from another's
+DOUBT_S = 2.0  # how long to wait for the cause after a failure that may follow from another rank's
 
 
 def next_stop(
@@ -27,25 +27,25 @@ def next_stop(
     no_progress_timeout_s: float | None = None,
     doubted_s: float = 0.0,
 ) -> StopRequested | None:
-    """The stop that the facts call for, if none was asked for yet.
+    """The stop that the facts require, unless the gang is being stopped already.
 
     Args:
         state: all facts so far.
         now: the engine's clock.
         timeout_s: the run's time limit, over all its attempts.
-        grace_s: what the ranks get to end by themselves.
+        grace_s: the seconds that the ranks have to end by themselves.
         quiet_s: seconds since any rank's last sign of life; None while none is expected.
         no_progress_timeout_s: how long that may be.
-        doubted_s: for how many seconds it has been in doubt who failed first.
+        doubted_s: for how many seconds it has been in doubt which rank failed first.
     """
     if state.stop is not None or state.phase.final:
         return None
-    asked = _cause_to_stop(state, now, timeout_s, doubted_s)
-    if asked is None and quiet_s is not None and _is_hung(state, quiet_s, no_progress_timeout_s):
-        asked = "limit", f"no progress for {no_progress_timeout_s:g} s", NoProgress.exit_code
-    if asked is None:
+    cause = _cause_to_stop(state, now, timeout_s, doubted_s)
+    if cause is None and quiet_s is not None and _is_hung(state, quiet_s, no_progress_timeout_s):
+        cause = "limit", f"no progress for {no_progress_timeout_s:g} s", NoProgress.exit_code
+    if cause is None:
         return None
-    by, reason, code = asked
+    by, reason, code = cause
     return StopRequested(
         time=now, attempt=state.attempt, by=by, reason=reason, exit_code=code, grace_s=grace_s
     )
@@ -54,9 +54,9 @@ def next_stop(
 def _cause_to_stop(
     state: RunState, now: float, timeout_s: float | None, doubted_s: float
 ) -> tuple[str, str, int | None] | None:
-    """Who asks for a stop, why, and with which code: a failure before a loss, and both before the clock.
+    """`by`, reason and exit code of the stop: a failure goes before a loss, and both before the time limit.
 
-    A failure that may follow from another's waits for that one, or for the loss under it.
+    After a failure that may follow from another rank's, wait for that one or for the loss that caused it.
     """
     cause = state.cause
     if cause is not None and not (cause.doubt and _is_missing_a_part(state)):
@@ -73,12 +73,12 @@ def _cause_to_stop(
 
 
 def _is_hung(state: RunState, quiet_s: float, limit_s: float | None) -> bool:
-    """Whether the whole gang has been silent for too long; a gang that is through says no more."""
+    """Whether the whole gang has been silent for too long; one whose ranks have ended is not hung."""
     return limit_s is not None and not state.all_ended and quiet_s >= limit_s
 
 
 def _is_missing_a_part(state: RunState) -> bool:
-    """Whether the gang has lost what ranks ran on."""
+    """Whether the gang has lost an agent, an executor or the server that its ranks ran on."""
     return bool(state.losses) or _lost(state)
 
 
@@ -87,7 +87,7 @@ def _lost(state: RunState) -> bool:
 
 
 def _is_over(state: RunState, now: float, timeout_s: float | None) -> bool:
-    """Whether the run, all its attempts together, has had its time."""
+    """Whether the run, with all its attempts together, has used up its time limit."""
     return timeout_s is not None and state.started is not None and now - state.started >= timeout_s
 
 
@@ -99,10 +99,10 @@ def _cancelled(state: RunState) -> str:
 def next_restart(
     state: RunState, *, now: float, max_restarts: int, timeout_s: float | None = None
 ) -> GangRestarted | None:
-    """The start of another attempt, for a gang that has stopped and may have one.
+    """The start of another attempt, for a gang that has stopped and may be restarted.
 
-    A failed gang whose agents are all here is started again in place. After a loss it needs new agents,
-    and so a new stage; that is known for sure once the old one is over, because what looks like a loss at
+    A failed gang whose agents are all connected is started again in place. After a loss it needs new agents,
+    and so a new stage; that is certain only once the old stage is over, because what looks like a loss at
     first may be a job that somebody cancelled.
 
     Args:
@@ -131,7 +131,7 @@ def _all_here(state: RunState) -> bool:
 
 
 def _is_victim(state: RunState) -> bool:
-    """Whether what failed did so because the gang was stopped for a loss."""
+    """Whether ranks failed because the gang was stopped for a loss."""
     return state.stop is not None and state.stop.by == "loss"
 
 
@@ -141,7 +141,7 @@ def _is_cut_short(state: RunState) -> bool:
 
 
 def _went_away(state: RunState) -> bool:
-    """Whether what was under the ranks went away; a gang told to end for that has not succeeded."""
+    """Whether what the ranks ran on went away; a gang that was stopped for that has not succeeded."""
     return _is_victim(state) or _lost(state) or (bool(state.losses) and _is_cut_short(state))
 
 
@@ -153,12 +153,13 @@ def verdict(
     Args:
         state: all facts but this one.
         now: the engine's clock.
-        broken: what broke under the run, if that is why it ended.
+        broken: the error in rankdeck or the infrastructure that ended the run; empty if there was none.
         exit_code: the code for that.
     """
     phase, code, why, rank = _end(state, broken, exit_code)
-    told = why if phase is Phase.STOPPED else why + after_restarts(state)
-    return RunEnded(time=now, attempt=state.attempt, state=phase.value, exit_code=code, why=told, rank=rank)
+    if phase is not Phase.STOPPED:
+        why += after_restarts(state)
+    return RunEnded(time=now, attempt=state.attempt, state=phase.value, exit_code=code, why=why, rank=rank)
 
 
 def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str, int | None]:
@@ -181,14 +182,15 @@ def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str,
 
 
 def _came_too_late(state: RunState) -> bool:
-    """Whether every rank had ended well before the gang was told to end: the stop has stopped nothing."""
-    return bool(state.ranks) and all(r.phase is RankPhase.SUCCEEDED and r.unbidden for r in state.ranks)
+    """Whether every rank had already succeeded when the gang was stopped: the stop had no effect."""
+    ranks = state.ranks
+    return bool(ranks) and all(r.phase is RankPhase.SUCCEEDED and r.ended_before_stop for r in ranks)
 
 
 def exit_code_of(rank: Rank) -> int:
     """The failing rank's own code, never 0.
 
-    For a rank that raised and then had to be ended, it is what Python would have said.
+    For a rank that raised and then had to be killed, it is 1: the code with which Python would have exited.
     """
     if rank.raised is not None and rank.signal in ("SIGTERM", "SIGKILL"):
         return 1
@@ -199,7 +201,7 @@ SENTENCE = 300
 
 
 def describe_failure(rank: Rank) -> str:
-    """Which rank, where, how; the OOM killer only where the kernel counted it."""
+    """Which rank failed, where and how; the OOM killer is named only if the kernel counted a kill."""
     where = f"rank {rank.rank} on {rank.host}"
     if rank.raised is not None:
         text = brief(rank.raised.message)
@@ -217,13 +219,13 @@ def describe_failure(rank: Rank) -> str:
 
 
 def describe_cause(state: RunState, rank: Rank) -> str:
-    """The same, and which ranks it missed, where others had left before."""
-    told = describe_failure(rank)
-    return f"{early}: {told}" if (early := left_before(state, rank)) else told
+    """Like `describe_failure`, after the ranks that had left before it, if that caused the failure."""
+    failure = describe_failure(rank)
+    return f"{early}: {failure}" if (early := left_before(state, rank)) else failure
 
 
 def left_before(state: RunState, rank: Rank) -> str:
-    """Which ranks had left before one failed for want of a peer; empty where it did not, or none had."""
+    """The sentence about `early_leavers`; empty if there were none."""
     early = early_leavers(state, rank)
     if not early:
         return ""
@@ -233,30 +235,30 @@ def left_before(state: RunState, rank: Rank) -> str:
 
 
 def early_leavers(state: RunState, rank: Rank) -> tuple[int, ...]:
-    """The ranks that had left with 0 when another one failed, if it failed for want of a peer.
+    """The ranks that had exited with 0 when another one failed, if it failed because a peer was gone.
 
-    A busy host hears of a process's end after the exception that it caused, so those count that had left
-    before the gang was told to end, whatever clocks say.
+    On a busy host the exit of a process can be reported after the exception that it caused in a peer, so all
+    ranks count that exited before the gang was stopped, whatever the clocks show.
     """
     if not rank.doubt:
         return ()
-    return tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.unbidden)
+    return tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
 
 
 def describe_success(state: RunState) -> str:
-    """That all went well, and whose value is missing all the same."""
+    """The sentence for success; it names the ranks that have no value because they called `sys.exit`."""
     left = [str(r.rank) for r in state.ranks if r.left and r.returned is None]
-    told = "every rank exited with 0"
+    good = "every rank exited with 0"
     if not left:
-        return told
+        return good
     ranks, has = ("ranks", "have") if len(left) > 1 else ("rank", "has")
     return (
-        f"{told}; {ranks} {listed(left)} ended by sys.exit before the function returned, and {has} no value"
+        f"{good}; {ranks} {listed(left)} ended by sys.exit before the function returned, and {has} no value"
     )
 
 
 def describe_loss(state: RunState) -> str:
-    """What went away under the ranks, and why as far as Spark says."""
+    """What the ranks ran on and lost, with Spark's reason if it gives one."""
     if state.losses:
         return loss_sentence(state, min(state.losses, key=_closeness_to_the_cause))
     lost = [r for r in state.ranks if r.phase is RankPhase.LOST]
@@ -268,7 +270,7 @@ def describe_loss(state: RunState) -> str:
 
 
 def _closeness_to_the_cause(loss: Loss) -> int:
-    """Spark ends all tasks of a gang that lost one, so most of what agents tell is a consequence."""
+    """Sort key of losses. Spark ends all tasks of a gang that lost one: agents mostly report consequences."""
     if isinstance(loss, ServerLost):
         return -1
     if isinstance(loss, ExecutorLost):
@@ -277,7 +279,7 @@ def _closeness_to_the_cause(loss: Loss) -> int:
 
 
 def loss_sentence(state: RunState, loss: Loss) -> str:
-    """What one loss took away."""
+    """The sentence about one loss."""
     reason = brief(loss.reason.rpartition("Reason: ")[2])
     why = f": {reason}" if reason else ""
     if isinstance(loss, ServerLost):
@@ -296,21 +298,21 @@ def loss_sentence(state: RunState, loss: Loss) -> str:
 
 
 def after_restarts(state: RunState) -> str:
-    """What a verdict says of the attempts before the last; empty if that was the only one."""
+    """The end of a verdict's sentence that counts the restarts; empty if there were none."""
     count = state.attempt
     return f", after {count} restart{'s' * (count > 1)}" if count else ""
 
 
 def brief(text: str) -> str:
-    """The first line that says anything, as far as a sentence has room for it."""
+    """The first line that is not blank, cut to `SENTENCE` characters."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= SENTENCE else line[: SENTENCE - 1] + "…"
 
 
 def listed(names: Sequence[str], *, most: int = 5, joint: str = ", ", last: str = " and ") -> str:
-    """The names as one would say them: ``a, b and c``, and ``a, b and 998 more`` beyond `most`.
+    """The names as a list in a sentence: ``a, b and c``, and ``a, b and 998 more`` beyond `most`.
 
-    One more than `most` is named all the same: "1 more" would be no shorter.
+    If there is only one more than `most`, it is named too: "1 more" would be no shorter.
     """
     if len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} more"]

@@ -1,7 +1,8 @@
-"""Whether an exception says that the other end of a collective went away: it follows from somebody's failure.
+"""Recognise exceptions that mean that a peer went away during a collective: they follow from its failure.
 
-Collected from gloo (torch 2.13, ranks killed or gone in the middle of each collective), and from the sources
-of NCCL, UCC, MPI and torch's stores. The words are those of the message; a type alone says nothing.
+The patterns were collected from gloo (torch 2.13, ranks killed or gone in the middle of each collective), and
+from the sources of NCCL, UCC, MPI and torch's stores. They match messages; the type of such an exception is
+the same as that of many others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-# In the order of their layers: sockets, gloo, torch's stores, NCCL and what torch says of it, MPI and UCC.
+# In the order of their layers: sockets, gloo, torch's stores, NCCL and torch's own messages, MPI and UCC.
 WORDS = (
     r"connection (?:was )?(?:closed|reset|aborted|refused)(?: by (?:the )?(?:remote )?peer)?",
     r"broken pipe",
@@ -37,17 +38,17 @@ _DURING = "During handling of the above exception, another exception occurred:"
 _NEXT = re.compile(rf"\n\n({re.escape(_DIRECT)}|{re.escape(_DURING)})\n\n")
 _COLLECTIVE = re.compile(r'File "[^"]*torch/distributed/distributed_c10d\.py", line \d+, in (\w+)')
 _BACKWARD = re.compile(r'File "[^"]*torch/(?:_tensor|autograd/\w+)\.py", line \d+, in backward\b')
-_FIRST_BYTES = 4096  # of a message: what is said of the transport is said at once
+_FIRST_BYTES = 4096  # of a message: messages about the transport begin with it
 
 
 def is_transport_error(message: str) -> bool:
-    """Whether a message tells that a peer, or the way to it, is gone."""
+    """Whether a message means that a peer, or the connection to it, is gone."""
     return bool(_words().search(message[:_FIRST_BYTES]))
 
 
 @cache
 def _words() -> re.Pattern[str]:
-    """The words as one pattern; a run in which no rank fails does not wait for it."""
+    """All patterns as one, compiled on first use: a run in which no rank fails does not need it."""
     return re.compile("|".join(f"(?:{each})" for each in WORDS), re.IGNORECASE | re.DOTALL)
 
 
@@ -55,29 +56,29 @@ def _words() -> re.Pattern[str]:
 def doubt(message: str, traceback: str) -> int:
     """How likely an exception only follows from another rank's end.
 
-    0: it is the rank's own. 2: it speaks of the transport. 1: one of the two came while the other was
-    handled, as when a group is destroyed in `finally`.
+    0: it is the rank's own. 2: it is about the transport. 1: an exception of one of these sorts was raised
+    while one of the other was handled, as when a process group is destroyed in `finally`.
     """
     parts = _NEXT.split(traceback)
     if len(parts) < 3:
         return 2 * is_transport_error(message)
-    first, last = is_transport_error(_said(parts[0])), is_transport_error(message)
+    first, last = is_transport_error(_message_in(parts[0])), is_transport_error(message)
     if first and (last or parts[1] == _DIRECT):
         return 2
     return int(first or last)
 
 
-def _said(block: str) -> str:
-    """What one exception of a chain says, below its frames."""
+def _message_in(block: str) -> str:
+    """The message of one exception of a chain: the lines below its frames."""
     lines = block.splitlines()
     frames = [i for i, line in enumerate(lines) if line.startswith('  File "')]
-    said = lines[frames[-1] + 1 :] if frames else lines
-    while said and said[0].startswith("    "):
-        said = said[1:]
-    return "\n".join(said)
+    message = lines[frames[-1] + 1 :] if frames else lines
+    while message and message[0].startswith("    "):
+        message = message[1:]
+    return "\n".join(message)
 
 
 def operation(traceback: str) -> str:
-    """The collective in which an exception was raised, as torch calls it; empty if that cannot be seen."""
+    """The collective in which an exception was raised, by torch's name; empty if the traceback has none."""
     found = [name for name in _COLLECTIVE.findall(traceback) if not name.startswith("_")]
     return found[0] if found else "backward" if _BACKWARD.search(traceback) else ""

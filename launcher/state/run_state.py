@@ -1,4 +1,4 @@
-"""What is known of a run: frozen values that `launcher.state.fold` moves on by facts."""
+"""What is known of a run: frozen values that `launcher.state.fold` updates with each fact."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Rank:
 
     Attributes:
         failing: whether it raised by itself, not because the gang was stopped.
-        raising: an exception that was seen on its way through it before the gang was stopped.
+        raising: an exception that was raised in it before the gang was stopped, and may yet be caught.
         unreturned: whether it ended with 0 in the middle of the function that it ran.
         left: whether its function ended by `sys.exit`, without a value.
-        unbidden: whether its end was heard of before the gang was told to end, or lost a part.
+        ended_before_stop: whether its exit was received before the gang was stopped or lost a part.
     """
 
     rank: int
@@ -77,7 +77,7 @@ class Rank:
     failing: bool = False
     unreturned: bool = False
     left: bool = False
-    unbidden: bool = False
+    ended_before_stop: bool = False
     returned: ev.RankReturned | None = None
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -92,19 +92,19 @@ class Rank:
 
     @property
     def failed_at(self) -> float | None:
-        """When it went wrong: the exception if there was one, else the end of a failed process.
+        """When it failed: the time of the exception if there was one, else of the process's end.
 
-        An interpreter can take seconds to die after its exception, while the ranks that wait for it
-        fail at once; by their exits alone the victim would look like the cause.
+        An interpreter can take seconds to exit after its exception, while the ranks that wait for it
+        fail at once; by the times of exits alone, a victim would look like the cause.
         """
         if not (self.phase is RankPhase.FAILED or (self.failing and not self.phase.ended)):
             return None
-        told = [e.time for e in (self.raising, self.raised) if e is not None]
-        return min(told, default=self.ended)
+        times = [e.time for e in (self.raising, self.raised) if e is not None]
+        return min(times, default=self.ended)
 
     @property
     def doubt(self) -> int:
-        """How likely its failure only follows from another rank's end: 0 for its own, 2 for a broken wire."""
+        """How likely its failure only follows from another rank's: see `launcher.state.peer_loss.doubt`."""
         return doubt(self.raised.message, self.raised.traceback) if self.raised else 0
 
 
@@ -112,7 +112,8 @@ class Rank:
 class Host:
     """One agent's host: its clock, its last system sample and its devices by UUID.
 
-    `attempt` is the last one that the agent belonged to; `address` is its own on the way to the engine.
+    `attempt` is the last one that the agent belonged to; `address` is the agent's end of its connection to
+    the engine.
     """
 
     agent: int
@@ -133,25 +134,25 @@ Loss = ev.ExecutorLost | ev.ServerLost | ev.TaskLost
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run, folded from its facts. What belongs to an attempt is that of the attempt that goes on.
+    """A run, folded from its facts. What belongs to an attempt is that of the latest attempt.
 
     Attributes:
-        submitted: who asked for it, and with which arguments.
-        origin: which code it runs, and which packages are beside it; None while that is not known.
-        asked: the world size that was asked for; `num_processes` is the one that was placed.
+        submitted: who submitted the run, and with which arguments.
+        origin: which code it runs, with which packages; None while that is not known.
+        requested: the world size that was requested; `num_processes` is the one that was placed.
         attempt: 0 at first, one more with every restart.
         since: every phase that was entered and when, over all attempts; those of this attempt begin at
             `attempt_index`.
-        stop: why this attempt was told to end.
+        stop: why this attempt was stopped.
         final_stop: a request that ends the run and not only this attempt: no restart follows it.
-        upset_at: when the gang was told to end, or lost a part: what goes wrong after that follows from it.
-        losses: what Spark took away in this attempt, in the order in which it was told.
-        lost_tasks: the agents whose tasks those were, as far as that is known.
-        near: the limit that was warned of last, unless the danger has passed.
-        stacks: what ranks of this attempt were doing when they were last asked, by rank.
-        recording: why the folder takes no more; None while it does.
-        lost: what the folder has not taken, in all.
-        unreadable: what of the folder could not be read, by file.
+        disrupted_at: when the gang was stopped or lost a part: later failures follow from that.
+        losses: what was lost in this attempt, in the order in which the losses were reported.
+        lost_tasks: the agents that ran in the lost tasks, as far as that is known.
+        near: the last warning that a limit is near, unless the danger has passed.
+        stacks: the latest stacks of the ranks of this attempt, by rank.
+        recording: why the folder cannot be written; None while it can.
+        lost: what could not be written to the folder, in all.
+        unreadable: what could not be read in the folder, by file.
         newer: how many facts were written by a newer version, and skipped.
     """
 
@@ -162,7 +163,7 @@ class RunState:
     num_processes: int = 0
     submitted: ev.RunSubmitted | None = None
     origin: ev.OriginFound | None = None
-    asked: int = 0
+    requested: int = 0
     attempt: int = 0
     restarts: tuple[ev.GangRestarted, ...] = ()
     phase: Phase = Phase.SUBMITTED
@@ -177,7 +178,7 @@ class RunState:
     hosts: Mapping[int, Host] = field(default_factory=dict)
     stop: ev.StopRequested | None = None
     final_stop: ev.StopRequested | None = None
-    upset_at: float | None = None
+    disrupted_at: float | None = None
     losses: tuple[Loss, ...] = ()
     lost_tasks: frozenset[int] = frozenset()
     cancelled: ev.JobCancelled | None = None
@@ -194,29 +195,29 @@ class RunState:
 
     @property
     def first_failure(self) -> Rank | None:
-        """The rank whose failure the others' follow from.
+        """The rank that caused the other failures.
 
-        That is the first one by the engine's clock; but whose exception speaks of the transport was left by
-        a peer, and often tells of it before anybody knows that the peer is gone.
+        That is the first one by the engine's clock, except that an exception about the transport comes after
+        all others: it means that a peer went away, and often arrives before the peer's own failure does.
         """
         failed = [r for r in self.ranks if r.phase is RankPhase.FAILED]
         return min(failed, key=_guilt, default=None)
 
     @property
     def cause(self) -> Rank | None:
-        """The same, of ranks that are only about to end as well: a process may take seconds to die."""
+        """Like `first_failure`, but among ranks that raised and still run too: exiting may take seconds."""
         return min((r for r in self.ranks if r.failed_at is not None), key=_guilt, default=None)
 
     @property
     def undecided(self) -> bool:
-        """Whether the cause is in doubt, and a rank is left that could still turn out to be it."""
+        """Whether the cause is in doubt, and a rank that could still turn out to be the cause is running."""
         cause = self.cause
         open_ends = any(not r.phase.ended and r.raised is None for r in self.ranks)
         return cause is not None and cause.doubt > 0 and open_ends
 
     @property
     def leader(self) -> Rank | None:
-        """The first rank that reports: whose step and figures stand for the run's."""
+        """The first rank that reports: its step and metrics are shown as the run's."""
         return next((r for r in self.ranks if r.reported_at is not None), None)
 
     @property
@@ -231,5 +232,5 @@ class RunState:
 
 
 def _guilt(rank: Rank) -> tuple[int, float, int]:
-    """What ranks that failed are ordered by: the cause comes first."""
+    """The key by which failed ranks are sorted: the cause comes first."""
     return rank.doubt, rank.failed_at or 0.0, rank.rank

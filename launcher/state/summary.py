@@ -1,7 +1,7 @@
 """A return value for people: as JSON if it is small and plain enough, else as a short text.
 
-The console shows this and never opens the pickle. Nothing here may cost memory in proportion to the value,
-or fail: by now the value is safe in the run folder, and whatever its own methods raise is not the run's end.
+The console shows this and never opens the pickle. Nothing here may take memory in proportion to the value, or
+fail: the value is already safe in the run folder, so an exception in its own methods must not end the run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _plain(value: Any, budget: list[int], depth: int) -> Any:
 
 
 def _plain_mapping(value: Mapping[Any, Any], budget: list[int], depth: int) -> Any:
-    """The first thing that JSON cannot hold ends the walk: what `__len__` says may not be true."""
+    """Stops at the first item that JSON cannot hold: `__len__` may have returned less than there is."""
     if len(value) > budget[0]:
         return _UNPLAIN
     items: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def _plain_sequence(value: Iterable[Any], budget: list[int], depth: int) -> Any:
 
 
 def _plain_scalar(value: Any, budget: list[int]) -> Any:
-    """numpy and torch scalars, known by their shape rather than by importing either."""
+    """The value of a numpy or torch scalar, recognised by its shape: neither is imported."""
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return _UNPLAIN
     inner = value.item()
@@ -93,7 +93,7 @@ def _plain_scalar(value: Any, budget: list[int]) -> Any:
 
 
 def preview(value: object) -> str:
-    """At most a line or two about a value that JSON cannot hold."""
+    """A short text about a value that JSON cannot hold, at most 500 characters."""
     try:
         return _cut(_preview(value), _NAME + _PREVIEW)
     except Exception as error:  # noqa: BLE001  a user's __len__ or __repr__ may raise anything
@@ -115,7 +115,7 @@ def _preview(value: object) -> str:
 
 
 def _fields(value: Any) -> Iterable[str]:
-    """A dataclass's fields, without what its own repr would spell out of large ones."""
+    """A dataclass's first fields: small values by their repr, others by their type."""
     for field in dataclasses.fields(value)[:8]:
         item = getattr(value, field.name)
         small = item is None or isinstance(item, (bool, int, float))

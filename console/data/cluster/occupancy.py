@@ -215,7 +215,7 @@ def _work(run: RunState, now: float) -> WorkView:
         name=run.name or run.id,
         phase=run.phase,
         mode=run.mode,
-        size=run.num_processes or run.asked,
+        size=run.num_processes or run.requested,
         waiting=run.waiting if waits else None,
         waited_s=None if since is None else max(0, int(now - since)),
         spark=run.spark,

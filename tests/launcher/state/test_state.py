@@ -338,7 +338,7 @@ def test_a_new_stage_waits_for_slots_again_and_may_be_smaller() -> None:
     submitted = fold(state, ev.StageSubmitted(time=12.0, attempt=1, tasks=1))
     assert Phase.STARTING is submitted.phase
     smaller = fold(submitted, again([placed(1)])[0])
-    assert (1, 2, None) == (smaller.num_processes, smaller.asked, smaller.waiting)
+    assert (1, 2, None) == (smaller.num_processes, smaller.requested, smaller.waiting)
     largest = fold(smaller, restart(2, in_place=False, time=20.0))
     assert 2 == largest.num_processes
 

@@ -123,7 +123,7 @@ def test_gpus_that_tell_nothing_stay_apart() -> None:
 
 def test_a_run_that_waits_comes_first_and_says_for_what() -> None:
     awaited = ev.SlotsAwaited(time=START - 12, have=56, need=64, limit_s=600.0, reason="gpu-16 is lost")
-    waiting = replace(running(), id="9", asked=64, phase=Phase.WAITING, waiting=awaited)
+    waiting = replace(running(), id="9", requested=64, phase=Phase.WAITING, waiting=awaited)
     waiting = replace(waiting, since=((Phase.WAITING, START - 12.5),))
     lost: Loss = ev.ExecutorLost(time=1.0, reason="OOM")
     works = running(
