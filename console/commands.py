@@ -42,6 +42,6 @@ class LauncherCommands:
 
     def take_stacks(self, run: Path) -> None:
         """Tell the process that owns the run."""
-        from launcher.engine.client import tell_owner
+        from launcher.engine.client import command_owner
 
-        tell_owner(run, {"stacks": True})
+        command_owner(run, {"stacks": True})

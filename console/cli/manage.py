@@ -204,13 +204,13 @@ def _documents(state: RunState) -> list[dict[str, Any]]:
 
 def taken_now(folder: Path) -> tuple[RunState, list[int]]:
     """Have the stacks taken, and wait for the facts: the state with them alone, and who has not answered."""
-    from launcher.engine.client import tell_owner
+    from launcher.engine.client import command_owner
     from launcher.runs.reader import FactTail
     from launcher.state.fold import fold, fold_all
 
     tail = FactTail(folder)
     state = replace(fold_all(tail.poll(), run=folder.name), stacks=())
-    tell_owner(folder, {"stacks": True})
+    command_owner(folder, {"stacks": True})
     deadline = time.monotonic() + ANSWER_S
     while True:
         over = time.monotonic() >= deadline

@@ -1,4 +1,4 @@
-"""What every backend is: how agents get started, and the news that it has for the run's loop."""
+"""The interface of a backend, which starts agents, and the news that it has for the run's loop."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..state.events import Event
 
 @dataclass(frozen=True, slots=True)
 class AgentsExpected:
-    """How many agents will come."""
+    """How many agents will connect."""
 
     agents: int
 
 
 @dataclass(frozen=True, slots=True)
 class StageOver:
-    """No agent will come any more, and those that came end: the stage is done, or broke.
+    """No more agents will connect, and those that did are ending: the stage is done, or failed.
 
     Attributes:
-        error: what the run ends with; None if the facts told before this say all there is to say.
+        error: the error that ends the run; None if the facts before this news are enough.
     """
 
     error: LauncherError | None = None
@@ -37,16 +37,16 @@ News = AgentConnection | Event | AgentsExpected | StageOver
 
 
 class Backend(Protocol):
-    """Where ranks can be, and how an agent gets there.
+    """Where ranks can run, and how agents are started there.
 
-    `launch` may be called again once a `StageOver` was taken. Everything that takes time happens on the
-    backend's own threads and is told as news, so the run's loop never waits for it.
+    `launch` may be called again once a `StageOver` was received. Everything that takes time happens on the
+    backend's own threads and is reported as news, so the run's loop never waits for it.
     """
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
-        """What there is to place ranks on, and why there are no GPUs if there are none.
+        """The agents' places for ranks, and the reason if they have no GPUs.
 
-        None where agents themselves find out when they have been started.
+        None if only the agents can find out, after they have been started.
         """
         ...
 
@@ -59,17 +59,17 @@ class Backend(Protocol):
         ...
 
     def news(self) -> list[News]:
-        """What has happened since the last time: agents' links, facts, numbers, the end."""
+        """The news since the last call: agents' connections, facts, their expected number, the end."""
         ...
 
     def abort(self) -> None:
-        """Take back what `launch` started, without waiting: agents that were not reached end by it."""
+        """Cancel what `launch` started, without waiting; this also ends agents that never connected."""
         ...
 
     def close(self, timeout_s: float) -> bool:
-        """Wait for the agents' processes and let go of everything; whether all are gone."""
+        """Wait for the agents' processes and release all resources; whether all processes are gone."""
         ...
 
     def complaint(self) -> str:
-        """What agents wrote to their own stderr, in a sentence; empty if nothing, as it should be."""
+        """A sentence with the agents' own output to stderr; empty if there is none, as there should be."""
         ...

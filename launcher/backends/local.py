@@ -1,4 +1,4 @@
-"""Agents on this machine: a process in place of a Spark task, and a queue of runs that wait for it.
+"""The backend for this machine: one agent process for each run, and the queue of runs that wait to start.
 
 Needs no JVM, no Spark and no network: the channel is an inherited pair of sockets.
 """
@@ -38,15 +38,15 @@ GONE_S = 35.0
 
 
 class LocalBackend:
-    """One agent beside the engine.
+    """Starts one agent on this machine.
 
     Args:
-        turns: how many runs may go on at once; None for any number.
+        queue: limits how many runs may go on at once; None for any number.
     """
 
-    def __init__(self, turns: RunQueue | None = None) -> None:
-        self._turns = turns
-        self._turn: RunPermit | None = None
+    def __init__(self, queue: RunQueue | None = None) -> None:
+        self._queue = queue
+        self._permit: RunPermit | None = None
         self._start: Callable[[], None] | None = None
         self._granted = threading.Event()
         self._box: SelectableQueue[News] = SelectableQueue()
@@ -60,24 +60,24 @@ class LocalBackend:
         return (offer,), found.reason
 
     def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
-        """Start the agent when it is the run's turn, which it keeps for all its attempts.
+        """Start the agent once the run has a permit, which it keeps for all its attempts.
 
         Raises:
             CannotPlace: the agent's process cannot be started.
-            AgentLost: processes of the former one do not end.
+            AgentLost: processes of the attempt before do not end.
         """
         del attempt
-        assert plan is not None  # `offers` said what there is
+        assert plan is not None  # `offers` returned offers
         self._start = partial(self._begin, request, plan, folder)
-        if self._turns is None or self._turn is not None:
+        if self._queue is None or self._permit is not None:
             return self._begin_now()
-        self._turn = self._turns.take(self._on_turn)
+        self._permit = self._queue.take(self._on_permit)
         if not self._granted.is_set():
-            self._box.put(_awaited(self._turns, request.spec.start_timeout_s))
+            self._box.put(_awaited(self._queue, request.spec.start_timeout_s))
         return None
 
-    def _on_turn(self) -> None:
-        """On whatever thread: the run's own begins."""
+    def _on_permit(self) -> None:
+        """Wake the run's own thread, which starts the agent. Called on any thread."""
         self._granted.set()
         self._box.wake()
 
@@ -87,7 +87,7 @@ class LocalBackend:
             start()
 
     def _begin(self, request: Request, plan: Plan, folder: Path) -> None:
-        """Start the agent with one end of a pair of sockets, once all that came of a former one is gone."""
+        """Start the agent with one end of a pair of sockets, once all processes of a former one are gone."""
         if not self._gone(GONE_S):
             raise AgentLost("processes of the attempt before do not end")
         near, far = socket.socketpair()
@@ -121,7 +121,7 @@ class LocalBackend:
         return self._box.fileno()
 
     def news(self) -> list[News]:
-        """The agent's link, and that it is the only one; the agent starts here if the run had to wait.
+        """The agent's connection and its number, one; if the run had to wait, this call starts the agent.
 
         Raises:
             CannotPlace, AgentLost: as `launch`.
@@ -131,7 +131,7 @@ class LocalBackend:
         return self._box.take()
 
     def abort(self) -> None:
-        """Terminate the agent, which then ends its ranks; a run that waits for its turn has no agent."""
+        """Terminate the agent, which then ends its ranks; a run that waits for a permit has no agent."""
         if self._process is not None:
             self._process.terminate()
         if self._start is not None:
@@ -139,11 +139,11 @@ class LocalBackend:
             self._box.put(StageOver())
 
     def close(self, timeout_s: float) -> bool:
-        """Wait for the agent's process tree to be gone, and drop its error file if nothing is in it."""
+        """Wait for the end of the agent's process tree, and delete its error file if that is empty."""
         self._start = None
         gone = self._gone(timeout_s)
-        if self._turn is not None:
-            self._turn.give_back()
+        if self._permit is not None:
+            self._permit.give_back()
         self._box.close()
         if not gone:
             return False
@@ -152,11 +152,11 @@ class LocalBackend:
         return True
 
     def complaint(self) -> str:
-        """The last line of the agent's error file, and where the rest is."""
+        """The last line of the agent's error file, and the file's path."""
         if not self._errors or not self._errors.exists():
             return ""
         lines = self._errors.read_text(errors="replace").strip().splitlines()
-        return f"the agent said: {lines[-1]} (all of it in {self._errors})" if lines else ""
+        return f"the agent printed: {lines[-1]} (all of it in {self._errors})" if lines else ""
 
     def _gone(self, timeout_s: float) -> bool:
         """Wait for the agent's warden, which is the last of its tree to end; whether it has."""
@@ -164,7 +164,7 @@ class LocalBackend:
             return True
         try:
             descriptor = os.pidfd_open(self._process.pid)
-        except OSError:  # none is left
+        except OSError:  # no process of this pid is left
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
         else:
@@ -190,18 +190,18 @@ def _cores(request: Request) -> int:
     return len(request.inherited.cores) or len(os.sched_getaffinity(0))
 
 
-def _awaited(turns: RunQueue, limit_s: float) -> SlotsAwaited:
+def _awaited(queue: RunQueue, limit_s: float) -> SlotsAwaited:
     return SlotsAwaited(
         time=time.time(),
         have=0,
         need=1,
         limit_s=limit_s,
-        reason=f"{turns.limit} of {turns.limit} runs that may go on at once on this machine are going on",
+        reason=f"{queue.limit} of {queue.limit} runs that may go on at once on this machine are going on",
     )
 
 
 class RunQueue:
-    """A fair semaphore whose waiters are called back instead of being held up. For any thread."""
+    """A fair semaphore whose waiters do not block but are called back. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -210,45 +210,45 @@ class RunQueue:
         self._waiting: deque[RunPermit] = deque()
 
     def take(self, granted: Callable[[], None]) -> RunPermit:
-        """Ask for a turn; `granted` is called when it comes, perhaps at once, on whatever thread."""
-        turn = RunPermit(self, granted)
+        """Request a permit; `granted` is called when the run may start, perhaps at once, on any thread."""
+        permit = RunPermit(self, granted)
         with self._lock:
             now = len(self._held) < self.limit
             if now:
-                self._held.add(turn)
+                self._held.add(permit)
             else:
-                self._waiting.append(turn)
+                self._waiting.append(permit)
         if now:
             granted()
-        return turn
+        return permit
 
     @property
     def held(self) -> int:
-        """How many have theirs."""
+        """How many permits are held."""
         return len(self._held)
 
-    def give_back(self, turn: RunPermit) -> None:
-        """End a turn, or the wait for it; the next one begins. Doing so again has no effect."""
+    def give_back(self, permit: RunPermit) -> None:
+        """Return a permit, or cancel the wait for it; the next run may start. Again has no effect."""
         following = None
         with self._lock:
-            if turn in self._held:
-                self._held.remove(turn)
+            if permit in self._held:
+                self._held.remove(permit)
                 if self._waiting:
                     following = self._waiting.popleft()
                     self._held.add(following)
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
+            elif permit in self._waiting:
+                self._waiting.remove(permit)
         if following:
             following.granted()
 
 
 class RunPermit:
-    """One place among those that may be at it, or in the queue for it."""
+    """A run's permit to go on, or its place in the queue for one."""
 
-    def __init__(self, turns: RunQueue, granted: Callable[[], None]) -> None:
+    def __init__(self, queue: RunQueue, granted: Callable[[], None]) -> None:
         self.granted = granted
-        self._turns = turns
+        self._queue = queue
 
     def give_back(self) -> None:
-        """See `Turns.give_back`."""
-        self._turns.give_back(self)
+        """See `RunQueue.give_back`."""
+        self._queue.give_back(self)

@@ -1,7 +1,7 @@
 """Which engine a run goes to, and where that engine is: its key, socket, record and lock.
 
-Runs without a session share one. Runs on Spark share one where they share a session: the same master or
-server, the same settings, and the same words about Spark in their environments.
+Runs without a Spark session share one engine. Runs on Spark share an engine if they can share a session: the
+same master or server, the same settings, and the same Spark variables in their environments.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ..spec.request import Request
 
 
 class EngineAddress:
-    """Listens at `place`.
+    """The socket at `place` on which an engine listens.
 
     Raises:
-        OSError: it cannot; `EADDRINUSE` where another engine does.
+        OSError: it cannot be bound; `EADDRINUSE` if another engine listens there.
     """
 
     def __init__(self, place: Path) -> None:
@@ -47,13 +47,16 @@ class EngineAddress:
         return self._sock.fileno()
 
     def accept(self, clients: int) -> socket.socket | None:
-        """A client of the same user, if one waits, beside so many that are here.
+        """The connection of a client of the same user, if one waits.
+
+        Args:
+            clients: how many clients are connected.
 
         Raises:
-            OSError: there is no room for one: most descriptors are kept for runs.
+            OSError: there is no room for one more: most descriptors are kept for runs.
         """
         if clients >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3:
-            raise OSError(errno.EMFILE, "too many are here")
+            raise OSError(errno.EMFILE, "too many are connected")
         try:
             sock = self._sock.accept()[0]
         except (BlockingIOError, ConnectionError):
@@ -64,9 +67,10 @@ class EngineAddress:
         return None
 
     def renew(self, identity: Mapping[str, Any]) -> bool:
-        """Listen again if our name is gone: a folder for sockets is emptied when its user logs out.
+        """Listen again if our socket's file is gone: the runtime folder is emptied when its user logs out.
 
-        Whether clients find us, or may do so when the folder is there again; another engine may have come.
+        False only if another engine has taken the address. True means that clients find us, or that they will
+        once the folder can be written again.
         """
         with contextlib.suppress(OSError):
             if self._is_ours():
@@ -88,35 +92,35 @@ class EngineAddress:
             return False
 
     def announce(self, identity: Mapping[str, Any]) -> None:
-        """Write down who listens here."""
+        """Write the engine's identity beside the socket."""
         write_whole(self._place.with_suffix(".json"), json.dumps(identity).encode())
 
     def give_up(self) -> bool:
-        """Hide, unless a client is about to come: it holds the lock, or waits to be let in."""
+        """Remove the address, unless a client is about to connect: it holds the lock, or is in the backlog."""
         try:
             with runtime_dir.locked(self._place.with_suffix(".lock"), wait=False) as free:
                 if not free or select.select([self._sock], [], [], 0)[0]:
                     return False
                 self.hide()
-        except OSError:  # the folder is gone: nobody can come
+        except OSError:  # the folder is gone: no client can connect
             return True
         return True
 
     def hide(self) -> None:
-        """Take the address away, if it is still ours: another engine may have come after us."""
+        """Remove the socket's files, if they are still ours: another engine may have taken the address."""
         with contextlib.suppress(OSError):
             if self._is_ours():
                 self._place.unlink(missing_ok=True)
                 self._place.with_suffix(".json").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self.hide()
         self._sock.close()
 
 
 def sweep_dead_engines(folder: Path, *, older_s: float = 60.0) -> None:
-    """Remove the sockets of owners that were killed; one that is new may only not listen yet."""
+    """Remove the sockets of owners that were killed; a new one is left, because it may not listen yet."""
     for path in folder.glob("*.sock"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime < older_s:
@@ -128,7 +132,7 @@ def sweep_dead_engines(folder: Path, *, older_s: float = 60.0) -> None:
 
 
 def _sweep_engine(path: Path) -> None:
-    """Under its lock: a client may be about to start one."""
+    """Remove an engine's stale socket, under its lock: a client may be about to start that engine."""
     with runtime_dir.locked(path.with_suffix(".lock"), wait=False) as free:
         if free and runtime_dir.is_stale(path, socket.SOCK_STREAM):
             path.unlink()
@@ -136,19 +140,19 @@ def _sweep_engine(path: Path) -> None:
 
 
 ROOT = str(Path(__file__).resolve().parents[2])
-_SPARKS_OWN = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|KRB5|AWS|AZURE|GOOGLE)_|JAVA_HOME$|SLURM_JOB_ID$")
+_SPARK_VARIABLES = re.compile(r"(SPARK|PYSPARK|HADOOP|YARN|KRB5|AWS|AZURE|GOOGLE)_|JAVA_HOME$|SLURM_JOB_ID$")
 _PER_JOB = re.compile(r"SLURM_JOB_ID$")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineKey:
-    """An engine's name.
+    """What identifies an engine.
 
     Attributes:
-        target: what it is for, in words for people: ``local``, or where its Spark is.
+        target: for people: ``local``, or the address of its Spark.
         version: of rankdeck.
-        build: the state of rankdeck's own files; an engine that was started before they changed is another.
-        digest: all that tells it from the user's other engines, as a file's name.
+        build: the state of rankdeck's own files; after a change, runs go to a new engine.
+        digest: a hash of all that distinguishes it from the user's other engines, for its files' names.
     """
 
     target: str
@@ -158,38 +162,38 @@ class EngineKey:
 
 
 def key_for(request: Request) -> EngineKey:
-    """The engine that carries a request."""
+    """The key of the engine for a request."""
     spec = request.spec
     session = spec.mode.traits.keeps_session
-    names = _SPARKS_OWN if session else _PER_JOB
-    around = {k: v for k, v in request.environ.items() if names.match(k)}
-    facts: dict[str, Any] = {"around": around, "host": os.uname().nodename, "world": _world()}
+    names = _SPARK_VARIABLES if session else _PER_JOB
+    variables = {k: v for k, v in request.environ.items() if names.match(k)}
+    facts: dict[str, Any] = {"around": variables, "host": os.uname().nodename, "world": _namespaces()}
     if session:
         spark = spec.spark
         facts |= {"master": spark.master, "remote": spark.remote, "conf": dict(spark.conf)}
         facts |= {"mode": spec.mode, "python": sys.executable}
         if not (spark.master or spark.remote):
             facts["slots"] = embedded_slots(spec.num_processes)
-    named = spec.spark.remote or spec.spark.master or f"{spec.mode} by the environment"
-    target = named if session else "local"
+    address = spec.spark.remote or spec.spark.master or f"{spec.mode} by the environment"
+    target = address if session else "local"
     target = redacted_text(target.partition(";")[0])  # it is shown, and is in the command line of the engine
     version, build = __version__, fingerprint()
-    told = json.dumps([target, version, build, ROOT, facts], sort_keys=True)
-    return EngineKey(target, version, build, hashlib.sha256(told.encode()).hexdigest()[:16])
+    identity = json.dumps([target, version, build, ROOT, facts], sort_keys=True)
+    return EngineKey(target, version, build, hashlib.sha256(identity.encode()).hexdigest()[:16])
 
 
-def _world() -> list[str]:
-    """The network and the processes that this process can see: an engine in another container is another."""
+def _namespaces() -> list[str]:
+    """The kernel namespaces of this process: a container must not use an engine of another one."""
     return [os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "pid", "user")]
 
 
 def fingerprint() -> str:
-    """The state of our own files: an upgrade, or an edit, under a running engine changes it."""
-    seen = hashlib.sha256()
+    """A hash of the sizes and times of our own files, which changes with an upgrade or an edit."""
+    digest = hashlib.sha256()
     for folder, folders, files in os.walk(Path(ROOT, "launcher")):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(files):
             if name.endswith(".py"):
                 found = os.stat(os.path.join(folder, name))
-                seen.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return seen.hexdigest()[:12]
+                digest.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""What a console or a command does to runs that it does not own: start one, watch it, leave it, stop it."""
+"""The client of an engine: start a run in it, watch the run, detach, stop it; list and stop engines."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LEAVING_S = 5.0
 
 
 class Attachment:
-    """A connection to the engine that carries a run: its news, and a sign to it that somebody is there.
+    """A connection to the engine that owns a run. It brings news, and shows the engine that the client lives.
 
     Attributes:
         id: the run's id.
         folder: its run folder.
-        ended: what the engine said of the end: ``ended`` (the final state), ``exit_code`` and ``why``.
+        ended: the engine's last message: ``ended`` (the final state), ``exit_code`` and ``why``.
         lost: whether the engine went away before the run's end.
     """
 
@@ -50,7 +50,7 @@ class Attachment:
         return self.lost or self.ended is not None
 
     def wait_for_news(self) -> None:
-        """Block until there is something new in the folder, or the run has ended, or its engine is gone."""
+        """Block until the folder has something new, the run has ended, or its engine is gone."""
         try:
             document = self._talk.receive().document
             if "ended" in document:
@@ -61,14 +61,14 @@ class Attachment:
             self.lost = True
 
     def stop(self, *, reason: str, exit_code: int, force: bool = False) -> None:
-        """Ask for the run's end; nothing happens if it has come already."""
+        """Stop the run; nothing happens if it has ended already."""
         try:
             request_stop(self.folder, reason=reason, exit_code=exit_code, force=force)
         except AgentLost:
             return
 
     def leave(self) -> None:
-        """Go, and let the run go on, whatever was to happen if we were lost."""
+        """Detach: the run goes on, whatever `on_disconnect` was."""
         try:
             self._talk.send({"op": "leave"})
         except ConnectionError:
@@ -84,7 +84,7 @@ def submit(request: Request, *, on_disconnect: str) -> Attachment:
 
     Args:
         request: what to run.
-        on_disconnect: what becomes of the run when we vanish without a word: ``detach`` or ``stop``.
+        on_disconnect: what happens to the run if this process vanishes: ``detach`` or ``stop``.
 
     Raises:
         LauncherError: as `launcher.distributor.launch` does, or there can be no engine.
@@ -93,7 +93,7 @@ def submit(request: Request, *, on_disconnect: str) -> Attachment:
 
 
 def start_detached(request: Request) -> str:
-    """Start a run that lives on without the caller; its id.
+    """Start a run that goes on without the caller; its id.
 
     Raises:
         LauncherError: as `launcher.distributor.launch` does, or there can be no engine.
@@ -106,25 +106,25 @@ def start_detached(request: Request) -> str:
 def request_stop(
     run: Path, *, force: bool = False, reason: str = "on request", exit_code: int = RunStopped.exit_code
 ) -> None:
-    """Ask a run's owner to stop it: SIGTERM, grace, SIGKILL; `force` skips the grace.
+    """Send a run's owner the command to stop it: SIGTERM, grace, SIGKILL; `force` skips the grace.
 
     Raises:
         LauncherError: its owner cannot be reached from here.
     """
-    tell_owner(run, {"reason": reason, "force": force, "exit_code": exit_code})
+    command_owner(run, {"reason": reason, "force": force, "exit_code": exit_code})
 
 
-def tell_owner(run: Path, command: dict[str, Any]) -> None:
-    """Tell the process that owns a run something.
+def command_owner(run: Path, command: dict[str, Any]) -> None:
+    """Send a command to the process that owns a run.
 
     Raises:
-        LauncherError: it cannot be reached from here, or does not accept it.
+        LauncherError: the owner cannot be reached from here, or refuses the command.
     """
     send_command(run, command)
 
 
 def engines() -> Iterator[dict[str, Any]]:
-    """What each of the user's engines says of itself, or that it is ``silent``, and why."""
+    """The status of each of the user's engines; of one that does not answer, ``silent`` is the reason."""
     for path in sorted(runtime_dir.runtime_folder().glob("engine-*.json")):
         try:
             known = json.loads(path.read_text(encoding="utf-8"))
@@ -138,10 +138,10 @@ def engines() -> Iterator[dict[str, Any]]:
 
 
 def stop_engine(known: dict[str, Any], *, force: bool) -> None:
-    """Have an engine end; returns when its process is gone.
+    """Stop an engine and wait until its process is gone.
 
     Raises:
-        LauncherError: it has runs, and was not forced; or it does not answer.
+        LauncherError: it has runs and `force` is false, or it does not answer.
     """
     from ..agent.linux import await_end  # no other request needs it
 
@@ -154,7 +154,7 @@ def stop_engine(known: dict[str, Any], *, force: bool) -> None:
         _ask(place, {"op": "stop", "force": force, "build": known["build"]})
         await_end(descriptor)
     except ConnectionError as error:
-        if not await_end(descriptor, _LEAVING_S):  # it was not leaving by itself
+        if not await_end(descriptor, _LEAVING_S):  # else it was ending by itself
             reason = f"the engine {known['pid']} cannot be reached: {error}"
             raise InternalError(reason, hint=f"kill {known['pid']} ends it and its runs") from error
     finally:
@@ -162,10 +162,10 @@ def stop_engine(known: dict[str, Any], *, force: bool) -> None:
 
 
 def _ask(place: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """One question and its answer, to an engine that is there.
+    """Send one request to a running engine and return its answer.
 
     Raises:
-        ConnectionError: it is not, or does not answer.
+        ConnectionError: it is not running, or does not answer.
         LauncherError: it refuses.
     """
     talk = reach(place)
@@ -183,13 +183,13 @@ def _submit(request: Request, *, hold: bool, on_disconnect: str) -> Attachment:
     request = with_bundle(request)
     key = key_for(request)
     packed = pack_request(request)
-    asked: dict[str, Any] = {"op": "submit", "version": key.version, "build": key.build}
-    asked |= {"root": str(runs_root()), "hold": hold, "on_disconnect": on_disconnect}
+    fields: dict[str, Any] = {"op": "submit", "version": key.version, "build": key.build}
+    fields |= {"root": str(runs_root()), "hold": hold, "on_disconnect": on_disconnect}
     talk = engine_for(key)
     try:
         talk.sock.settimeout(START_LIMIT_S)
         with _interrupts_noted() as interrupts:
-            talk.send({**packed.document, **asked}, *packed.blobs)
+            talk.send({**packed.document, **fields}, *packed.blobs)
             started = _started(talk)
         if interrupts:
             _withdraw(started)
@@ -207,7 +207,7 @@ def _started(talk: Conversation) -> Attachment:
     """The run, once the engine has started it.
 
     Raises:
-        ConnectionError: it is gone.
+        ConnectionError: the engine is gone.
         LauncherError: it refuses.
     """
     answer = talk.receive().document
@@ -219,7 +219,7 @@ def _started(talk: Conversation) -> Attachment:
 
 @contextmanager
 def _interrupts_noted() -> Iterator[list[int]]:
-    """Ctrl-C is only noted, the first time: an answer that is on its way must not be lost, nor its run."""
+    """Only note the first Ctrl-C: the run whose start is being confirmed must not be lost."""
     noted: list[int] = []
 
     def note(signum: int, _frame: object) -> None:
@@ -242,7 +242,7 @@ def _in_main_thread() -> bool:
 
 
 def _withdraw(started: Attachment) -> None:
-    """Stop a run that has only begun, and wait for its end."""
+    """Stop a run that has just begun, and wait for its end."""
     started.stop(reason="interrupted", exit_code=INTERRUPTED)
     while not started.done:
         started.wait_for_news()
@@ -254,7 +254,7 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.engine i
 
 
 def engine_for(key: EngineKey) -> Conversation:
-    """A conversation with the engine of this name, started if need be.
+    """A conversation with the engine of this key, which is started if need be.
 
     Raises:
         InternalError: it does not start, or does not answer.
@@ -264,7 +264,7 @@ def engine_for(key: EngineKey) -> Conversation:
         return reach(place)
     except ConnectionError:
         pass
-    with runtime_dir.locked(place.with_suffix(".lock")):  # one that is idle does not leave while we hold it
+    with runtime_dir.locked(place.with_suffix(".lock")):  # an idle engine does not leave while this is held
         try:
             return reach(place)
         except ConnectionError:
@@ -277,18 +277,18 @@ def engine_for(key: EngineKey) -> Conversation:
 
 
 def reach(place: Path) -> Conversation:
-    """Connect, and hear its greeting.
+    """Connect to the engine at `place`, and receive its first message.
 
     Raises:
-        ConnectionError: nobody is there, or it is about to leave.
-        InternalError: who is there is another user, or says nothing.
+        ConnectionError: no engine listens, or it is about to leave.
+        InternalError: another user listens, or the engine sends nothing.
     """
     try:
         talk = Conversation(runtime_dir.connect(place, socket.SOCK_STREAM, CONNECT_S))
     except PermissionError as error:
         raise InternalError(str(error)) from error
     except BlockingIOError as error:
-        raise InternalError(f"the engine at {place} lets nobody in: too many wait") from error
+        raise InternalError(f"the engine at {place} accepts no connection: too many clients wait") from error
     except OSError as error:
         raise ConnectionError(str(error)) from error
     try:
@@ -297,14 +297,14 @@ def reach(place: Path) -> Conversation:
         pid, _ = runtime_dir.peer(talk.sock)
         talk.close()
         if isinstance(error.__cause__, TimeoutError):
-            reason = f"the engine, process {pid}, has said nothing for {CONNECT_S:g} s"
+            reason = f"the engine, process {pid}, has not answered for {CONNECT_S:g} s"
             raise InternalError(reason, hint=f"is it stopped? kill -CONT {pid}") from error
         raise
     return talk
 
 
 def log_of(key: EngineKey) -> Path:
-    """Where an engine writes what happens."""
+    """An engine's log file."""
     return home() / "engine" / f"{key.digest}.log"
 
 
@@ -338,11 +338,11 @@ def _start(key: EngineKey, place: Path) -> None:
         process.communicate()
         raise InternalError(f"the engine did not start within {START_LIMIT_S:g} s") from error
     if out != b"up\n":
-        last = (err.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        last = (err.decode(errors="replace").strip().splitlines() or ["it printed no error"])[-1]
         raise InternalError(f"the engine did not start: {last}", hint=f"see {log_of(key)}")
 
 
 def _environ() -> dict[str, str]:
-    """Ours; a home that is relative to our folder is not to be looked for in the engine's."""
+    """Our environment, with an absolute RANKDECK_HOME: the engine's working directory is another one."""
     place = {"RANKDECK_HOME": str(home())} if os.environ.get("RANKDECK_HOME") else {}
     return {**os.environ, **place}

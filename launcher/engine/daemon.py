@@ -1,7 +1,7 @@
-"""How an engine comes to be: away from the terminal and the process that asked for it.
+"""Starting an engine as a daemon, detached from the terminal and the process that started it.
 
-Started by `launcher.engine.client` with one JSON line on standard input. It forks, so that nobody
-waits for it; binds its address; says so on standard output; and from then on writes to its log only.
+`launcher.engine.client` starts it with one JSON line on standard input. It forks, so that its parent need not
+wait for it; binds its address; prints ``up`` to standard output; and from then on writes only to its log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOG_BYTES, _LOG_FILES = 1 << 20, 3
 
 
 def main() -> None:
-    """Become an engine, and return when it has ended. What prevents it is said in the last line on stderr."""
+    """Run an engine until it ends. If it cannot start, the last line on stderr is the reason."""
     boot = json.loads(sys.stdin.readline())
     chosen = settings.load()
     if os.fork():
@@ -39,16 +39,16 @@ def main() -> None:
     place = Path(boot["socket"])
     identity = {key: boot[key] for key in ("target", "version", "build", "digest", "log")}
     identity["pid"] = os.getpid()
-    write_to(Path(boot["log"]))
-    _be_free()
+    log_to(Path(boot["log"]))
+    _reset_limits()
     engine = Engine(identity, place, chosen)
-    _listen_to_signals(engine)
-    _let_go()
+    _handle_signals(engine)
+    _detach()
     engine.serve()
 
 
-def _be_free() -> None:
-    """Cast off what our starter's shell had laid on it: it was not meant for us."""
+def _reset_limits() -> None:
+    """Undo the signal mask and the soft limits of the starter's shell: they were not meant for the engine."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for name in ("NOFILE", "NPROC", "CPU", "FSIZE", "AS", "DATA"):
         number = getattr(resource, f"RLIMIT_{name}")
@@ -56,15 +56,15 @@ def _be_free() -> None:
         resource.setrlimit(number, (hard, hard))
 
 
-def _listen_to_signals(engine: Engine) -> None:
-    """SIGTERM stops its runs and ends it; a terminal's signals are nothing to it."""
+def _handle_signals(engine: Engine) -> None:
+    """SIGTERM stops the runs and ends the engine; a terminal's signals are ignored."""
     for signum in (signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: engine.leave())
 
 
-def write_to(path: Path) -> None:
-    """Log to a file that is kept small; what others print is sent there once nobody listens to us."""
+def log_to(path: Path) -> None:
+    """Log to a rotating file. After `_detach`, output of libraries to stdout and stderr goes there too."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handler = _Log(path, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
     form = logging.Formatter("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
@@ -77,25 +77,25 @@ def write_to(path: Path) -> None:
 
 
 class _Log(logging.handlers.RotatingFileHandler):
-    """A private file; our standard streams follow it when it is turned."""
+    """A private file; once attached, stdout and stderr are redirected to each new file of the rotation."""
 
     attached = False
 
     def _open(self) -> Any:
         stream = open(self.baseFilename, "a", encoding="utf-8", opener=opener)  # noqa: SIM115  it stays open
         if self.attached:
-            attach(stream.fileno())
+            redirect(stream.fileno())
         return stream
 
 
-def attach(descriptor: int) -> None:
-    """Have what is printed here written there."""
+def redirect(descriptor: int) -> None:
+    """Redirect stdout and stderr to a descriptor."""
     for stream in (1, 2):
         os.dup2(descriptor, stream)
 
 
-def _let_go() -> None:
-    """Tell the client that we are up, and hold nothing of its any more."""
+def _detach() -> None:
+    """Report to the client that the engine is up, and close the client's pipes."""
     os.write(1, b"up\n")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -103,4 +103,4 @@ def _let_go() -> None:
     handler = next(h for h in logging.getLogger("rankdeck").handlers if isinstance(h, _Log))
     handler.attached = True
     if handler.stream is not None:
-        attach(handler.stream.fileno())
+        redirect(handler.stream.fileno())

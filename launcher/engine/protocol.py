@@ -1,11 +1,11 @@
-"""What a client and an engine say to each other: JSON lines, each followed by the bytes that it announces.
+"""The protocol between client and engine: JSON lines, each followed by the blobs whose sizes it lists.
 
-engine → client   {"version", "build", "pid"}          to everybody of the same user, at once
+engine → client   {"version", "build", "pid"}          at once, to every client of the same user
 client → engine   {"op": "submit" | "status" | "stop", "build", …}
 engine → client   {"run", "folder"} | {"error", …} | …  the answer
-engine → client   {"news": 1} | {"ended", …}            after a submission that is held
-client → engine   {"op": "next"}                        when it has looked at what was new
-client → engine   {"op": "leave"}                       when it goes, and lets the run go on
+engine → client   {"news": 1} | {"ended", …}            after a submission with "hold"
+client → engine   {"op": "next"}                        when it has read what was new
+client → engine   {"op": "leave"}                       when it detaches, and the run goes on
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOB = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One document, and the bytes behind it."""
+    """One document, and the blobs that follow it."""
 
     document: dict[str, Any]
     blobs: tuple[bytes, ...] = ()
@@ -36,7 +36,7 @@ class Message:
 class Conversation:
     """One end of a connection. One thread sends and one receives.
 
-    Both raise `ConnectionError` where the other end is gone, or says what nobody says.
+    Both raise `ConnectionError` if the other end is gone, or breaks the protocol.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -44,7 +44,7 @@ class Conversation:
         self._reader = sock.makefile("rb")
 
     def send(self, document: dict[str, Any], *blobs: bytes) -> None:
-        """Say something."""
+        """Send a document and blobs."""
         head = {**document, "blobs": [len(b) for b in blobs]} if blobs else document
         try:
             self.sock.sendall(json.dumps(head).encode() + b"\n")
@@ -54,7 +54,7 @@ class Conversation:
             raise ConnectionError(f"the other end is gone: {error}") from error
 
     def receive(self) -> Message:
-        """Wait for what the other end says next."""
+        """Wait for the next message of the other end."""
         try:
             line = self._reader.readline(_LINE)
             if not line.endswith(b"\n"):
@@ -65,12 +65,12 @@ class Conversation:
         except ConnectionError:
             raise
         except TimeoutError as error:
-            raise ConnectionError("the other end says nothing") from error
+            raise ConnectionError("the other end sends nothing") from error
         except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError) as error:
-            raise ConnectionError(f"the other end makes no sense: {error}") from error
+            raise ConnectionError(f"the other end broke the protocol: {error}") from error
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._reader.close()
         self.sock.close()
 
@@ -84,7 +84,7 @@ class Conversation:
 
 
 def pack_request(request: Request) -> Message:
-    """A request as it travels. What its target needs was packed where the caller is; a session cannot go."""
+    """A request as a message. Its target is packed already; a Spark session of the caller is left out."""
     bare = replace(request, payload=None, bundle=None)
     document = {
         "spec": serialization.to_plain(bare.spec),
@@ -99,10 +99,10 @@ def pack_request(request: Request) -> Message:
 
 
 def unpack_request(message: Message) -> Request:
-    """What `pack_request` packed.
+    """The request that `pack_request` packed.
 
     Raises:
-        LauncherError: it describes no request.
+        LauncherError: the message holds no request.
     """
     fields, blobs = message.document, iter(message.blobs)
     try:
@@ -120,7 +120,7 @@ def unpack_request(message: Message) -> Request:
 
 
 def another_version(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SpecError:
-    """Why an engine does not talk to a client."""
+    """The error for a client whose build differs from the engine's."""
     return SpecError(
         f"this engine is rankdeck {ours['version']} ({ours['build']}) and the client is rankdeck "
         f"{theirs.get('version')} ({theirs.get('build')}): stop it with `rankdeck engine stop`"
@@ -128,12 +128,12 @@ def another_version(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SpecE
 
 
 def error_document(error: LauncherError) -> dict[str, Any]:
-    """An error as it travels."""
+    """An error as a document."""
     return {"error": type(error).__name__, "message": error.message, "hint": error.hint}
 
 
 def error_from(document: dict[str, Any]) -> LauncherError:
-    """The error that a document tells; one whose kind is not known here is a defect's."""
+    """The error in a document; `InternalError` for a class that is not known here."""
     kind: Any = getattr(errors, str(document.get("error")), None)
     if not (isinstance(kind, type) and issubclass(kind, LauncherError)) or issubclass(kind, RankFailed):
         kind = InternalError

@@ -1,7 +1,7 @@
 """The engine: a process without a terminal that owns runs, and the Spark session that they share.
 
-Started on demand by `launcher.engine.client` and left to itself; it ends when it has had nothing to do for a
-while. Clients come and go; what becomes of a run whose client is gone was said when it was submitted.
+`launcher.engine.client` starts it on demand; it ends when it has had nothing to do for a while. Clients come
+and go; the submission of a run contains what happens to it when its client is gone.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .protocol import Conversation, Message, another_version, error_document, un
 HELLO_S = 10.0
 CLIENT_GONE = "its client is gone"
 TERMINATED = "its engine was stopped"
-_TEND_S = 30.0
+_TIDY_S = 30.0
 _PAUSE_S = 1.0
 
 log = logging.getLogger("rankdeck.engine")
 
 
 class Engine:
-    """Holds runs. `serve` is the main thread's; each client has a thread of its own."""
+    """Owns runs. `serve` runs on the main thread; each client has its own thread."""
 
     def __init__(self, identity: dict[str, Any], place: Path, chosen: settings.Settings) -> None:
         self._identity = identity
@@ -55,8 +55,8 @@ class Engine:
         self._guard = threading.Lock()
         self._clients = self._launching = 0
         self._busy_at = time.monotonic()
-        self._tended_at = 0.0
-        self._tend_s = min(_TEND_S, max(0.5, chosen.engine.session_idle_s))
+        self._tidied_at = 0.0
+        self._tidy_s = min(_TIDY_S, max(0.5, chosen.engine.session_idle_s))
         self._leaving = self._outdated = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._address = EngineAddress(place)
@@ -66,21 +66,21 @@ class Engine:
         log.info("up for %s, pid %d", identity["target"], os.getpid())
 
     def serve(self) -> None:
-        """Take clients until there is nothing more to do."""
+        """Accept clients until there has been no work for a while, or the engine is stopped."""
         gc.freeze()
         try:
             while not self._done():
                 select.select([self._address.fileno(), self._wake], [], [], self._patience())
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
-                    gc.collect()  # the parts of a run that has ended know each other, and may hold much
-                self._let_in()
-                self._tend()
+                    gc.collect()  # the objects of an ended run refer to each other, and may hold much memory
+                self._accept()
+                self._tidy()
         finally:
             self._end()
 
     def leave(self) -> None:
-        """Stop every run and end; for a signal handler and for clients' threads."""
+        """Stop every run and end. For a signal handler and for clients' threads."""
         self._leaving = True
         for job in list(self._jobs.values()):
             job.stop(reason=TERMINATED)
@@ -93,7 +93,7 @@ class Engine:
 
     def _patience(self) -> float:
         left = self._busy_at + self._settings.engine.idle_s - time.monotonic()
-        return max(0.1, min(self._tend_s, left)) if not self._busy else self._tend_s
+        return max(0.1, min(self._tidy_s, left)) if not self._busy else self._tidy_s
 
     @property
     def _busy(self) -> bool:
@@ -103,26 +103,26 @@ class Engine:
         if self._leaving:
             return not self._jobs and not self._launching
         now = time.monotonic()
-        if self._jobs or self._launching:  # and not for clients that only ask
+        if self._jobs or self._launching:  # a client that only asks for the status is not work
             self._busy_at = now
-        # nobody comes any more to one whose files have changed since it was started, or whose place is taken
+        # an outdated engine gets no more clients: its files have changed, or another one has its address
         limit = 0.0 if self._outdated else self._settings.engine.idle_s
         return not self._busy and now - self._busy_at >= limit and self._retire()
 
     def _retire(self) -> bool:
-        """Give up the address, unless a client is about to come."""
+        """Give up the address, unless a client is about to connect."""
         if not self._address.give_up():
             self._busy_at = time.monotonic()
             return False
         log.info("leaves after %g s without work", self._settings.engine.idle_s)
         return True
 
-    def _tend(self) -> None:
-        """What is due now and then: idle sessions, and folders that may go."""
+    def _tidy(self) -> None:
+        """Now and then, check that clients can still find this engine, and begin a round of housekeeping."""
         now = time.monotonic()
-        if self._tended_at and now - self._tended_at < self._tend_s:
+        if self._tidied_at and now - self._tidied_at < self._tidy_s:
             return
-        self._tended_at = now
+        self._tidied_at = now
         self._outdated = not self._address.renew(self._identity) or fingerprint() != self._identity["build"]
         self._tidying.start(self._shared)
 
@@ -133,16 +133,16 @@ class Engine:
 
     # --- clients -------------------------------------------------------------------------------------
 
-    def _let_in(self) -> None:
-        """Take a client that waits. Where there is no room for one it goes on waiting, and the runs go on."""
+    def _accept(self) -> None:
+        """Accept a client that waits. If there is no room for it, it goes on waiting, and the runs go on."""
         try:
             if sock := self._address.accept(self._clients):
-                self._greet(sock)
+                self._serve_client(sock)
         except (OSError, RuntimeError) as error:  # no descriptor, no thread
             log.warning("a client cannot be let in: %s", error)
             select.select([self._wake], [], [], _PAUSE_S)
 
-    def _greet(self, sock: socket.socket) -> None:
+    def _serve_client(self, sock: socket.socket) -> None:
         thread = threading.Thread(target=self._converse, args=(sock,), name="rankdeck-client", daemon=True)
         with self._guard:
             self._clients += 1
@@ -171,17 +171,17 @@ class Engine:
             self._wake_up()
 
     def _answer(self, talk: Conversation, message: Message) -> None:
-        asked = message.document
+        request = message.document
         try:
-            if asked.get("build") != self._identity["build"]:
-                raise another_version(self._identity, asked)
-            match asked.get("op"):
+            if request.get("build") != self._identity["build"]:
+                raise another_version(self._identity, request)
+            match request.get("op"):
                 case "submit":
                     return self._submit(talk, message)
                 case "status":
                     return talk.send(self._status())
                 case "stop":
-                    return self._stop(talk, force=bool(asked.get("force")))
+                    return self._stop(talk, force=bool(request.get("force")))
                 case other:
                     raise SpecError(f"an engine cannot {other!r}")
         except LauncherError as error:
@@ -193,19 +193,19 @@ class Engine:
             talk.send(error_document(InternalError(f"the engine failed: {type(error).__name__}: {error}")))
 
     def _submit(self, talk: Conversation, message: Message) -> None:
-        request, asked = unpack_request(message), message.document
+        request, fields = unpack_request(message), message.document
         if has_left(talk.sock):
             raise ConnectionError("it has given up")
-        job = self._launch(request, Path(asked.get("root") or runs_root()))
+        job = self._launch(request, Path(fields.get("root") or runs_root()))
         log.info("run %s of %s", job.id, request.spec.redacted().label)
         job.watch(partial(self._on_news, job))
         self._on_news(job)
         try:
             talk.send({"run": job.id, "folder": str(job.folder)})
-            if asked.get("hold"):
+            if fields.get("hold"):
                 self._hold(talk, job)
         except ConnectionError:
-            self._abandoned(job, str(asked.get("on_disconnect", "detach")))
+            self._on_disconnect(job, str(fields.get("on_disconnect", "detach")))
 
     def _launch(self, request: Request, root: Path) -> Job:
         with self._guard:
@@ -216,7 +216,7 @@ class Engine:
         try:
             job = launch(request, root=root, backend=backend)
             self._jobs[job.id] = job
-            if self._leaving:  # since we asked
+            if self._leaving:  # `leave` was called meanwhile, and did not see this job
                 job.stop(reason=TERMINATED)
             return job
         finally:
@@ -231,30 +231,30 @@ class Engine:
             self._wake_up()
 
     def _hold(self, talk: Conversation, job: Job) -> None:
-        """Tell a client of its run's news until that ends, or the client leaves.
+        """Send a client its run's news until the run ends, or the client leaves.
 
         Raises:
-            ConnectionError: it is gone without a word.
+            ConnectionError: the client is gone and has not sent `leave`.
         """
         talk.sock.settimeout(None)
-        teller = Notifier(talk, job)
-        job.watch(teller.on_news)
-        teller.on_news()
+        notifier = Notifier(talk, job)
+        job.watch(notifier.on_news)
+        notifier.on_news()
         try:
             while talk.receive().document.get("op") != "leave":
-                teller.on_next()
+                notifier.on_next()
         except ConnectionError:
             if not job.done:
                 raise
         finally:
-            job.unwatch(teller.on_news)
+            job.unwatch(notifier.on_news)
 
-    def _abandoned(self, job: Job, policy: str) -> None:
+    def _on_disconnect(self, job: Job, policy: str) -> None:
         log.info("the client of run %s is gone: %s", job.id, policy)
         if policy == "stop":
             job.stop(reason=CLIENT_GONE, exit_code=RunStopped.exit_code)
 
-    # --- what it says of itself ----------------------------------------------------------------------
+    # --- status and stop -----------------------------------------------------------------------------
 
     def _status(self) -> dict[str, Any]:
         runs = [{"id": j.id, "state": j.state.phase.value} for j in list(self._jobs.values())]
@@ -280,42 +280,42 @@ class Engine:
 
 
 class Notifier:
-    """Tells a client that there is news, and the next time only when it has asked: it may be slow or stopped.
+    """Notifies a client of news, and then again only after the client's `next`: it may be slow or stopped.
 
-    So no more than one word is on the way, and whoever has news never waits for the client: one who asks
-    on and on and never listens is let go.
+    So at most one message is on its way, and the run's thread never waits for the client. A client that sends
+    `next` but does not read is disconnected.
     """
 
     def __init__(self, talk: Conversation, job: Job) -> None:
         self._sock, self._job = talk.sock, job
         self._lock = threading.Lock()
-        self._news, self._asked = False, True
+        self._has_news, self._is_ready = False, True
 
     def on_news(self) -> None:
-        """For the run's thread."""
+        """There is news. Called on the run's thread."""
         with self._lock:
-            self._news = True
-            self._tell()
+            self._has_news = True
+            self._notify()
 
     def on_next(self) -> None:
-        """The client has looked, and asks for more."""
+        """The client has read the last message, and is ready for another one."""
         with self._lock:
-            self._asked = True
-            self._tell()
+            self._is_ready = True
+            self._notify()
 
-    def _tell(self) -> None:
-        if not (self._news and self._asked):
+    def _notify(self) -> None:
+        if not (self._has_news and self._is_ready):
             return None
-        self._news = self._asked = False
-        with contextlib.suppress(OSError):  # it is gone: the thread that listens to it sees that
+        self._has_news = self._is_ready = False
+        with contextlib.suppress(OSError):  # the client is gone: the thread that reads from it notices that
             if not self._job.done:
-                return self._say({"news": 1})
+                return self._send({"news": 1})
             state = self._job.state
-            self._say({"ended": state.phase.value, "exit_code": state.exit_code, "why": state.why})
-            self._sock.shutdown(socket.SHUT_RD)  # that was all
+            self._send({"ended": state.phase.value, "exit_code": state.exit_code, "why": state.why})
+            self._sock.shutdown(socket.SHUT_RD)  # ends the thread that waits for the client's next message
         return None
 
-    def _say(self, document: dict[str, Any]) -> None:
+    def _send(self, document: dict[str, Any]) -> None:
         line = json.dumps(document).encode() + b"\n"
         try:
             if self._sock.send(line, socket.MSG_DONTWAIT) == len(line):
@@ -325,18 +325,18 @@ class Notifier:
         self._sock.shutdown(socket.SHUT_RDWR)
 
 
-class Tended(Protocol):
-    """What the engine keeps between runs, and nobody may need any more."""
+class ClosesIdle(Protocol):
+    """Resources that the engine keeps between runs, such as a Spark session."""
 
-    def tend(self) -> None:
-        """Let go of what has been idle for too long."""
+    def close_idle(self) -> None:
+        """Close what has been idle for too long."""
 
 
 class Housekeeping:
-    """Works on a thread of its own, one round at a time.
+    """Closes idle resources, marks lost runs and deletes old ones: on its own thread, one round at a time.
 
     Args:
-        folder: where engines have their sockets; names that dead ones left there go.
+        folder: the folder of the engines' sockets; those of dead engines are removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -346,31 +346,31 @@ class Housekeeping:
         self._thread: threading.Thread | None = None
 
     def run_ended(self) -> None:
-        """There is one more folder, so that older ones may have to go."""
+        """A run has ended: older ones may exceed the limits of retention now."""
         self._unpruned = True
 
-    def start(self, kept: Tended) -> None:
+    def start(self, shared: ClosesIdle) -> None:
         """Begin a round, unless the last one goes on."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
-                target=self._round, args=(kept,), name="rankdeck-tidy", daemon=True
+                target=self._round, args=(shared,), name="rankdeck-tidy", daemon=True
             )
             self._thread.start()
 
-    def _round(self, kept: Tended) -> None:
+    def _round(self, shared: ClosesIdle) -> None:
         from ..runs import (
-            catalog,  # here: a client waits for the engine that starts
+            catalog,  # imported here because a client waits while the engine starts
             recovery,
         )
 
         try:
-            kept.tend()
+            shared.close_idle()
             if self._first:
                 self._first = False
                 sweep_dead_engines(self._folder)
                 recovery.mark_lost_runs(runs_root())
             if self._unpruned:
-                self._unpruned = False  # before it, for the run that ends meanwhile
+                self._unpruned = False  # before pruning: a run may end meanwhile
                 catalog.prune(runs_root(), settings.load().retention)
         except (OSError, LauncherError):
             log.exception("could not tidy up")

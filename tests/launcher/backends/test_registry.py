@@ -42,14 +42,14 @@ def test_what_an_engine_keeps_is_made_when_it_is_needed(shared: SharedResources)
     make_backend(Mode.CLUSTER, shared).close(0.0)
     assert sessions is shared.sessions
     assert None is shared.describe()["session"]
-    shared.tend()
+    shared.close_idle()
     shared.close()
 
 
 def test_runs_of_one_engine_share_its_turns(shared: SharedResources) -> None:
     backend = make_backend(Mode.LOCAL, shared)
     assert isinstance(backend, LocalBackend)
-    turn = shared.turns.take(lambda: None)
+    turn = shared.run_queue.take(lambda: None)
     assert 1 == shared.describe()["slots"]["local_runs"]
     turn.give_back()
     backend.close(0.0)

@@ -15,8 +15,8 @@ import logging, os, sys
 from pathlib import Path
 from launcher.engine import daemon
 
-daemon.write_to(Path(sys.argv[1]))
-daemon._let_go()
+daemon.log_to(Path(sys.argv[1]))
+daemon._detach()
 for number in range(6000):
     logging.getLogger("rankdeck.engine").info("%d %s", number, "x" * 1000)
 os.write(1, b"printed\\n")

@@ -136,7 +136,7 @@ def test_what_nobody_says_is_a_lost_connection(ends: tuple[Conversation, Convers
 
 def test_a_silent_end_is_a_lost_one_where_there_is_a_limit(ends: tuple[Conversation, Conversation]) -> None:
     ends[1].sock.settimeout(0.05)
-    with pytest.raises(ConnectionError, match="says nothing") as caught:
+    with pytest.raises(ConnectionError, match="sends nothing") as caught:
         ends[1].receive()
     assert isinstance(caught.value.__cause__, TimeoutError)
 

@@ -362,7 +362,7 @@ def test_one_that_does_not_answer_is_told(targets: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("launcher.engine.client.CONNECT_S", 0.3)
     os.kill(pid, signal.SIGSTOP)
     try:
-        with pytest.raises(InternalError, match=rf"the engine, process {pid}, has said nothing for 0.3 s"):
+        with pytest.raises(InternalError, match=rf"the engine, process {pid}, has not answered for 0.3 s"):
             start_detached(script(targets / "hello.py"))
         assert [pid] == [each["pid"] for each in engines() if "said nothing" in each["silent"]]
     finally:

@@ -21,7 +21,7 @@ class Idle:
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def tend(self) -> None:
+    def close_idle(self) -> None:
         self.tended += 1
         assert self.go_on.wait(60)
 
@@ -29,10 +29,10 @@ class Idle:
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What has been done to the folders, in order."""
-    told: list[str] = []
-    monkeypatch.setattr(recovery, "mark_lost_runs", lambda root: told.append("buried"))
-    monkeypatch.setattr(catalog, "prune", lambda root, policy: told.append("pruned"))
-    return told
+    done: list[str] = []
+    monkeypatch.setattr(recovery, "mark_lost_runs", lambda root: done.append("buried"))
+    monkeypatch.setattr(catalog, "prune", lambda root, policy: done.append("pruned"))
+    return done
 
 
 def round_of(tidying: Housekeeping, sessions: Idle) -> None:

@@ -158,7 +158,7 @@ WRITERS = {
     "runs/catalog.py": {"run_ids", "sweep", "folder_bytes"},  # the folder of runs; sizes, of what is no link
     "runs/index.py": {"_connect"},  # the index, which is in no run
     "runs/status.py": {"process_start"},  # of a process
-    "runs/provenance.py": {"_in_folder", "_written"},  # of installed packages
+    "runs/provenance.py": {"_in_folder", "_version_in"},  # of installed packages
     "logs/book.py": {"new_file"},  # the file that a person saves a log in
     "cluster/spark_api.py": {"ask"},  # pages of Spark
     "export/archive.py": {"_pack", "_add", "_scratch", "_sweep", "_unpack_one"},  # the file and its scratch
