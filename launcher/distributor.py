@@ -115,7 +115,9 @@ class Distributor:
         described = isinstance(spark, SparkSpec)
         self._session = None if described else spark
         given = {"num_processes": num_processes, **options}
-        values = {name: each.kind.given(given.get(name, each.default)) for name, each in _OPTIONS.items()}
+        values = {
+            name: each.kind.from_python(given.get(name, each.default)) for name, each in _OPTIONS.items()
+        }
         self._options = {
             **values,
             "mode": _mode(mode),

@@ -96,7 +96,7 @@ class EngineAddress:
         write_whole(self._place.with_suffix(".json"), json.dumps(identity).encode())
 
     def give_up(self) -> bool:
-        """Remove the address, unless a client is about to connect: it holds the lock, or is in the backlog."""
+        """Remove the address, unless a client is about to connect: it holds the lock or waits."""
         try:
             with runtime_dir.locked(self._place.with_suffix(".lock"), wait=False) as free:
                 if not free or select.select([self._sock], [], [], 0)[0]:

@@ -1,1 +1,1 @@
-"""What to run: the job, its target, and what the target's source says of itself."""
+"""What to run: the job, its target, and what can be read from the target's source."""

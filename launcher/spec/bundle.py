@@ -1,16 +1,17 @@
-"""The caller's own sources as one zip, both ends: made at the caller, unpacked on hosts without them.
+"""A bundle: the caller's own sources as a zip, which is made by the caller and unpacked on other hosts.
 
-A script or function in a file brings what lies beside it and below; a function of a package, the folder
-that it is imported from; a callable, the packages of its process that were not installed; all, what
-``--py-files`` names. Nothing that was installed is sent: executors have their own.
+For a script or function in a file, it holds the Python files of that file's folder and below; for a function
+of a package, those of the folder from which the package is imported; for a callable, the packages of its
+process that were not installed. To all of them, ``--py-files`` are added. Installed packages are not sent:
+executors have their own.
 
     src/…          every file by its absolute path on the caller's machine
-    named/…        modules whose files are called otherwise than they are imported
-    bundle.json    {"main", "lead", "path", "copies"}: the target's file, the folder that leads the import
-                   path, what to import from, and what to import from here in any case
+    named/…        modules whose file names differ from the names by which they are imported
+    bundle.json    {"main", "lead", "path", "copies"}: the target's file, the first folder of the import path,
+                   the other folders and zips to import from, and those to import from in the unpacked copy
 
-A host that has the very same files under the same paths (shared storage, or the caller's own machine)
-runs them there, so that data beside them is found as it is at home. Anywhere else all of them are copies.
+A host that has exactly the same files under the same paths (shared storage, or the caller's own machine) runs
+them there, so that data beside them is found. Any other host runs the unpacked copies.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from .source import find_module, find_sources
 LIMIT = 32 << 20
 FILES = 10_000
 _DATE = (1980, 1, 1, 0, 0, 0)
-# Spark's own may lie outside of what counts as installed, and executors have it.
-_ELSEWHERE = frozenset({"__main__", "__mp_main__", names.own(), names.SECOND, "pyspark", "py4j"})
+# Never sent: executors have them. Spark's packages may lie outside of the folders of installed packages.
+_NOT_SENT = frozenset({"__main__", "__mp_main__", names.own(), names.SECOND, "pyspark", "py4j"})
 
 
 @dataclass(slots=True)
 class _Collected:
-    """Files by their place in the zip, and what to import from; `needed` are those that a person named."""
+    """Files by their place in the zip, and the folders to import from; a person named those in `needed`."""
 
     lead: Path
     main: str = ""
@@ -54,7 +55,7 @@ class _Collected:
     needed: set[str] = field(default_factory=set)
 
     def add(self, file: Path, *, needed: bool = False) -> None:
-        """A file at its own place. One whose name is no UTF-8 has none in a zip, nor can it be imported.
+        """Add a file. One whose name is not UTF-8 is left out: a zip cannot hold it, nor can it be imported.
 
         Raises:
             SpecError: it has such a name, and it is needed.
@@ -68,12 +69,12 @@ class _Collected:
             raise SpecError(f"{place!a} cannot be sent to executors: its name is not UTF-8")
 
     def add_folder(self, folder: Path) -> None:
-        """A folder's sources, to be imported from there."""
+        """Add a folder's sources, and import from that folder."""
         self.path[str(folder)] = None
         self.add_sources(folder)
 
     def add_sources(self, folder: Path) -> None:
-        """A folder's sources."""
+        """Add a folder's sources."""
         for file in _sources(folder):
             self.add(file)
 
@@ -85,7 +86,7 @@ def with_bundle(request: Request) -> Request:
     on an executor, so the request loses its `path` and `python`.
 
     Raises:
-        SpecError: a file that the target needs is not here, or the mode sends no files.
+        SpecError: a file that the target needs does not exist, or the mode sends no files.
     """
     mode = request.spec.mode
     if not mode.traits.ships_sources and request.spec.py_files:
@@ -96,34 +97,34 @@ def with_bundle(request: Request) -> Request:
 
 
 def make_bundle(spec: JobSpec) -> bytes:
-    """What a run's target needs from this machine.
+    """The zip of all that a run's target needs from this machine.
 
     Raises:
-        SpecError: a file of ``--py-files`` is not there, or it is all too much to send.
+        SpecError: a file of ``--py-files`` does not exist, or the files are too many or too large.
     """
-    luggage = _collect(spec.target, Path(os.path.abspath(spec.workdir)))
+    collected = _collect(spec.target, Path(os.path.abspath(spec.workdir)))
     require_py_files(spec)
     for text in spec.py_files:
-        _add_library(luggage, Path(py_file(spec, text)))
-    return _zipped(luggage)
+        _add_library(collected, Path(py_file(spec, text)))
+    return _zipped(collected)
 
 
 def _collect(target: Target, workdir: Path) -> _Collected:
-    luggage = _Collected(workdir)
+    collected = _Collected(workdir)
     if target.kind is TargetKind.CALLABLE:
-        _add_own_modules(luggage)
+        _add_own_modules(collected)
     elif target.is_file:
         main = Path(os.path.realpath(workdir / target.source))
-        luggage.main, luggage.lead = str(main), main.parent
-        luggage.add_folder(main.parent)
-        luggage.add(main, needed=True)
+        collected.main, collected.lead = str(main), main.parent
+        collected.add_folder(main.parent)
+        collected.add(main, needed=True)
     elif root := _import_root(target.source, workdir):
-        luggage.add_folder(root)
-    return luggage
+        collected.add_folder(root)
+    return collected
 
 
 def _import_root(module: str, workdir: Path) -> Path | None:
-    """The folder that a module is imported from; None if it was installed, or is ours."""
+    """The folder that a module is imported from; None if it was installed, or belongs to rankdeck."""
     first = module.partition(".")[0]
     spec = find_module(first, workdir)
     if spec is None or (not spec.submodule_search_locations and not spec.has_location):
@@ -135,37 +136,37 @@ def _import_root(module: str, workdir: Path) -> Path | None:
     return Path(os.path.abspath(place)).parent
 
 
-def _add_own_modules(luggage: _Collected) -> None:
-    """The packages and modules of this process that come from source which nobody installed.
+def _add_own_modules(collected: _Collected) -> None:
+    """Add the modules of this process that are the user's own source, and not installed.
 
-    Whole packages, because a function may import more of them than has been imported here.
+    Packages are added whole, because a function may import modules of them that this process has not.
     """
     packages: dict[Path, None] = {}
     roots: dict[str, None] = {}
     for name, module in sorted(sys.modules.items()):
         file, top = getattr(module, "__file__", None), name.partition(".")[0]
-        if not file or not file.endswith(".py") or top in _ELSEWHERE or _is_installed(file):
+        if not file or not file.endswith(".py") or top in _NOT_SENT or _is_installed(file):
             continue
         path = Path(os.path.abspath(file))
         if not path.is_file():
             continue
         if (root := _root_of(name, path)) is None:
             place = f"{NAMED}/{name.replace('.', '/')}"
-            luggage.files[f"{place}/__init__.py" if path.name == "__init__.py" else f"{place}.py"] = path
-            luggage.copies[NAMED] = None
+            collected.files[f"{place}/__init__.py" if path.name == "__init__.py" else f"{place}.py"] = path
+            collected.copies[NAMED] = None
             continue
         roots[str(root)] = None
-        luggage.add(path)
+        collected.add(path)
         if path.parent != root:
             packages[root / top] = None
     order = {folder: index for index, folder in enumerate(sys.path)}
-    luggage.path.update(dict.fromkeys(sorted(roots, key=lambda r: order.get(r, len(order)))))
+    collected.path.update(dict.fromkeys(sorted(roots, key=lambda r: order.get(r, len(order)))))
     for package in packages:
-        luggage.add_sources(package)
+        collected.add_sources(package)
 
 
 def _root_of(name: str, file: Path) -> Path | None:
-    """The folder in which a module is found by its name; None if it was loaded by another way."""
+    """The folder in which a module is found by its name; None if it was loaded in another way."""
     stem = name.replace(".", "/")
     for tail in (f"/{stem}.py", f"/{stem}/__init__.py"):
         if str(file).endswith(tail):
@@ -187,8 +188,8 @@ def _is_installed(file: str) -> bool:
 def _sources(folder: Path) -> list[Path]:
     """The Python files of a folder that can be imported.
 
-    What git ignores comes along where it lies beside what it does not: generated modules are imported too.
-    So do packages that are linked into the folder.
+    Files that git ignores are included if they lie beside files that it does not ignore, because generated
+    modules are imported too. Packages that are linked into the folder are included as well.
 
     Raises:
         SpecError: there are too many.
@@ -207,7 +208,7 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _is_linked_package(place: Path) -> bool:
-    """Whether it is a link to a package, and not to one that it lies in."""
+    """Whether it is a link to a package, but not to a package that contains the link."""
     if not place.is_symlink() or not (place / "__init__.py").is_file():
         return False
     return not place.parent.resolve().is_relative_to(place.resolve())
@@ -224,57 +225,57 @@ def _is_unicode(text: str) -> bool:
     return text.encode(errors="ignore").decode() == text
 
 
-def _add_library(luggage: _Collected, path: Path) -> None:
+def _add_library(collected: _Collected, path: Path) -> None:
     if path.is_dir():
         if (path / "__init__.py").exists():
-            luggage.add_sources(path)
-            luggage.copies[f"{SOURCES}{path.parent}"] = None
+            collected.add_sources(path)
+            collected.copies[f"{SOURCES}{path.parent}"] = None
         else:
-            luggage.add_folder(path)
+            collected.add_folder(path)
     elif path.is_file() and path.suffix == ".py":
-        luggage.add(path, needed=True)
-        luggage.copies[f"{SOURCES}{path.parent}"] = None
+        collected.add(path, needed=True)
+        collected.copies[f"{SOURCES}{path.parent}"] = None
     elif path.is_file() and path.suffix in (".zip", ".whl", ".egg") and zipfile.is_zipfile(path):
-        luggage.add(path, needed=True)
-        luggage.path[str(path)] = None
+        collected.add(path, needed=True)
+        collected.path[str(path)] = None
     else:
         raise SpecError(f"--py-files takes Python files, folders, zips and wheels, not {path}")
 
 
-def _zipped(luggage: _Collected) -> bytes:
-    _check_size(luggage)
+def _zipped(collected: _Collected) -> bytes:
+    _check_size(collected)
     manifest = {
-        "lead": str(luggage.lead),
-        "main": luggage.main,
-        "path": list(luggage.path),
-        "copies": list(luggage.copies),
+        "lead": str(collected.lead),
+        "main": collected.main,
+        "path": list(collected.path),
+        "copies": list(collected.copies),
     }
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as zipped:
         zipped.writestr(zipfile.ZipInfo(MANIFEST, _DATE), json.dumps(manifest))
-        for place, data in _read(luggage.files.items(), luggage.needed):
+        for place, data in _read(collected.files.items(), collected.needed):
             zipped.writestr(zipfile.ZipInfo(place, _DATE), data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
-def _check_size(luggage: _Collected) -> None:
+def _check_size(collected: _Collected) -> None:
     sizes: dict[Path, int] = {}
-    for file in luggage.files.values():
+    for file in collected.files.values():
         try:
             sizes[file] = file.stat().st_size
         except OSError:
-            continue  # reading it will tell
+            continue  # reading it fails later, with an error if it is needed
     if (total := sum(sizes.values())) > LIMIT:
         largest = max(sizes, key=sizes.__getitem__)
         raise SpecError(
-            f"the Python files around {luggage.lead} come to {total >> 20} MiB, and {LIMIT >> 20} MiB can "
+            f"the Python files around {collected.lead} come to {total >> 20} MiB, and {LIMIT >> 20} MiB can "
             f"be sent to executors; the largest is {largest}",
             hint="put the program into a folder of its own",
         )
 
 
 def _read(files: Iterable[tuple[str, Path]], needed: set[str]) -> Iterator[tuple[str, bytes]]:
-    """What can be read: a neighbour that cannot is none that could be imported."""
+    """The content of the files; one that cannot be read is skipped unless it is needed."""
     for place, file in files:
         try:
             data = file.read_bytes()
@@ -295,11 +296,11 @@ class UnpackedBundle:
     """A bundle on this host.
 
     Attributes:
-        folder: where it is unpacked: the agent's own.
-        source: the file to run in place of the target's own path; empty to leave that as it is.
+        folder: where it is unpacked: a folder of the agent's.
+        source: the file to run instead of the target's path; empty if the target is not a file.
         path: folders and zips to import from.
-        lead: the folder that leads the import path, where the target is not a file.
-        copied: where files lie by the paths that they have on the caller's machine.
+        lead: the first folder of the import path, if the target is not a file.
+        copied: the folder with the unpacked files, below it by their paths on the caller's machine.
     """
 
     folder: str
@@ -318,20 +319,20 @@ def unpack_bundle(data: bytes, folder: str) -> UnpackedBundle:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         archive.extractall(folder)
         manifest: dict[str, Any] = json.loads(archive.read(MANIFEST))
-        at_home = _is_at_home(archive)
+        shared = _is_shared(archive)
     copied = os.path.join(folder, SOURCES)
-    here = "" if at_home else copied
+    prefix = "" if shared else copied
     main, lead = manifest["main"], manifest["lead"]
-    if not (at_home and os.path.isdir(lead)):
+    if not (shared and os.path.isdir(lead)):
         lead = copied + lead
         os.makedirs(lead, exist_ok=True)  # it may hold no sources
-    imports = [here + entry for entry in manifest["path"]]
+    imports = [prefix + entry for entry in manifest["path"]]
     copies = [os.path.join(folder, entry) for entry in manifest["copies"]]
-    return UnpackedBundle(folder, main and here + main, (*imports, *copies), lead, copied)
+    return UnpackedBundle(folder, main and prefix + main, (*imports, *copies), lead, copied)
 
 
-def _is_at_home(archive: zipfile.ZipFile) -> bool:
-    """Whether this host has every file of it under the same path, with the same content."""
+def _is_shared(archive: zipfile.ZipFile) -> bool:
+    """Whether this host has every file of the bundle under the same path, with the same content."""
     names = [name for name in archive.namelist() if name.startswith(f"{SOURCES}/")]
     return bool(names) and all(_is_same(archive, name) for name in names)
 

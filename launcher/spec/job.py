@@ -1,7 +1,7 @@
-"""What to run, and where each rank goes: frozen values, checked when they are made.
+"""What to run, where and with which limits: frozen values that are checked when they are made.
 
-Nothing here touches the file system; whether a file exists or a function takes a parameter is
-`launcher.spec.target`'s to say.
+Nothing here touches the file system; `launcher.spec.target` checks whether a file exists and whether a
+function takes a parameter.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Target:
         source: path of a file, or dotted name of a module; for a callable, where it was defined.
         name: the function's name; empty for a script.
         args: a script's argv; a function's positional arguments as Python literals.
-        kwargs: a function's keyword arguments as Python literals, in order; resolving the target makes them
-            of what the option says.
-        pickled: the arguments (or the callable with them) travel as a pickle beside this value, and
-            `args` and `kwargs` are their representations, for people only.
+        kwargs: a function's keyword arguments as Python literals, in order; `launcher.spec.target.resolve`
+            converts the texts of the option to them.
+        pickled: the arguments (or the callable with them) are sent as a pickle beside this value, and
+            `args` and `kwargs` are only their representations for people.
     """
 
     kind: TargetKind
@@ -84,7 +84,7 @@ class Target:
 
     @property
     def arguments(self) -> str:
-        """What it is given, in one line for people."""
+        """Its arguments, in one line for people."""
         return " ".join([*map(shlex.quote, self.args), *(f"{k}={v}" for k, v in self.kwargs)])
 
     @property
@@ -94,10 +94,10 @@ class Target:
 
 
 def world_size(text: str) -> tuple[int | None, int]:
-    """What ``4`` and ``2:4`` mean as a number of ranks: the least if one was given, and the most.
+    """Parse ``4`` or ``2:4`` as the least number of ranks, None if it is not given, and the most.
 
     Raises:
-        SpecError: neither form.
+        SpecError: the text has neither form.
     """
     match = re.fullmatch(r"\s*(?:(\d{1,9})\s*:\s*)?(-?\d{1,9})\s*", text)
     if match is None:
@@ -106,12 +106,12 @@ def world_size(text: str) -> tuple[int | None, int]:
 
 
 RANKS = ValueKind("a number or MIN:MAX", lambda _, words, __: world_size(words[-1]), types=(int, str))
-"""The least number of ranks and the most, which are two fields of a spec."""
+"""The value is a pair, the least and the most ranks, which are two fields of a spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSpec:
-    """Which Spark, and how its executors reach the run. An address that is empty is the environment's."""
+    """Which Spark, and how its executors reach the run. An empty address is taken from the environment."""
 
     master: str = launch_option(
         "",
@@ -188,10 +188,10 @@ class SparkSpec:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One run, as asked for: what every rank runs, the launch options, and which Spark.
+    """One run, as requested: what every rank runs, the launch options, and which Spark.
 
-    The options are told here and nowhere else; their order is that of a command's help and of the forms.
-    `withheld` has the places, as `texts` calls them, of values that were not written down.
+    The options are declared here and nowhere else; commands' help and forms show them in this order.
+    `withheld` has the places, named as in `texts`, of values that were left out of the record.
     """
 
     target: Target
@@ -397,26 +397,26 @@ class JobSpec:
 
     @property
     def least(self) -> int:
-        """The least world size that will do."""
+        """The smallest acceptable world size."""
         return self.num_processes if self.min_processes is None else self.min_processes
 
     @property
     def label(self) -> str:
-        """The run's name, or what it runs if it was given none."""
+        """The run's name; without one, the name of what it runs."""
         return self.name or self.target.name or self.target.source.rpartition("/")[2]
 
     @property
     def texts(self) -> dict[str, str]:
-        """All that was given as text, by its place: ``env NAME``, ``param NAME``, ``args --option``, …"""
+        """All values that are text, by their place: ``env NAME``, ``param NAME``, ``args --option``, …"""
         target = self.target
-        found = {"source": target.source, "function": target.name}
+        texts = {"source": target.source, "function": target.name}
         for each in options_of(JobSpec):
-            found |= texts_in(each, each.value(self))
-        found |= {f"param {name}": value for name, value in target.kwargs}
-        return found | dict(zip(argument_places(target.args), target.args, strict=True))
+            texts |= texts_in(each, each.value(self))
+        texts |= {f"param {name}": value for name, value in target.kwargs}
+        return texts | dict(zip(argument_places(target.args), target.args, strict=True))
 
     def with_texts(self, texts: Mapping[str, str]) -> JobSpec:
-        """The same with other texts in some places; places that it does not have are passed over."""
+        """The same with other texts in some places; places that it does not have are ignored."""
         get, target = texts.get, self.target
         args = zip(argument_places(target.args), target.args, strict=True)
         other = replace(
@@ -434,12 +434,12 @@ class JobSpec:
         """The same with other values of some options, by their names.
 
         Raises:
-            SpecError: they do not fit.
+            SpecError: a value is not allowed.
         """
-        given = {each.path: values[each.name] for each in options_of(JobSpec) if each.name in values}
-        if ranks := given.pop(("num_processes",), None):
-            given |= {("min_processes",): ranks[0], ("num_processes",): ranks[1]}
-        return self._with(given)
+        by_path = {each.path: values[each.name] for each in options_of(JobSpec) if each.name in values}
+        if ranks := by_path.pop(("num_processes",), None):
+            by_path |= {("min_processes",): ranks[0], ("num_processes",): ranks[1]}
+        return self._with(by_path)
 
     def _with(self, values: Mapping[tuple[str, ...], Any]) -> JobSpec:
         own = {path[0]: value for path, value in values.items() if len(path) == 1}
@@ -447,11 +447,11 @@ class JobSpec:
         return replace(self, spark=replace(self.spark, **of_spark) if of_spark else self.spark, **own)
 
     def redacted(self) -> JobSpec:
-        """The same spec without what is secret in it; `withheld` says where that was."""
+        """The same spec without its secrets; `withheld` names their places."""
         masked = _masked(self, Redactor())
         hidden = [place for place, text in self.texts.items() if masked[place] != text]
         spec = self.with_texts(masked)
-        # places are called by the masked words: an option's name may hold the secret too
+        # places are named after the masked words: an option's name may contain the secret too
         renamed = dict(zip(self.texts, spec.texts, strict=True))
         kept = [place for place in self.withheld if REDACTED in spec.texts.get(place, "")]
         return replace(spec, withheld=tuple(dict.fromkeys([*kept, *(renamed[place] for place in hidden)])))
@@ -466,7 +466,7 @@ class JobSpec:
         }
 
     def secrets(self) -> frozenset[str]:
-        """The secrets themselves, as far as they can be told from other text wherever they occur."""
+        """The secrets that are long enough to be masked wherever they occur in other text."""
         redactor = Redactor()
         _masked(self, redactor)
         return frozenset(redactor.known)
@@ -476,7 +476,7 @@ _OPTION = re.compile(r"[-+~]*[\w.-]+")
 
 
 def argument_places(args: Sequence[str]) -> list[str]:
-    """What each argument's place is called: by its option, if it has one, so that others may come and go."""
+    """The name of each argument's place: its option, if it has one, so that it does not depend on others."""
     seen: Counter[str] = Counter()
     places = []
     for i, (option, word) in enumerate(named_words(args)):
@@ -488,7 +488,7 @@ def argument_places(args: Sequence[str]) -> list[str]:
 
 
 def _masked(spec: JobSpec, redactor: Redactor) -> dict[str, str]:
-    """The texts without their secrets, each of which may stand in several places."""
+    """The texts without their secrets; a secret that is found in one place is masked in all places."""
     options = iter(named_words(spec.target.args))
     names = {
         place: next(options)[0] if place.startswith("args ") else place.partition(" ")[2]
@@ -500,7 +500,7 @@ def _masked(spec: JobSpec, redactor: Redactor) -> dict[str, str]:
 
 
 def _check_environ(env: Mapping[Any, Any]) -> None:
-    """What no process can be started with is refused here; a notebook may give numbers for text."""
+    """Refuse variables with which no process can be started; a notebook may pass numbers instead of text."""
     for key, value in env.items():
         if not isinstance(key, str) or not key or "=" in key or "\0" in key:
             raise SpecError(f"{key!r} cannot be the name of an environment variable")
@@ -513,7 +513,7 @@ LAUNCH_OPTIONS = (*options_of(JobSpec), *options_of(Target, "target"))
 
 
 def applies(option: Option, mode: Mode) -> bool:
-    """Whether an option has a meaning in a mode."""
+    """Whether an option has an effect in a mode."""
     return not option.group or option.group in mode.traits.takes
 
 

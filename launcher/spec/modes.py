@@ -1,7 +1,7 @@
-"""The modes: what the backend of each is and can do, a row a mode.
+"""The modes, and a table of what the backend of each mode is and can do.
 
-Nothing else compares modes. Who needs to know asks the row (`spec.mode.traits.plans_ahead`), so that another
-backend is a row here, a factory in `launcher.backends.registry`, and the file that it is in.
+No other module compares modes: it uses the mode's row (`spec.mode.traits.plans_ahead`). So a new backend is a
+row here, a factory in `launcher.backends.registry`, and its own file.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 SPARK = "spark"
-"""The group of options that a Spark has a meaning for."""
+"""The group of options that apply to Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModeTraits:
-    """One backend, as the rest needs to know it.
+    """The properties of one backend.
 
     Attributes:
-        place: where ranks run, in words for people.
-        plans_ahead: what it offers is known before any agent has started, and with it every rank's place.
+        place: where ranks run, for people.
+        plans_ahead: its offers, and so every rank's place, are known before any agent has started.
         one_host: all its agents are on one host.
-        scheduled: a scheduler gives the agents their slots, may let them wait for those, and takes them back.
+        scheduled: a scheduler assigns the agents' slots, may let them wait, and may take slots back.
         inherits: ranks get the environment and interpreter of the run's caller; else those of their hosts.
         ships_sources: its hosts have none of the caller's files, so the target's sources are sent along.
-        takes: the groups of options that have a meaning for it.
-        address: the option that says where it is, which is a field of `SparkSpec` too; empty if it has none.
+        takes: the groups of options that apply to it.
+        address: the option with its address, which is a field of `SparkSpec` too; empty if it has none.
         example: such an address.
         through_server: agents are started through a Connect server.
-        keeps_session: runs share a session, by which one engine differs from another.
-        needs_java: this machine needs a Java.
-        tasks: what agents are to the scheduler.
-        python: whose interpreter ranks have where they do not inherit one, and `python_named` what names it.
+        keeps_session: runs share a Spark session, and each session has its own engine.
+        needs_java: this machine needs Java.
+        tasks: the scheduler's name for agents.
+        python: which interpreter ranks use if they do not inherit one.
+        python_named: the variable or setting that selects it.
     """
 
     place: str
@@ -99,11 +100,11 @@ TRAITS: Mapping[Mode, ModeTraits] = {
 }
 DEFAULT_MODE = Mode.LOCAL
 ADDRESSES = tuple(row.address for row in TRAITS.values() if row.address)
-"""The options that name a place."""
+"""The options that are an address."""
 
 
 def recorded_traits(mode: str) -> ModeTraits | None:
-    """The row of a mode that a record names; None for one that only another version knows."""
+    """The row of a mode in a record; None for a mode that only another version knows."""
     return next((row for known, row in TRAITS.items() if known == mode), None)
 
 
@@ -113,5 +114,5 @@ def implied_mode(given: Mapping[str, object]) -> Mode | None:
 
 
 def modes_taking(group: str) -> tuple[Mode, ...]:
-    """The modes for which a group of options has a meaning."""
+    """The modes to which a group of options applies."""
     return tuple(mode for mode, row in TRAITS.items() if group in row.takes)

@@ -1,7 +1,7 @@
-"""Launch options: what each is called, how its values are read and written, and where it applies.
+"""Launch options: their names, how their values are read and written, and where they apply.
 
-A field of `JobSpec` that people may give has its `Option` in its metadata. The options of commands, the
-fields of forms, settings, recorded runs and `Distributor` are all derived from these.
+A field of `JobSpec` that people can set has an `Option` in its metadata. The options of commands, the fields
+of forms, settings, recorded runs and `Distributor` are all derived from these.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class ValueKind:
     """How the values of some options are read and written.
 
     Attributes:
-        noun: what a value is, for a message about another one.
-        read: the value that words of a command mean, said in a folder.
-        write: the words that mean a value.
-        types: what a settings file has for it.
-        given: the value that a caller from Python means.
+        noun: what a value must be, for the message about a wrong one.
+        read: parses the words of a command; relative paths start in the folder that it is given.
+        write: formats a value as words of a command.
+        types: the types of its values in a settings file.
+        from_python: converts the value that a Python caller passed.
         many: the option may be given several times, with a word each time.
-        local: the words are paths of this machine, on which ``~`` is somebody's home.
-        choices: all words that there are; empty for any.
+        local: the words are paths of this machine, in which ``~`` is expanded.
+        choices: all allowed words; empty for any.
     """
 
     noun: str
     read: Read
     write: Write = lambda _, value: [str(value)]
     types: tuple[type, ...] = (str,)
-    given: Callable[[Any], Any] = lambda value: value
+    from_python: Callable[[Any], Any] = lambda value: value
     many: bool = False
     local: bool = False
     choices: tuple[str, ...] = ()
@@ -53,23 +53,24 @@ class Option:
     """One launch option.
 
     Attributes:
-        flag: the option on a command line, with its opposite for a switch; empty where `row` says both.
+        flag: the option on a command line, with its opposite for a switch; empty for `min_processes`, which
+            is given with `num_processes`.
         kind: how its values are read and written.
         help: what it does, for a command's help.
         doc: the same for Python, where that differs.
         short: a short flag.
         metavar: its value in a command's help.
-        label: what a form calls it.
-        hint: what stands in its empty field; ``{}`` is the default.
-        row: the field of a draft that a form shows in a row of its own; empty for one of the folded fields.
+        label: its label in a form.
+        hint: the placeholder of its empty field; ``{}`` is the default.
+        row: the field of a draft that a form shows in its own row; empty for one of the folded fields.
         setting: its key in a settings file, if not its name; empty for none.
-        group: the backends that it applies to; empty for all.
-        noun: what is counted, for a message about a value out of bounds.
-        least: the least value that there can be.
-        above: a value than which it must be more.
-        name: its own name, which is that of its field unless it says otherwise.
-        path: where a spec has it: the names of fields, the outermost first.
-        default: the value of who does not give it.
+        group: the group of backends that it applies to; empty for all.
+        noun: the quantity, for the message about a value out of bounds.
+        least: the smallest allowed value.
+        above: the value must be greater than this.
+        name: its name; by default that of its field.
+        path: its place in a spec: the names of fields, the outermost first.
+        default: the value if it is not given.
     """
 
     flag: str
@@ -91,31 +92,31 @@ class Option:
     default: Any = None
 
     @property
-    def said(self) -> str:
-        """The flag as messages name it: that of a switch without its opposite."""
+    def flag_name(self) -> str:
+        """The flag for messages: that of a switch without its opposite."""
         return self.flag.partition("/")[0]
 
     @property
     def place(self) -> str:
-        """What a record calls the place of its texts."""
-        return self.said.removeprefix("--")
+        """The name of its texts' place in a record."""
+        return self.flag_name.removeprefix("--")
 
     @property
     def placeholder(self) -> str:
-        """What stands in its empty field."""
+        """The placeholder of its empty field."""
         return self.hint.format("" if self.default is None else self.text(self.default))
 
     def value(self, spec: Any) -> Any:
-        """What a spec has of it."""
+        """Its value in a spec."""
         for name in self.path:
             spec = getattr(spec, name)
         return spec
 
     def check(self, value: Any) -> None:
-        """Refuse a number out of bounds; None is no number, and in none.
+        """Refuse a number that is out of bounds; None is allowed.
 
         Raises:
-            SpecError: it is.
+            SpecError: it is out of bounds.
         """
         unit = " seconds" if self.kind is SECONDS else ""
         if value is None:
@@ -126,45 +127,45 @@ class Option:
             raise SpecError(f"the {self.noun} must be more than {self.above:g}{unit}, not {value}")
 
     def read(self, words: Sequence[str], here: Path) -> Any:
-        """The value that words of a command mean, said in a folder.
+        """Parse the words of a command that was typed in the folder `here`.
 
         Raises:
-            SpecError: they mean none.
+            SpecError: they are no value of this option.
         """
         return self.kind.read(self, words, here)
 
     def read_text(self, text: str, here: Path) -> Any:
-        """The value that the text of one field means, in which words are split as a shell would.
+        """Parse the text of a form's field; it is split into words like in a shell if there may be many.
 
         Raises:
-            SpecError: it means none.
+            SpecError: it is no value of this option.
         """
         return self.read(self._at_home(split(text) if self.kind.many else [text]), here)
 
     def text(self, value: Any) -> str:
-        """A value as the text of one field."""
+        """A value as the text of a form's field."""
         words = self.kind.write(self, value)
         return shlex.join(words) if self.kind.many else "".join(words)
 
     def words(self, text: str) -> list[str]:
-        """The text of one field as words of a command. What cannot be split stays one word."""
+        """The text of a form's field as words of a command. Text that cannot be split stays one word."""
         if self.kind in (SWITCH, FLAG):
             yes, _, no = self.flag.partition("/")
             return [flag for flag in ({"yes": yes, "no": no}.get(text.strip(), ""),) if flag]
         try:
             values = split(text) if self.kind.many else [text]
         except SpecError:
-            return [self.said, text]
-        return [word for value in self._at_home(values) for word in (self.said, value)]
+            return [self.flag_name, text]
+        return [word for value in self._at_home(values) for word in (self.flag_name, value)]
 
     def _at_home(self, words: list[str]) -> list[str]:
-        """Neither a form nor quotes around a command's word leave the tilde to a shell."""
+        """Expand ``~``: a shell does not in a form's field, nor in a quoted word of a command."""
         return [os.path.expanduser(word) for word in words] if self.kind.local else words
 
 
-def launch_option(default: Any, flag: str, kind: ValueKind, /, **told: Any) -> Any:
-    """A dataclass's field that is a launch option; a type as the default makes one of its own each time."""
-    metadata = {_METADATA: Option(flag, kind, **told)}
+def launch_option(default: Any, flag: str, kind: ValueKind, /, **attributes: Any) -> Any:
+    """A dataclass's field that is a launch option; a type as the default is called for each instance."""
+    metadata = {_METADATA: Option(flag, kind, **attributes)}
     if isinstance(default, type):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -172,18 +173,18 @@ def launch_option(default: Any, flag: str, kind: ValueKind, /, **told: Any) -> A
 
 @cache
 def options_of(kind: Any, *path: str) -> tuple[Option, ...]:
-    """The options among a dataclass's fields, and among those of dataclasses in it, in their order."""
+    """The options of a dataclass's fields, and of the dataclasses in it, in the order of fields."""
     return tuple(_options(kind, path))
 
 
 def _options(kind: Any, path: tuple[str, ...]) -> Iterator[Option]:
     for each in fields(kind):
-        found = each.metadata.get(_METADATA)
-        if found is not None:
-            name = found.name or each.name
-            setting = name if found.setting is None else found.setting
+        option = each.metadata.get(_METADATA)
+        if option is not None:
+            name = option.name or each.name
+            setting = name if option.setting is None else option.setting
             where = (*path, each.name)
-            yield replace(found, name=name, setting=setting, path=where, default=_default(each))
+            yield replace(option, name=name, setting=setting, path=where, default=_default(each))
         elif is_dataclass(inner := each.default_factory):
             yield from options_of(inner, *path, each.name)
 
@@ -193,10 +194,10 @@ def _default(each: Field[Any]) -> Any:
 
 
 def check_bounds(spec: Any) -> None:
-    """Refuse numbers of a spec's own options that are out of their bounds.
+    """Refuse numbers of a spec's own options that are out of bounds.
 
     Raises:
-        SpecError: one is.
+        SpecError: one is out of bounds.
     """
     kind: Any = type(spec)
     for each in options_of(kind):
@@ -205,16 +206,16 @@ def check_bounds(spec: Any) -> None:
 
 
 def require_known(names: Iterable[str], known: Iterable[str], who: str) -> None:
-    """Refuse options that there are not.
+    """Refuse names of unknown options.
 
     Raises:
-        SpecError: there is one.
+        SpecError: a name is unknown.
     """
-    there = list(known)
+    allowed = list(known)
     for name in names:
-        if name not in there:
-            near = difflib.get_close_matches(name, there, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}"
+        if name not in allowed:
+            near = difflib.get_close_matches(name, allowed, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(allowed)}"
             raise SpecError(f"{who} takes no option {name}", hint=hint)
 
 
@@ -236,10 +237,10 @@ def with_texts_in(option: Option, value: Any, texts: Mapping[str, str]) -> Any:
 
 
 def split(text: str) -> list[str]:
-    """Words as a shell would see them.
+    """Split text into words like a shell.
 
     Raises:
-        SpecError: a quotation does not end.
+        SpecError: a quotation mark is not closed.
     """
     try:
         return shlex.split(text)
@@ -272,14 +273,14 @@ def _whole(option: Option, words: Sequence[str], _: Path) -> int:
     try:
         return int(words[-1])
     except ValueError:
-        raise SpecError(f"{option.said} takes a whole number, not {words[-1]!r}") from None
+        raise SpecError(f"{option.flag_name} takes a whole number, not {words[-1]!r}") from None
 
 
 def _seconds(option: Option, words: Sequence[str], _: Path) -> float:
     try:
         return float(words[-1])
     except ValueError:
-        raise SpecError(f"{option.said} takes a number of seconds, not {words[-1]!r}") from None
+        raise SpecError(f"{option.flag_name} takes a number of seconds, not {words[-1]!r}") from None
 
 
 def _path(_: Option, words: Sequence[str], here: Path) -> str:
@@ -291,11 +292,11 @@ def _paths(_: Option, words: Sequence[str], here: Path) -> tuple[str, ...]:
 
 
 def _pairs(option: Option, words: Sequence[str], _: Path) -> dict[str, str]:
-    return pairs(words, option.said)
+    return pairs(words, option.flag_name)
 
 
 def one_of(kind: type[StrEnum]) -> ValueKind:
-    """The kind of an option whose values are an enumeration's."""
+    """The kind of options whose values are the members of an enumeration."""
 
     def read(option: Option, words: Sequence[str], _: Path) -> StrEnum:
         try:
@@ -313,7 +314,7 @@ _SWITCH: Mapping[str, bool | None] = {"auto": None, "yes": True, "no": False}
 
 def _switch(option: Option, words: Sequence[str], _: Path) -> bool | None:
     if (word := words[-1].strip()) not in option.kind.choices:
-        raise SpecError(f"{option.said} is one of {', '.join(option.kind.choices)}, not {word!r}")
+        raise SpecError(f"{option.flag_name} is one of {', '.join(option.kind.choices)}, not {word!r}")
     return _SWITCH[word]
 
 
@@ -323,7 +324,7 @@ def _switched(_: Option, value: Any) -> list[str]:
 
 TEXT = ValueKind("a text", _text)
 SHARED_PATH = ValueKind("a path", _text)
-"""A path on other machines too: it stays as it was said."""
+"""A path on other machines too: it is used as given."""
 WHOLE = ValueKind("a whole number", _whole, types=(int,))
 SECONDS = ValueKind(
     "a number of seconds", _seconds, lambda _, value: [str(value).removesuffix(".0")], types=(int, float)
@@ -331,7 +332,7 @@ SECONDS = ValueKind(
 PATH = ValueKind(
     "a path",
     _path,
-    given=lambda value: str((Path.cwd() / (value or "")).absolute()),
+    from_python=lambda value: str((Path.cwd() / (value or "")).absolute()),
     local=True,
 )
 PATHS = ValueKind(
@@ -339,7 +340,7 @@ PATHS = ValueKind(
     _paths,
     lambda _, value: list(value),
     types=(list,),
-    given=lambda value: tuple(map(os.fspath, value)),
+    from_python=lambda value: tuple(map(os.fspath, value)),
     many=True,
     local=True,
 )
@@ -348,9 +349,9 @@ PAIRS = ValueKind(
     _pairs,
     lambda _, value: [f"{name}={text}" for name, text in dict(value).items()],
     types=(dict,),
-    given=lambda value: dict(value or {}),
+    from_python=lambda value: dict(value or {}),
     many=True,
 )
 SWITCH = ValueKind("one of these", _switch, _switched, choices=tuple(_SWITCH))
-"""Yes, no, or whatever fits."""
+"""Yes, no, or None: rankdeck decides."""
 FLAG = ValueKind("true or false", _switch, _switched, types=(bool,), choices=("yes", "no"))

@@ -1,4 +1,4 @@
-"""Reading pickles that may name the library by either of its import names, whichever it has here."""
+"""Reading pickles whatever the library's import name was in the process that wrote them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load(file: IO[bytes]) -> Any:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:
-        """What a pickle names; what the library lacks is of the user's own `launcher`."""
+        """Find a class in the library under its name here, or else in a `launcher` of the user's own."""
         here = names.translated(module)
         try:
             return super().find_class(here, name)

@@ -24,11 +24,11 @@ class Offer:
     Attributes:
         agent: its number.
         host: which host it is on; agents that name the same host share it.
-        cores: the cores that are its own.
+        cores: how many cores its ranks may use.
         devices: the GPUs that it may use.
         slots: how many ranks it can hold; None for any number.
-        exclusive: whether `devices` are this agent's alone, because a scheduler granted them to it; else
-            they are all that the host has, and the agents of that host divide them.
+        exclusive: whether a scheduler granted `devices` to this agent alone; else they are all devices of
+            the host, and the agents of that host divide them.
     """
 
     agent: int
@@ -48,10 +48,10 @@ class Assignment:
         local_rank, local_world_size: place on the host.
         node_rank, node_count: place of the host.
         agent: the agent that supervises it.
-        devices: the GPUs that are this rank's own; empty on CPU.
-        visible: what CUDA_VISIBLE_DEVICES says, or None to leave it alone. With one GPU a rank, every GPU
-            of the gang on this host is named, in local-rank order, because scripts select
-            ``cuda:LOCAL_RANK``; a rank with several GPUs sees its own alone.
+        devices: this rank's own GPUs; empty on CPU.
+        visible: the value of CUDA_VISIBLE_DEVICES, or None to leave it as it is. With one GPU for each rank,
+            it names all GPUs of the gang on this host, in the order of local ranks, because scripts select
+            ``cuda:LOCAL_RANK``; a rank with several GPUs sees only its own.
         threads: the rank's share of the host's cores.
     """
 

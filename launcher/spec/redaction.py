@@ -1,9 +1,9 @@
-"""What must not be written down or shown: values whose names, or shapes, say that they are secret. Pure.
+"""Masking secrets, which must not be recorded or shown: they are recognised by name or by shape. Pure.
 
 A name is judged by its words: ``api_key``, ``--token`` and ``spark.ssl.keyPassword`` hold secrets, but not
-``tokenizer``, ``max_tokens``, ``sort_key`` and ``key_bits``. A shape is judged wherever it stands: the keys
-that providers give out, a URL's password, ``name=value`` of a secret name within a text. A bare row of hex
-digits is no secret: it is a revision or a checksum far more often.
+``tokenizer``, ``max_tokens``, ``sort_key`` and ``key_bits``. A shape is recognised anywhere in a text: a
+provider's API key, a URL's password, ``name=value`` with a secret name. A sequence of hex digits alone is not
+masked: it is a revision or a checksum far more often.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 REDACTED = "***"
-_LEAST = 6  # a shorter secret is hidden where it stands, and not wherever its letters occur
+_LEAST = 6  # a shorter secret is masked only where it was recognised, not wherever its letters occur
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _STRONG = re.compile(r"passw(?:or)?d|passphrase|passfile|secret|credential|cookie|(?<![a-z])jwt(?![a-z])")
@@ -61,7 +61,7 @@ _WHOLE = re.compile(r"([-+~]*[A-Za-z_][\w.-]*=)(.+)", re.DOTALL)
 _QUOTED = re.compile(
     r"""(?P<q>['"])(?P<name>[\w.-]+)(?P=q)\s*:\s*(?P<v>['"])(?P<value>(?:\\.|(?!(?P=v)).)+)(?P=v)"""
 )
-# a folder called `key=5` is a partition of a table
+# not after a slash: a folder called `key=5` is a partition of a table
 _PAIR = re.compile(r"""(?<![\w./-])(?P<name>[A-Za-z_][\w.-]*)=(?P<v>['"]?)(?P<value>[^\s;&,'"\])}]+)(?P=v)""")
 _HEADER = re.compile(r"(?<![\w-])(?P<name>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s'\"]{8,})")
 
@@ -85,7 +85,7 @@ def looks_secret(name: str) -> bool:
 
 
 def hides(name: str, value: str) -> bool:
-    """Whether the value of this name is a secret. A switch or a number is none, unless it is a password."""
+    """Whether the value of this name is a secret. A boolean or a number is none, unless it is a password."""
     if not looks_secret(name) or _NOTHING.fullmatch(value):
         return False
     words = "_".join(word.lower() for word in _WORDS.findall(name))
@@ -93,81 +93,81 @@ def hides(name: str, value: str) -> bool:
 
 
 class Redactor:
-    """Masks secrets, and remembers them: what was found in one place is masked wherever else it stands."""
+    """Masks secrets, and remembers them: a secret that was found once is masked in all later texts."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self.known = set(known)
 
     def mask(self, text: str, name: str = "") -> str:
-        """The text without what is secret in it: all of it, if it is the value of a secret `name`."""
+        """The text with its secrets masked: all of it, if it is the value of a secret `name`."""
         if name and hides(name, text):
-            return self._found(text)
+            return self._masked(text)
         whole = _WHOLE.fullmatch(text)
         if whole and hides(whole[1].strip("-+~="), whole[2]):
-            return whole[1] + self._found(whole[2])
+            return whole[1] + self._masked(whole[2])
         if any(sign in text for sign in "=:-_.") or len(text) > 15:
             text = self._shapes(text)
         return self.mask_known(text)
 
     def mask_known(self, text: str) -> str:
-        """The text without the secrets that are known."""
+        """The text with the remembered secrets masked."""
         for secret in sorted((s for s in self.known if s in text), key=len, reverse=True):
             text = text.replace(secret, REDACTED)
         return text
 
     def _shapes(self, text: str) -> str:
-        text = _URL.sub(lambda m: m[1] + self._found(m[2]), text)
-        text = _BEARER.sub(lambda m: m[1] + m[2] + self._found(m[3]), text)
+        text = _URL.sub(lambda m: m[1] + self._masked(m[2]), text)
+        text = _BEARER.sub(lambda m: m[1] + m[2] + self._masked(m[3]), text)
         for pattern in (_QUOTED, _PAIR, _HEADER):
             text = pattern.sub(self._value, text)
-        return _SHAPES.sub(lambda m: self._found(m[0]), text)
+        return _SHAPES.sub(lambda m: self._masked(m[0]), text)
 
     def _value(self, match: re.Match[str]) -> str:
         whole, value = match[0], match["value"]
         if not hides(match["name"], value):
             return whole
         start, end = match.span("value")
-        return whole[: start - match.start()] + self._found(value) + whole[end - match.start() :]
+        return whole[: start - match.start()] + self._masked(value) + whole[end - match.start() :]
 
-    def _found(self, secret: str) -> str:
+    def _masked(self, secret: str) -> str:
         for each in (secret, secret.strip("'\"")):
             if len(each) >= _LEAST and REDACTED not in each:
                 self.known.add(each)
         return secret if not secret else REDACTED
 
 
-_SPOKEN = (
+_SENTENCES = (
     "name", "target", "args", "why", "reason", "text", "message", "traceback", "application", "master", "ui",
     "root",
 )  # fmt: skip
 
 
 def without_secrets(fact: T, secrets: Iterable[str]) -> T:
-    """A fact whose sentences and names do not hold these secrets. What decides anything is left as it is."""
+    """A fact with these secrets masked in its sentences and names. Fields that rules depend on are left."""
     redactor = Redactor(secrets)
-    told: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for each in dataclasses.fields(fact):  # type: ignore[arg-type]
         value = getattr(fact, each.name)
-        if each.name in _SPOKEN and isinstance(value, str):
+        if each.name in _SENTENCES and isinstance(value, str):
             masked = redactor.mask_known(value)
             if masked != value:
-                told[each.name] = masked
-    return dataclasses.replace(fact, **told) if told else fact  # type: ignore[type-var]
+                changes[each.name] = masked
+    return dataclasses.replace(fact, **changes) if changes else fact  # type: ignore[type-var]
 
 
 def redacted(values: Mapping[str, str]) -> dict[str, str]:
-    """The same with what is secret in the values replaced."""
+    """The same with the secrets in the values masked."""
     redactor = Redactor()
     return {name: redactor.mask(value, name) for name, value in values.items()}
 
 
 def redacted_text(text: str) -> str:
-    """A text, such as a URL, without what has the shape of a secret."""
+    """A text, such as a URL, with everything masked that has the shape of a secret."""
     return Redactor().mask(text)
 
 
 def named_words(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Each word of a command line with the option that it is the value of; empty where it is of none."""
+    """Each word of a command line as a pair: the option whose value it is, else empty, and the word."""
     named, option = [], ""
     for word in words:
         is_option = word.startswith("-") and len(word) > 1

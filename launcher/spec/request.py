@@ -1,10 +1,10 @@
 """A request to launch: the job, its secrets, and the process context of its caller.
 
-The caller's environment may hold secrets and a pickled callable may be large; both travel beside the
+The caller's environment may hold secrets and a pickled callable may be large, so both are kept beside the
 spec, never inside it.
 
-Ranks are started by an engine that somebody else may have started, from another shell; they get what
-their own caller had, as far as a process may take it.
+The engine that starts the ranks may have been started from another shell. So a request includes the limits
+and other attributes of its caller's process, and ranks adopt them as far as the kernel allows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LIMITS = ("NOFILE", "CORE", "MEMLOCK", "STACK", "AS", "DATA", "FSIZE", "CPU", "
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """One process's share of these.
+    """The attributes of the caller's process that local ranks adopt.
 
     Attributes:
-        umask: the bits that new files lack; None to leave it alone.
+        umask: the file mode mask; None to leave it as it is.
         limits: soft limits by their names without ``RLIMIT_``; -1 means none.
-        cores: the cores that may be used; empty for all that there are.
+        cores: the cores that may be used; empty for all.
         nice: the niceness.
     """
 
@@ -43,7 +43,7 @@ class Inherited:
 
     @classmethod
     def here(cls) -> Inherited:
-        """The calling process's."""
+        """The attributes of the calling process."""
         return cls(
             umask=_umask(),
             limits={name: resource.getrlimit(_number(name))[0] for name in _LIMITS},
@@ -52,7 +52,7 @@ class Inherited:
         )
 
     def apply(self) -> None:
-        """Take them on in this process; what it may not have stays as it is."""
+        """Adopt them in this process; what the kernel refuses stays as it is."""
         if self.umask is not None:
             os.umask(self.umask)
         for name, soft in self.limits.items():
@@ -65,7 +65,7 @@ class Inherited:
 
 
 def _umask() -> int | None:
-    """As the kernel tells it: to ask the C library is to set it, for all threads."""
+    """The umask, read from the kernel: the C library can return it only by setting it, for all threads."""
     found = re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
     return int(found[1], 8) if found else None
 
@@ -75,15 +75,15 @@ def _number(name: str) -> int:
 
 
 def _limit(name: str, soft: int) -> None:
-    """A soft limit, up to the hard one."""
+    """Set a soft limit, at most to the hard one."""
     if name not in _LIMITS:
         return
     now, hard = resource.getrlimit(_number(name))
     endless = resource.RLIM_INFINITY
-    wanted = hard if hard != endless and (soft == endless or soft > hard) else soft
-    if wanted != now:
+    new = hard if hard != endless and (soft == endless or soft > hard) else soft
+    if new != now:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(_number(name), (wanted, hard))
+            resource.setrlimit(_number(name), (new, hard))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ class Request:
         spec: what to run; its `workdir` is absolute.
         environ: the caller's environment, which local ranks inherit.
         python: the interpreter that ranks run.
-        payload: the pickled callable or arguments, where the target says so.
-        path: the caller's `sys.path`, where the target is a function of the caller's own world.
+        payload: the pickled callable or arguments, if `spec.target.pickled`.
+        path: the caller's `sys.path`, if the target is a function; a script does not need it.
         bundle: the target's sources, for hosts that have none of the caller's files.
-        inherited: the caller's file mask, limits and cores, which local ranks get.
-        session: the caller's own Spark session, where it is to be used.
+        inherited: the umask, limits, cores and niceness of the caller, which local ranks adopt.
+        session: the caller's own Spark session, if the run is to use it.
     """
 
     spec: JobSpec
@@ -112,10 +112,10 @@ class Request:
 
 
 def require_workdir(spec: JobSpec) -> None:
-    """Refuse a working directory that is none.
+    """Refuse a working directory that does not exist.
 
     Raises:
-        SpecError: it is not there, or is no folder.
+        SpecError: it does not exist, or is no folder.
     """
     if not os.path.isdir(spec.workdir):
         is_what = "is not a folder" if os.path.lexists(spec.workdir) else "does not exist"
@@ -123,10 +123,10 @@ def require_workdir(spec: JobSpec) -> None:
 
 
 def require_py_files(spec: JobSpec) -> None:
-    """Refuse what is to be sent along and is not there; what it is, only packing tells.
+    """Refuse ``--py-files`` that do not exist. Their kind is checked when they are packed.
 
     Raises:
-        SpecError: something is not there.
+        SpecError: a path does not exist.
     """
     for text in spec.py_files:
         if not os.path.exists(path := py_file(spec, text)):
@@ -134,5 +134,5 @@ def require_py_files(spec: JobSpec) -> None:
 
 
 def py_file(spec: JobSpec, text: str) -> str:
-    """Where something to be sent along lies: a relative path starts in the working directory."""
+    """The absolute path of one of ``--py-files``; a relative one starts in the working directory."""
     return os.path.abspath(os.path.join(spec.workdir, os.path.expanduser(text)))

@@ -1,9 +1,8 @@
-"""Which options a script takes, as far as its source spells them out: argparse, click and typer.
+"""Which options a script takes, read from its source: argparse, click and typer.
 
-Names and choices that hold control characters are left out: they are for people to type.
-
-Nothing is imported or run. What is built in a loop or by another module is not seen, so a script may take
-more than is found here.
+Nothing is imported or run. Options that are made in a loop or by another module are not seen, so a script may
+take more than is found here. Names and choices with control characters are left out, because people could not
+type them.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class ScriptOption:
     Attributes:
         names: ``--lr`` and ``-l``, or the bare name of a positional argument.
         kind: the name of the type as written, without its module; empty for text.
-        choices: what it may be, as typed; empty for anything.
+        choices: the allowed values, as typed; empty for any.
         default: source text of the default, or None.
-        help: what it is for, in the script's words.
+        help: the script's help text for it.
         flag: it takes no value.
     """
 
@@ -45,12 +44,12 @@ class ScriptOption:
 
     @property
     def positional(self) -> bool:
-        """Whether it is given by its place."""
+        """Whether it is a positional argument."""
         return not self.names[0].startswith("-")
 
 
 def options_in(path: Path) -> tuple[ScriptOption, ...]:
-    """The options that a script's source spells out, in their order there; none if it cannot be read."""
+    """The options in a script's source, in that order; none if it cannot be read."""
     try:
         tree = read_module(path)
     except SpecError:
@@ -76,50 +75,50 @@ def _imported(tree: ast.Module) -> set[str]:
 
 
 def _argparse(call: ast.Call) -> Iterator[ScriptOption]:
-    """One `add_argument`; nothing if its names are computed."""
+    """The option of an `add_argument`; none if its names are computed."""
     names = _strings(call.args)
-    given = _keywords(call)
-    action = _value(given.get("action"))
-    negatable = last_name(given.get("action")) == "BooleanOptionalAction"
+    keywords = _keywords(call)
+    action = _value(keywords.get("action"))
+    negatable = last_name(keywords.get("action")) == "BooleanOptionalAction"
     if negatable:
         names += tuple(f"--no-{name[2:]}" for name in names if name.startswith("--"))
     if names:
         yield ScriptOption(
             names,
-            kind=_kind(given.get("type")),
-            choices=_choices(given.get("choices")),
-            default=_default(given.get("default")),
-            help=_text(given.get("help")),
-            required=_value(given.get("required")) is True,
+            kind=_kind(keywords.get("type")),
+            choices=_choices(keywords.get("choices")),
+            default=_default(keywords.get("default")),
+            help=_text(keywords.get("help")),
+            required=_value(keywords.get("required")) is True,
             flag=negatable or action in _NO_VALUE,
         )
 
 
 def _click(decorator: ast.expr) -> Iterator[ScriptOption]:
-    """One ``@click.option`` or ``@click.argument``."""
+    """The option of a ``@click.option`` or ``@click.argument``."""
     if not isinstance(decorator, ast.Call) or last_name(decorator.func) not in ("option", "argument"):
         return
-    given, dashed = _keywords(decorator), last_name(decorator.func) == "option"
+    keywords, dashed = _keywords(decorator), last_name(decorator.func) == "option"
     written = [n for n in _strings(decorator.args) if n.startswith("-") == dashed]
     names = tuple(part for name in written for part in name.split("/"))
     if not names:
         return
-    kind = given.get("type")
+    kind = keywords.get("type")
     choice = isinstance(kind, ast.Call) and last_name(kind.func) == "Choice"
-    flags = (given.get("is_flag"), given.get("count"))
+    flags = (keywords.get("is_flag"), keywords.get("count"))
     yield ScriptOption(
         names,
         kind="" if choice else _kind(kind),
         choices=_choices(kind.args[0]) if isinstance(kind, ast.Call) and choice and kind.args else (),
-        default=_default(given.get("default")),
-        help=_text(given.get("help")),
-        required=_value(given.get("required")) is True,
+        default=_default(keywords.get("default")),
+        help=_text(keywords.get("help")),
+        required=_value(keywords.get("required")) is True,
         flag=any("/" in n for n in written) or any(_value(f) is True for f in flags),
     )
 
 
 def _typer(tree: ast.Module) -> Iterator[ScriptOption]:
-    """The parameters of the functions that typer runs."""
+    """Options from the parameters of the functions that typer runs."""
     run = {
         last_name(node.args[0])
         for node in ast.walk(tree)
@@ -151,7 +150,7 @@ def _keywords(call: ast.Call) -> dict[str, ast.expr]:
 
 
 def _strings(nodes: list[ast.expr]) -> tuple[str, ...]:
-    """The texts among the arguments; none if one of the names is computed."""
+    """The arguments if all are printable text literals; else none."""
     values = [_value(node) for node in nodes]
     fit = all(isinstance(v, str) and v and v.isprintable() for v in values)
     return tuple(values) if fit else ()
@@ -171,8 +170,8 @@ def _text(node: ast.expr | None) -> str:
 
 def _choices(node: ast.expr | None) -> tuple[str, ...]:
     value = _value(node)
-    found = map(str, value) if isinstance(value, (list, tuple, set)) else ()
-    return tuple(choice for choice in found if choice.isprintable())
+    choices = map(str, value) if isinstance(value, (list, tuple, set)) else ()
+    return tuple(choice for choice in choices if choice.isprintable())
 
 
 def _default(node: ast.expr | None) -> str | None:

@@ -1,7 +1,7 @@
-"""What a training function takes: its parameters as the source says them, and text made into their values.
+"""The parameters of a training function, read from its source, and the conversion of text to their values.
 
-Pure: syntax trees and strings in, values out. Nothing here may import or run what it describes, so an
-annotation that only its own module could resolve allows anything.
+Pure: syntax trees and strings in, values out. Nothing here imports or runs the function, so an annotation
+that only its own module could resolve allows any value.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class ParameterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter as its source says it.
+    """One parameter, from the source.
 
     Attributes:
         annotation: source text of the annotation, or empty.
         default: source text of the default, or None.
-        choices: what a `Literal` allows, as a person would type it.
-        unnamed: it can be given by position only.
+        choices: the values that a `Literal` allows, as a person would type them.
+        unnamed: it is positional-only.
     """
 
     name: str
@@ -52,9 +52,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One function of a file: what it takes, where it stands, and the first line of its docstring.
+    """One function of a file: its parameters, its line, and the first line of its docstring.
 
-    `decorated` says that a decorator may have changed what it takes.
+    `decorated` is true if a decorator may have changed the parameters.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Signature:
     decorated: bool = False
 
 
-# These return a function that takes what the decorated one takes.
+# These decorators do not change the parameters.
 _TRANSPARENT = {"record", "no_grad", "inference_mode", "enable_grad", "cache", "lru_cache"}
 
 
 def signature_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:
-    """What a function definition says of its own signature."""
+    """The signature of a function definition."""
     doc = (ast.get_docstring(node) or "").partition("\n")[0]
     decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
     decorated = any(last_name(d) not in _TRANSPARENT for d in decorators)
@@ -106,8 +106,8 @@ def _parameter(
     )
 
 
-# From text to value: an annotation is a list of options, tried from the narrowest to the widest. What does
-# not fit says so as Python's own conversions do.
+# From text to value: an annotation is a list of options, tried from the narrowest to the widest. A value that
+# does not fit an option raises what Python's own conversions raise.
 _MISFITS = (ValueError, TypeError, OverflowError)
 _BOOLS = {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}
 _SCALARS: dict[str, type] = {
@@ -126,9 +126,9 @@ _ORDER = (
 
 
 def literal(parameter: Parameter, text: str) -> str:
-    """What a person typed for a parameter, as the Python literal that the function will get.
+    """The Python literal of the value that a person typed for a parameter.
 
-    Where the parameter takes text, the text is the value: quotes are part of it.
+    If the parameter takes text, the text is the value, and quotes are part of it.
 
     Raises:
         SpecError: the parameter's annotation, or the type of its default, does not allow it.
@@ -142,14 +142,14 @@ def literal(parameter: Parameter, text: str) -> str:
 
 
 def _mistyped(parameter: Parameter, text: str) -> SpecError:
-    wanted = parameter.annotation or f"a value like its default {parameter.default}"
+    expected = parameter.annotation or f"a value like its default {parameter.default}"
     hint = None
     if parameter.choices:
         near = get_close_matches(text, parameter.choices, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(parameter.choices)}"
-    elif wanted == "bool" or parameter.default in ("True", "False"):
+    elif expected == "bool" or parameter.default in ("True", "False"):
         hint = "write true or false"
-    return SpecError(f"parameter {parameter.name!r} takes {wanted}, not {text!r}", hint=hint)
+    return SpecError(f"parameter {parameter.name!r} takes {expected}, not {text!r}", hint=hint)
 
 
 def _hint(parameter: Parameter) -> ast.expr:
@@ -163,7 +163,7 @@ def _hint(parameter: Parameter) -> ast.expr:
         return _ANYTHING
     if default is None:
         return _ANYTHING
-    # `lr=1` is as often meant for 0.5 as for 2
+    # a parameter `lr=1` takes 0.5 as well as 2
     return _expression("int | float" if type(default) is int else type(default).__name__)
 
 
@@ -193,7 +193,7 @@ def _members(hint: ast.expr) -> Iterator[ast.expr]:
 
 
 def _shape(hint: ast.expr) -> tuple[str, list[ast.expr]]:
-    """The name of a type without its module, and what stands in its brackets."""
+    """The name of a type without its module, and its arguments in brackets."""
     inner: list[ast.expr] = []
     if isinstance(hint, ast.Subscript):
         inner = hint.slice.elts if isinstance(hint.slice, ast.Tuple) else [hint.slice]
@@ -226,7 +226,7 @@ def _from_text(option: ast.expr, text: str) -> Any:
 
 
 def _fit(hint: ast.expr, value: Any) -> Any:
-    """The value as the type has it; ValueError if the type has no such value."""
+    """The value converted to the type; ValueError if the type has no such value."""
     for option in _options(hint):
         try:
             return _fit_one(option, value)
@@ -254,7 +254,7 @@ def _fit_one(option: ast.expr, value: Any) -> Any:
 def _fit_container(name: str, inner: list[ast.expr], value: Any) -> Any:
     kind = _CONTAINERS[name]
     if not isinstance(value, (list, tuple) if kind in (list, tuple) else kind):
-        raise ValueError  # noqa: TRY004  # the one sign of a misfit; a person sees none of it
+        raise ValueError  # noqa: TRY004  # caught by the callers, and never shown
     if not inner:
         return kind(value)
     if isinstance(value, dict):
@@ -266,7 +266,7 @@ def _fit_container(name: str, inner: list[ast.expr], value: Any) -> Any:
 
 
 def _values(option: ast.expr) -> list[Any]:
-    """The values of a `Literal` that its source spells out; an enum's member is none."""
+    """The values of a `Literal` that are written as literals; members of enums are left out."""
     return [_parsed(ast.unparse(e)) for e in _shape(option)[1] if isinstance(e, (ast.Constant, ast.UnaryOp))]
 
 
@@ -280,7 +280,7 @@ def _parsed(text: str) -> Any:
 
 
 def _written(value: Any) -> str:
-    """Source of a value; unlike `repr`, infinity has one. ValueError where there is none, as for NaN."""
+    """Source of a value; unlike `repr`, it works for infinity. ValueError if there is none, as for NaN."""
     text = ast.unparse(ast.Constant(value))
     if ast.literal_eval(text) != value:
         raise ValueError(f"{value!r} cannot be written as a literal")

@@ -1,9 +1,9 @@
-"""Python source, found and read as text: nothing is imported.
+"""Finding and reading Python source as text: nothing is imported.
 
-Importing a training module may take ten seconds, claim a GPU or start the training; reading it does none
-of these. What reading cannot decide is accepted, and the ranks will say.
+Importing a training module may take ten seconds, claim a GPU or start the training; reading it does none of
+these. What reading cannot decide is accepted: if it is wrong, the ranks fail with Python's own error.
 
-Pure but for reading those files. The rules are git's.
+Sources of a folder are those that git does not ignore; without git, `IgnoreRules` applies ``.gitignore``.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def described(path: Path) -> tuple[str, tuple[Signature, ...]]:
     module = read_module(path)
     nodes = {n.name: n for n in module.body if isinstance(n, ast.FunctionDef)}
     shown = (signature_of(n) for n in nodes.values() if not n.name.startswith("_"))
-    told = " ".join((ast.get_docstring(module) or "").strip().partition("\n")[0].split())
-    return told, tuple(sorted(shown, key=lambda s: s.line))
+    summary = " ".join((ast.get_docstring(module) or "").strip().partition("\n")[0].split())
+    return summary, tuple(sorted(shown, key=lambda s: s.line))
 
 
 def read_module(path: Path) -> ast.Module:
-    """The syntax tree of a file that would also compile.
+    """The syntax tree of a file, which has also been compiled to check it.
 
     Raises:
         SpecError: the file cannot be read, or is not Python.
@@ -62,7 +62,7 @@ def read_module(path: Path) -> ast.Module:
     source = read_text(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is odd in the user's source is for its own run to say
+            warnings.simplefilter("ignore")  # the run itself shows warnings about the user's source
             tree = ast.parse(source, str(path))
             compile(tree, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -93,10 +93,10 @@ def read_text(path: Path) -> str:
 
 
 def function_in(path: Path, name: str, label: str) -> Signature:
-    """What the function `name` takes; anything, if only running the file could tell.
+    """The signature of the function `name`; one that takes anything, if only running the file could tell.
 
     Args:
-        label: the file as the person called it, for the errors.
+        label: the file as the person typed it, for the errors.
 
     Raises:
         SpecError: there is no such function, or the file is not Python.
@@ -117,7 +117,7 @@ def function_in(path: Path, name: str, label: str) -> Signature:
 
 
 def _bindings(body: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST | None]]:
-    """The names that a module's code binds, in order; with the definition where there is no doubt of it."""
+    """The names that a module's code binds, in order; with the definition if it is unconditional."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -147,19 +147,19 @@ def _defines(node: ast.stmt, name: str) -> bool:
 
 
 def _loosened(signature: Signature) -> Signature:
-    """The same, but nothing must be given and anything more may be."""
+    """The same signature, with no parameter required and further arguments allowed."""
     named = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD)
     known = (replace(p, default=p.default or "...") for p in signature.parameters if p.kind in named)
     return replace(signature, parameters=(*known, *ANYTHING))
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a sentence, at most eight of them."""
+    """Names as a list for a sentence, at most eight of them."""
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
 
 
 def suggestion(wanted: str, names: Iterable[str]) -> str | None:
-    """What was probably meant, as a question; None if nothing is near."""
+    """A question with the most similar name; None if no name is similar."""
     near = get_close_matches(wanted, list(names), 1)
     return f"did you mean {near[0]}?" if near else None
 
@@ -168,12 +168,12 @@ _FOREIGN = {"__pycache__", "node_modules", "site-packages"}
 
 
 def find_sources(workdir: Path, limit: int = 2000) -> list[Path]:
-    """Python files below a folder that its owner wrote: not ignored by git, in no virtual environment.
+    """Python files below a folder that are not ignored by git, and in no virtual environment.
 
-    The shallowest come first, and at most `limit` come at all.
+    At most `limit` files, the shallowest first.
     """
-    found = _listed_by_git(workdir) or _walked(workdir, limit)
-    return sorted(found, key=lambda p: (len(p.parts), p))[:limit]
+    files = _listed_by_git(workdir) or _walked(workdir, limit)
+    return sorted(files, key=lambda p: (len(p.parts), p))[:limit]
 
 
 def _listed_by_git(workdir: Path) -> list[Path]:
@@ -190,13 +190,13 @@ def _listed_by_git(workdir: Path) -> list[Path]:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether what lies in a folder was installed or generated rather than written."""
+    """Whether a folder's files were installed or generated rather than written."""
     hidden = folder.name.startswith(".") or folder.name in _FOREIGN
     return hidden or os.path.exists(folder / "pyvenv.cfg")
 
 
 def _walked(workdir: Path, limit: int) -> list[Path]:
-    """The same without git, level by level, so that the limit cuts the deepest; ``.gitignore`` holds."""
+    """Source files found without git, level by level, so that the limit cuts off the deepest."""
     found: list[Path] = []
     level, seen = [(workdir, IgnoreRules().within(str(workdir)))], 0
     while level and len(found) < limit and seen < 10 * limit:
@@ -222,11 +222,11 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError:
-        return []  # a folder that cannot be listed has nothing to offer
+        return []  # a folder that cannot be listed is skipped
 
 
 def module_file(module: str, workdir: Path) -> Path | None:
-    """The source file of a module, found without importing its parents; None if it has another form.
+    """The source file of a module, found without importing its parents; None if it has no source file.
 
     Raises:
         SpecError: there is no such module.
@@ -246,15 +246,15 @@ def module_file(module: str, workdir: Path) -> Path | None:
 
 
 def find_module(module: str, workdir: Path) -> ModuleSpec | None:
-    """The module's place, in `workdir` or on `sys.path`; None if there is none."""
-    importlib.invalidate_caches()  # a console is open for hours, and files appear meanwhile
+    """The module's spec, found in `workdir` or on `sys.path`; None if there is none."""
+    importlib.invalidate_caches()  # a console is open for hours, and new files appear meanwhile
     first, *rest = module.split(".")
     spec = PathFinder.find_spec(first, _search_path(workdir)) or _found_elsewhere(first)
     for part in rest:
         locations = spec.submodule_search_locations if spec else None
         if locations is None:
             return None
-        # The bare name keeps the finder from asking for the parent package, which is not imported.
+        # The last part of the name only: with dots, the finder would need the imported parent package.
         spec = PathFinder.find_spec(part, list(locations))
     return spec
 
@@ -264,7 +264,7 @@ def _search_path(workdir: Path) -> list[str]:
 
 
 def _found_elsewhere(name: str) -> ModuleSpec | None:
-    """A module that no folder holds: built in, or made known by an editable install."""
+    """A module in no folder of the path: built in, or registered by an editable install."""
     finders = (f for f in sys.meta_path if f is not PathFinder)
     return next(filter(None, (f.find_spec(name, None) for f in finders)), None)
 
@@ -287,18 +287,18 @@ _MOST_BYTES = 1 << 18
 
 
 class IgnoreRules:
-    """What ``.gitignore`` files leave out of a folder: its own after those of the folders above it."""
+    """The rules of ``.gitignore`` files for a folder: those of the folders above it, then its own."""
 
     def __init__(self, levels: tuple[tuple[str, GitIgnoreSpec], ...] = ()) -> None:
         self._levels = levels
 
     def within(self, folder: str) -> IgnoreRules:
-        """The rules for what lies in a folder, with those of its own file."""
+        """The rules for the entries of a folder, with those of its own file added."""
         text = _read_rules(os.path.join(folder, FILE))
         return IgnoreRules((*self._levels, (folder, _parsed(text)))) if text.strip() else self
 
     def ignore(self, path: str, *, is_folder: bool) -> bool:
-        """Whether the last line that matches a path leaves it out."""
+        """Whether a path is ignored, by the last rule that matches it."""
         ignored = False
         for folder, spec in self._levels:
             found = spec.check_file(os.path.relpath(path, folder) + "/" * is_folder).include
@@ -308,7 +308,7 @@ class IgnoreRules:
 
 def _parsed(text: str) -> GitIgnoreSpec:
     """The rules of a file; a line that is no pattern is skipped."""
-    from pathspec import GitIgnoreSpec  # where git lists the files, as nearly everywhere, it is not needed
+    from pathspec import GitIgnoreSpec  # imported here because it is needed only where git is missing
 
     lines = []
     for line in text.splitlines():
@@ -323,4 +323,4 @@ def _read_rules(path: str) -> str:
         with open(path, "rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
     except OSError:
-        return ""  # the usual case: there is none
+        return ""  # most folders have none

@@ -1,7 +1,7 @@
-"""What a person means to run, found and checked before anything starts: a file, a function, its arguments.
+"""Finding and checking the target before anything starts: a file, a function, its arguments.
 
-Nothing here imports what it finds. What reading cannot decide is accepted, and the ranks will say: a name
-that is assigned or imported, a module that is compiled or zipped.
+Nothing here imports the target. What reading cannot decide is accepted, and fails in the ranks if it is
+wrong: a name that is assigned or imported, a module that is compiled or zipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANY = "..."
 
 
 def resolve(text: str, *, params: Mapping[str, str], args: Sequence[str], workdir: Path) -> Target:
-    """What a person means by ``train.py``, ``train.py:fn`` or ``package.module:fn``, checked.
+    """The checked target for ``train.py``, ``train.py:fn`` or ``package.module:fn``.
 
     Args:
         params: a function's keyword arguments, as typed.
@@ -42,7 +42,7 @@ def resolve(text: str, *, params: Mapping[str, str], args: Sequence[str], workdi
         workdir: where relative paths and modules are looked for first.
 
     Raises:
-        SpecError: there is no such thing to run, or the arguments do not fit it.
+        SpecError: there is no such file, module or function, or it does not take these arguments.
     """
     source, name = _split(text, workdir)
     if not name:
@@ -53,11 +53,11 @@ def resolve(text: str, *, params: Mapping[str, str], args: Sequence[str], workdi
 
 
 def resolve_call(text: str, *, count: int, names: Iterable[str], workdir: Path) -> Target:
-    """The function of a call from Python: its values are Python's own, so only their places are checked.
+    """The target of a call from Python. Its arguments are values, so only their number and names are checked.
 
     Args:
         count: how many arguments are given by position.
-        names: the arguments given by name.
+        names: the names of the keyword arguments.
 
     Raises:
         SpecError: there is no such function, or it does not take these arguments.
@@ -74,10 +74,10 @@ def resolve_call(text: str, *, count: int, names: Iterable[str], workdir: Path) 
 
 
 def signature_for(text: str, workdir: Path) -> Signature | None:
-    """What the function that a target names takes; None for a script.
+    """The signature of a target's function; None for a script.
 
     Raises:
-        SpecError: there is no such thing to run.
+        SpecError: there is no such file, module or function.
     """
     source, name = _split(text, workdir)
     if name:
@@ -87,7 +87,7 @@ def signature_for(text: str, workdir: Path) -> Signature | None:
 
 
 def misfitting(signature: Signature, params: Mapping[str, str], places: int) -> str | None:
-    """The name of a parameter that was given what it does not take, or that is missing; None if none is.
+    """The name of a parameter whose value does not fit, or that is missing; None if all fit.
 
     Args:
         places: how many arguments are given by position.
@@ -105,7 +105,7 @@ def misfitting(signature: Signature, params: Mapping[str, str], places: int) -> 
 
 
 def typed(parameter: Parameter, value: str) -> str:
-    """What a person would type to have a parameter get this literal: the opposite of `literal`."""
+    """The text that a person would type to give a parameter this literal: the opposite of `literal`."""
     try:
         plain = ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -118,45 +118,45 @@ def typed(parameter: Parameter, value: str) -> str:
 
 
 def source_text(target: Target, workdir: Path) -> str:
-    """The text of the file or module that defines a target; empty where it cannot be read from here."""
+    """The text of the file or module that defines a target; empty if it cannot be read from here."""
     try:
         path = Path(target.source) if target.is_file else module_file(target.source, workdir)
         return read_text(path) if path else ""
-    except SpecError:  # a module of the ranks' own hosts, a function of a notebook
+    except SpecError:  # a module that only the ranks' hosts have, or a function of a notebook
         return ""
 
 
 def typed_arguments(target: Target, workdir: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     """A recorded target's positional and named arguments as a person would type them.
 
-    Where the function cannot be read any more they are left as they are.
+    If the function cannot be read any more, they are left as they are.
     """
-    named, places = _takers(target, workdir)
-    args = tuple(typed(p, v) if (p := places(i)) else v for i, v in enumerate(target.args))
-    return args, {k: typed(p, v) if (p := named(k)) else v for k, v in target.kwargs}
+    by_name, by_index = _parameter_lookups(target, workdir)
+    args = tuple(typed(p, v) if (p := by_index(i)) else v for i, v in enumerate(target.args))
+    return args, {k: typed(p, v) if (p := by_name(k)) else v for k, v in target.kwargs}
 
 
-def _takers(
+def _parameter_lookups(
     target: Target, workdir: Path
 ) -> tuple[Callable[[str], Parameter | None], Callable[[int], Parameter | None]]:
-    """Which parameter a name, and a place, is for."""
+    """Two functions that find the parameter for a keyword argument, and for a positional one."""
     try:
         signature = signature_for(target.label, workdir) if target.kind is TargetKind.FUNCTION else None
     except SpecError:
         signature = None
-    found = signature.parameters if signature else ()
-    by_kind = {kind: [p for p in found if p.kind is kind] for kind in ParameterKind}
-    takers, rest = by_kind[ParameterKind.POSITIONAL], by_kind[ParameterKind.VAR_POSITIONAL]
-    named = {p.name: p for p in takers + by_kind[ParameterKind.KEYWORD] if not p.unnamed}
+    parameters = signature.parameters if signature else ()
+    by_kind = {kind: [p for p in parameters if p.kind is kind] for kind in ParameterKind}
+    positional, rest = by_kind[ParameterKind.POSITIONAL], by_kind[ParameterKind.VAR_POSITIONAL]
+    named = {p.name: p for p in positional + by_kind[ParameterKind.KEYWORD] if not p.unnamed}
     others = next(iter(by_kind[ParameterKind.VAR_KEYWORD]), None)
     return (
         lambda name: named.get(name, others),
-        lambda index: takers[index] if index < len(takers) else next(iter(rest), None),
+        lambda index: positional[index] if index < len(positional) else next(iter(rest), None),
     )
 
 
 def _place(source: str, name: str, workdir: Path) -> tuple[str, Signature]:
-    """Where a function is found again, and what it takes."""
+    """The absolute path or the module of a function, and its signature."""
     if source.endswith(".py") or "/" in source:
         path: Path | None = _file(source, workdir)
         place = str(path)
@@ -226,7 +226,7 @@ def _no_file(text: str, path: Path, workdir: Path) -> SpecError:
 
 
 def _no_function_named(text: str, workdir: Path) -> SpecError:
-    """The mistake in a dotted name without a colon."""
+    """The error for a dotted name without a colon."""
     if _absolute(f"{text}.py", workdir).is_file():
         return SpecError(f"there is no file {text}", hint=f"did you mean {text}.py?")
     module, _, last = text.rpartition(".")
@@ -240,13 +240,13 @@ def _bind(
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Positional and keyword arguments as literals, each checked against its parameter."""
     by_kind = {kind: [p for p in signature.parameters if p.kind is kind] for kind in ParameterKind}
-    takers = by_kind[ParameterKind.POSITIONAL]
+    accepting = by_kind[ParameterKind.POSITIONAL]
     rest = by_kind[ParameterKind.VAR_POSITIONAL]
-    if len(args) > len(takers) and not rest:
-        raise _too_many(signature, takers, args)
-    takers = takers[: len(args)] + rest * (len(args) - len(takers))
-    positional = tuple(literal(p, text) for p, text in zip(takers, args, strict=True))
-    filled = {p.name for p in takers if p not in rest}
+    if len(args) > len(accepting) and not rest:
+        raise _too_many(signature, accepting, args)
+    accepting = accepting[: len(args)] + rest * (len(args) - len(accepting))
+    positional = tuple(literal(p, text) for p, text in zip(accepting, args, strict=True))
+    filled = {p.name for p in accepting if p not in rest}
     keywords = tuple((k, literal(_named(signature, k, filled), v)) for k, v in params.items())
     missing = [p for p in signature.parameters if p.required and p.name not in filled | params.keys()]
     if missing:
@@ -276,8 +276,8 @@ def _named(signature: Signature, name: str, filled: set[str]) -> Parameter:
     raise SpecError(f"{signature.name} has no parameter {name!r}", hint=suggestion(name, named) or takes)
 
 
-def _too_many(signature: Signature, takers: Sequence[Parameter], args: Sequence[str]) -> SpecError:
-    takes = f"{len(takers)} ({listed([p.name for p in takers])})" if takers else "none"
+def _too_many(signature: Signature, positional: Sequence[Parameter], args: Sequence[str]) -> SpecError:
+    takes = f"{len(positional)} ({listed([p.name for p in positional])})" if positional else "none"
     named = [p.name for p in signature.parameters if p.kind is ParameterKind.KEYWORD]
     hint = f"{listed(named)} must be named: --param {named[0]}=…" if named else None
     return SpecError(f"{signature.name} takes {takes} by position, not {len(args)}", hint=hint)

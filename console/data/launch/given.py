@@ -36,7 +36,7 @@ def require_effect(given: Mapping[str, Any], mode: Mode) -> None:
     for option in LAUNCH_OPTIONS:
         if given.get(option.name, option.default) != option.default and not applies(option, mode):
             raise SpecError(
-                f"{option.said} is for {option.group.capitalize()}, and the mode is {mode}",
+                f"{option.flag_name} is for {option.group.capitalize()}, and the mode is {mode}",
                 hint=f"add --mode {' or '.join(modes_taking(option.group))}",
             )
     if given.get("remote") and not mode.traits.through_server:

@@ -182,8 +182,8 @@ def option_of(place: str) -> str:
     if option is None:
         return "its target anew, to rankdeck run"
     if option.kind is PAIRS:
-        return f"{option.said} {name}=…"
-    return f"{option.said} {option.metavar or '…'}"
+        return f"{option.flag_name} {name}=…"
+    return f"{option.flag_name} {option.metavar or '…'}"
 
 
 def _as_typed(spec: JobSpec) -> JobSpec:

@@ -74,7 +74,7 @@ def spec_of(*said: str, settled: Mapping[str, str] | None = None, target: str = 
 def said(option: Option) -> list[str]:
     """The words of a command that give an option, in a mode in which it has a meaning."""
     flags = [f"--{'no-' * (word == 'no')}gpu" for word in words(option)]
-    pairs = [part for word in words(option) for part in (option.said, word)]
+    pairs = [part for word in words(option) for part in (option.flag_name, word)]
     mode = ["--mode", str(mode_for(option))] if option.group == SPARK else []
     return [*mode, *(flags if option.name == "gpu" else pairs), *(["-n7"] * (option.name == "gpus_per_task"))]
 
@@ -110,7 +110,7 @@ def test_a_command_has_it_with_its_help_and_its_default(here: Path, option: Opti
     assert isinstance(found, click.Option)
 
     assert found.help == (option.help or None)
-    assert option.said in found.opts
+    assert option.flag_name in found.opts
     assert option.name in [each.name for each in rerun.params]
     if option.name != "param":
         assert option.value(spec_of()) == (option.default if option.name != "workdir" else str(here))
