@@ -1,7 +1,7 @@
 """Distributed training from Python: `Distributor(...).run(train)` on this machine or a Spark cluster.
 
-Importing this costs nothing: every name below is loaded when it is first used, because ranks and
-executors import the package too.
+Importing this is cheap: every name below is loaded when it is first used, because ranks and executors import
+the package too.
 """
 
 from __future__ import annotations

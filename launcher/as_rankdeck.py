@@ -1,7 +1,8 @@
-"""The module `rankdeck`: the library `launcher` under a name that clashes with nobody.
+"""The module `rankdeck`: the library `launcher` under a name that clashes with no other package.
 
-Installed beside the packages as ``rankdeck.py``. It is `launcher` itself where that is ours. Where another
-module has that name, the library is loaded under this one; its own imports are relative.
+Installed beside the packages as ``rankdeck.py``. If `launcher` is this library, `rankdeck` is the same module.
+If another module has that name, the library is loaded as `rankdeck`, which works because its imports are
+relative.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def _is_ours(spec: ModuleSpec | None) -> bool:
 
 
 def _found() -> ModuleSpec:
-    """Where our `launcher` is, whatever comes before it on the import path."""
+    """The spec of our `launcher`, even if another one comes before it on the import path."""
     for place in [*sys.path, str(PurePath(__file__).parent)]:
         spec = PathFinder.find_spec("launcher", [place])
         if spec is not None and _is_ours(spec):
@@ -29,8 +30,8 @@ def _found() -> ModuleSpec:
 
 
 def _load() -> None:
-    there = sys.modules.get("launcher")
-    first = there.__spec__ if there is not None else PathFinder.find_spec("launcher")
+    loaded = sys.modules.get("launcher")
+    first = loaded.__spec__ if loaded is not None else PathFinder.find_spec("launcher")
     if _is_ours(first):
         sys.modules[__name__] = importlib.import_module("launcher")
         return
@@ -39,7 +40,7 @@ def _load() -> None:
     module.__spec__ = ModuleSpec(__name__, spec.loader, origin=spec.origin, is_package=True)
     module.__spec__.submodule_search_locations = module.__path__
     module.__package__, module.__file__ = __name__, spec.origin
-    code = spec.loader.get_code("launcher")  # type: ignore[union-attr]  # all that find packages have it
+    code = spec.loader.get_code("launcher")  # type: ignore[union-attr]  # loaders of packages have it
     exec(code, module.__dict__)
 
 

@@ -1,4 +1,4 @@
-"""`Distributor`: start a training on many ranks from Python, and get its value or its failure.
+"""`Distributor`: start a training on many ranks from Python, and get its return value or its error.
 
 value = Distributor(num_processes=8).run(train, 1e-3)
 job = Distributor(num_processes=2).start("train.py", "--lr=0.1")
@@ -41,9 +41,9 @@ from .supervisor.supervisor import Supervisor
 
 
 class LaunchOptions(TypedDict, total=False):
-    """The launch options that `Distributor` takes by keyword, as type checkers see them.
+    """The launch options that `Distributor` takes by keyword, for type checkers.
 
-    What they mean, and their defaults, is told where `JobSpec` has them.
+    `JobSpec` declares their meanings and defaults.
     """
 
     min_processes: int | None
@@ -67,13 +67,13 @@ ClassT = TypeVar("ClassT", bound=type)
 
 
 def _documented(kind: ClassT) -> ClassT:
-    """The class with every launch option in its docstring and its signature, as `help` shows them."""
+    """Add every launch option to the class's docstring and signature, which `help` shows."""
     init = vars(kind)["__init__"]
     own = dict(inspect.signature(init).parameters)
     own.pop("options")
     last = [own.pop(name) for name in ("spark", "root")]
     hints = inspect.get_annotations(LaunchOptions)
-    asked = [
+    generated = [
         inspect.Parameter(
             name,
             last[0].kind,
@@ -83,7 +83,7 @@ def _documented(kind: ClassT) -> ClassT:
         for name, each in _OPTIONS.items()
         if name not in own
     ]
-    init.__signature__ = inspect.Signature([*own.values(), *asked, *last])
+    init.__signature__ = inspect.Signature([*own.values(), *generated, *last])
     lines = [f"    {name}: {each.doc or each.help}" for name, each in _OPTIONS.items()]
     kind.__doc__ = (kind.__doc__ or "").replace("Args:\n", "\n    ".join(["Args:", *lines]) + "\n", 1)
     return kind
@@ -94,12 +94,12 @@ class Distributor:
     """How to launch: the world size, where, and with what. It holds no resources and may be reused.
 
     Args:
-        spark: the Spark session to use, or a `SparkSpec` of one to make; by default the active one, or
-            what the environment says.
+        spark: the Spark session to use, or a `SparkSpec` of one to make; by default the active session, else
+            one for the address in the environment.
         root: the folder of run folders, if not the usual one.
 
     Raises:
-        SpecError: a value that cannot be right, or an option that there is not.
+        SpecError: a value is not allowed, or an option is unknown.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class Distributor:
         self._root = root
 
     def run(self, target: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Any:
-        """Start, wait, and return rank 0's value; see `start` for the target.
+        """Start a run, wait for it, and return rank 0's value; see `start` for the target.
 
-        Ctrl-C stops the run, waits until nothing of it is alive, and is raised again.
+        On Ctrl-C, the run is stopped; once none of its processes is alive, KeyboardInterrupt is raised again.
 
         Raises:
             RankFailed: training failed.
-            LauncherError: anything else that ended it.
+            LauncherError: the run ended for another reason.
         """
         job = self.start(target, *args, **kwargs)
         try:
@@ -152,42 +152,42 @@ class Distributor:
             **kwargs: the function's keyword arguments.
 
         Raises:
-            SpecError: the target or its arguments cannot be right; nothing was started.
+            SpecError: the target does not exist, or its arguments do not fit; nothing was started.
         """
         packed, payload = pack(target, args, kwargs, workdir=Path(self._options["workdir"]))
         spec = JobSpec(target=packed, **self._options)
-        # a script is a program of its own, but a function lives among the caller's modules
+        # a function needs the caller's modules; a script does not
         path = () if packed.kind is TargetKind.SCRIPT else tuple(sys.path)
         request = Request(spec, payload=payload, path=path, session=self._session)
         return launch(request, root=self._root)
 
 
 def launch(request: Request, *, root: Path | None = None, backend: Backend | None = None) -> Job:
-    """Start a checked request in this process.
+    """Start a checked request; this process owns the run.
 
     Raises:
         SpecError, CannotPlace: it cannot be placed.
         RecordError: the run folder cannot be made.
     """
     root = root or runs_root()
-    given, request = request, with_bundle(request)
+    original, request = request, with_bundle(request)
     backend = backend or make_backend(request.spec.mode)
     try:
         plan = plan_for(request, backend)
     except SpecError:
         raise
-    except LauncherError as error:  # a request that might have been right is part of the history
+    except LauncherError as error:  # another time it might have worked, so it belongs in the history
         record_refusal(request, error, root)
         raise
     folder = create_folder(root, time.time(), request.spec)
     supervisor = Supervisor(request, plan, folder, backend)
     supervisor.submit()
-    begin_origin(given, supervisor.mailbox.post)
+    begin_origin(original, supervisor.mailbox.post)
     return Job(supervisor, folder)
 
 
 def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
-    """Where every rank would go: what ``--dry-run`` prints. None where only the agents will know."""
+    """The placement of every rank, which ``--dry-run`` prints. None if only the agents can find it out."""
     if backend is None:
         backend = make_backend(request.spec.mode)
         try:
@@ -217,7 +217,7 @@ def _wait_or_kill(job: Job) -> None:
 _SHORT = 80
 _LONG = 64 << 10
 _DEPTH = 20
-_BITS = 12_000  # Python writes no longer numbers
+_BITS = 12_000  # Python does not convert longer integers to text
 
 
 def pack(
@@ -230,7 +230,7 @@ def pack(
     """The target and, if it needs one, its pickle.
 
     Raises:
-        SpecError: no such file or function, arguments that do not fit, or something unpicklable.
+        SpecError: there is no such file or function, its arguments do not fit, or they cannot be pickled.
     """
     if callable(target):
         return _pack_callable(target, args, kwargs)
@@ -254,13 +254,13 @@ def _pack_named(
     target: str, args: Sequence[Any], kwargs: Mapping[str, Any], workdir: Path
 ) -> tuple[Target, bytes | None]:
     """A function found by name. Literal arguments are recorded as they are; others are pickled."""
-    found = resolve_call(target, count=len(args), names=kwargs, workdir=workdir)
+    function = resolve_call(target, count=len(args), names=kwargs, workdir=workdir)
     if all(map(_is_literal, (*args, *kwargs.values()))):
-        words = tuple((k, as_literal(v)) for k, v in kwargs.items())
-        literals = replace(found, args=tuple(map(as_literal, args)), kwargs=words)
+        named = tuple((k, as_literal(v)) for k, v in kwargs.items())
+        literals = replace(function, args=tuple(map(as_literal, args)), kwargs=named)
         if len(str(literals)) <= _LONG:
             return literals, None
-    return _described(found, args, kwargs), _dumps((tuple(args), dict(kwargs)), "an argument")
+    return _described(function, args, kwargs), _dumps((tuple(args), dict(kwargs)), "an argument")
 
 
 def _pack_callable(
@@ -277,7 +277,7 @@ def _pack_callable(
 
 
 def _source_of(function: Callable[..., Any]) -> str:
-    """The file that defines a function; the module of what has no file, such as a builtin."""
+    """The file that defines a function; without one, as for a builtin, its module."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return (inspect.getsourcefile(code) if code else None) or getattr(function, "__module__", "") or ""
 
@@ -322,15 +322,15 @@ def _dumps(value: object, what: str) -> bytes:
 
     try:
         data: bytes = cloudpickle.dumps(value)
-    except Exception as error:  # a __reduce__ may raise anything; all of it means the same
+    except Exception as error:  # a user's __reduce__ may raise anything
         raise SpecError(f"{what} cannot be pickled: {error}") from error
     return data
 
 
 def record_refusal(request: Request, error: LauncherError, root: Path) -> Path | None:
-    """Make a run folder that says what was asked, by whom, and why there is no run.
+    """Make a run folder for a request that was refused: the request, who submitted it, and the error.
 
-    Where that cannot be written, there is None: the refusal itself matters more, and is told by its error.
+    None if that cannot be written: the caller raises the refusal's own error, which matters more.
     """
     now = time.time()
     with contextlib.suppress(OSError, RecordError):
@@ -338,7 +338,7 @@ def record_refusal(request: Request, error: LauncherError, root: Path) -> Path |
         try:
             _write(folder, request, error, now)
         except (OSError, RecordError):
-            shutil.rmtree(folder, ignore_errors=True)  # half a record would look like a run that goes on
+            shutil.rmtree(folder, ignore_errors=True)  # half a record would look like a running run
             raise
         return folder
     return None

@@ -1,4 +1,4 @@
-"""Everything that `launcher` raises, one class per decision a caller can take.
+"""Everything that `launcher` raises: one class for each case that a caller may handle differently.
 
     LauncherError
     ├── SpecError          the request is wrong; nothing was started            exit 2
@@ -6,10 +6,10 @@
     ├── CannotPlace        the ranks cannot be given places or devices          exit 69
     ├── RecordError        the run folder cannot be written or read             exit 70
     ├── InternalError      a defect of rankdeck itself                          exit 70
-    ├── AgentLost          the infrastructure under the ranks went away         exit 75
+    ├── AgentLost          an agent, or what it ran on, went away               exit 75
     ├── TimeLimit          the run's own time limit                             exit 124
     ├── NoProgress         the ranks showed no sign of life for too long       exit 125
-    ├── RunStopped         somebody asked for the end                           exit 130 or 143
+    ├── RunStopped         somebody stopped the run                             exit 130 or 143
     └── RankFailed         training failed                    exit: the first failing rank's
 
 This module imports nothing of the package, so that every other module may import it.
@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 
 class LauncherError(Exception):
-    """Root of the tree: one sentence for a person, and where known the run and a remedy."""
+    """Root of the tree: one sentence for a person; if known, the run, and as a hint what to do."""
 
     exit_code: int = 70
 
@@ -35,7 +35,7 @@ class LauncherError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By its fields: exceptions are otherwise made again from `args`, which would lack the keywords."""
+        """Pickle all attributes: by default an exception is remade from `args`, which lack the keywords."""
         return _remake, (type(self), self.args, vars(self))
 
 
@@ -46,7 +46,7 @@ def _remake(kind: type[LauncherError], args: tuple[Any, ...], fields: dict[str, 
 
 
 class SpecError(LauncherError):
-    """The request cannot be right: no such file, no such function, a bad parameter."""
+    """The request is wrong: no such file, no such function, a bad parameter."""
 
     exit_code: int = 2
 

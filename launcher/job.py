@@ -1,4 +1,4 @@
-"""A run of this process as a future: its facts while they come, its values or its error at the end."""
+"""`Job`, a run of this process as a future: its facts as they happen, its values or its error at the end."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from .state.outcome_rules import describe_cause, exit_code_of
 from .state.run_state import Phase, Rank, RunState
 from .supervisor.supervisor import Supervisor
 
-# Not weak: a run whose `Job` was dropped is still this process's to stop when it ends.
+# Not weak references: at exit, this process must stop even a run whose `Job` was dropped.
 _running: set[Job] = set()
 
 
 class Job:
     """A started run.
 
-    It belongs to this process: when the process ends, by itself or not, so do the ranks.
+    It belongs to this process: when the process ends, however that happens, so do the ranks.
 
     Attributes:
         id: the run's id.
@@ -49,7 +49,7 @@ class Job:
         self.id = folder.name
         self.folder = folder
         self._supervisor = supervisor
-        self._thread = threading.Thread(target=self._carry, name=f"rankdeck {self.id}", daemon=True)
+        self._thread = threading.Thread(target=self._supervise, name=f"rankdeck {self.id}", daemon=True)
         _running.add(self)
         self._thread.start()
 
@@ -58,7 +58,7 @@ class Job:
 
     @property
     def state(self) -> RunState:
-        """The run as known now."""
+        """The run's present state."""
         return self._supervisor.state
 
     @property
@@ -77,15 +77,15 @@ class Job:
             seen = self.wait_for_news(seen)
 
     def wait_for_news(self, seen: int, timeout: float | None = None) -> int:
-        """Block until something new is in the folder; a version to pass as `seen` next time."""
+        """Block until the folder has something newer than `seen`; the version to pass as `seen` next time."""
         return self._supervisor.mailbox.wait_for_news(seen, timeout)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Have this called on the run's own thread when there is news, and at the end. It must not wait."""
+        """Call `watcher` on the run's own thread at all news and at the end. It must not block."""
         self._supervisor.mailbox.watch(watcher)
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling `watcher`."""
         self._supervisor.mailbox.unwatch(watcher)
 
     def wait(self, timeout: float | None = None) -> RunState:
@@ -100,7 +100,7 @@ class Job:
         return self.state
 
     def result(self, rank: int = 0, *, timeout: float | None = None) -> Any:
-        """Wait, then a rank's return value; None for a script that published none.
+        """Wait for the end and return a rank's value; None for a script that published none.
 
         Raises:
             SpecError: there is no such rank.
@@ -114,20 +114,20 @@ class Job:
         return self._value(self._succeeded(timeout), rank)
 
     def results(self, *, timeout: float | None = None) -> list[Any]:
-        """Wait, then every rank's return value, by rank. Raises like `result`."""
+        """Wait for the end and return every rank's value, by rank. Raises like `result`."""
         state = self._succeeded(timeout)
         return [self._value(state, rank) for rank in range(state.num_processes)]
 
     def stop(
         self, *, force: bool = False, reason: str = "on request", exit_code: int = RunStopped.exit_code
     ) -> None:
-        """Ask for the end: SIGTERM, the grace period, SIGKILL. `force` skips the grace. Does not wait."""
+        """Stop the run: SIGTERM, the grace period, SIGKILL. `force` skips the grace. Does not wait."""
         self._supervisor.stop(reason=reason, exit_code=exit_code, force=force)
 
-    def _carry(self) -> None:
+    def _supervise(self) -> None:
         try:
             self._supervisor.run()
-        finally:  # whatever became of the run's thread, nobody may wait for it any more
+        finally:  # even if the run's thread failed, whoever waits for the run must go on
             self._supervisor.mailbox.done.set()
             self._supervisor.mailbox.notify()
             _running.discard(self)
@@ -156,7 +156,7 @@ def _stop_all() -> None:
 
 
 atexit.register(_stop_all)
-# A forked child has none of the threads that carry runs: they are its parent's to stop and to wait for.
+# A forked child has none of the runs' threads, and must not stop its parent's runs.
 os.register_at_fork(after_in_child=_running.clear)
 
 
@@ -168,7 +168,7 @@ _BROKEN = {cls.exit_code: cls for cls in (SpecError, CannotPlace, AgentLost)}
 
 
 def error_of(state: RunState, folder: Path) -> LauncherError | None:
-    """The error that an ended run stands for, or None if it succeeded."""
+    """The error of an ended run, or None if it succeeded."""
     if state.phase is Phase.SUCCEEDED:
         return None
     if state.phase is Phase.STOPPED:
@@ -214,7 +214,7 @@ def load_result(folder: Path, rank: int) -> Any:
     """A rank's return value, unpickled: only for the caller's own runs.
 
     Raises:
-        RecordError: the rank left no value, or one that only the rank's own modules can read.
+        RecordError: the rank left no value, or one that cannot be read or unpickled here.
     """
     path = paths.result_file(folder, rank)
     try:
@@ -226,6 +226,6 @@ def load_result(folder: Path, rank: int) -> Any:
     with file:
         try:
             return pickles.load(file)
-        except Exception as error:  # a user's __setstate__ may raise anything; all of it means the same
+        except Exception as error:  # a user's __setstate__ may raise anything
             why = f"{type(error).__name__}: {error}"
             raise RecordError(f"rank {rank}'s value cannot be loaded here: {why}", run=folder.name) from error

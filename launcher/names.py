@@ -1,7 +1,7 @@
-"""The library's two import names: `launcher`, and `rankdeck`, which clashes with nobody.
+"""The library's two import names: `launcher`, and `rankdeck`, which clashes with no other package.
 
-Whoever has imported the one has the other too: both are the same modules. Where a `launcher` of the
-user's own comes first on the import path, ours is there as `rankdeck` alone (`as_rankdeck.py` loads it).
+Both names stand for the same modules. If another package `launcher` comes first on the import path, the
+library can be imported only as `rankdeck` (`as_rankdeck.py` loads it).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ FIRST, SECOND = "launcher", "rankdeck"
 
 
 def second_module() -> Path:
-    """The source of the module `rankdeck`: in a checkout beside this one, else as it was installed."""
+    """The source file of the module `rankdeck`: beside this one in a checkout, else the installed one."""
     here = Path(__file__).with_name("as_rankdeck.py")
     return here if here.exists() else here.parents[1] / "rankdeck.py"
 
 
 def own() -> str:
-    """The name under which these modules are loaded in this process."""
+    """The package name under which the library is loaded in this process."""
     return __name__.partition(".")[0]
 
 
 def translated(name: str) -> str:
-    """A module of the library by the name that it has in this process; any other as it is."""
+    """The name that a module of the library has in this process; other modules' names are returned as is."""
     head, dot, rest = name.partition(".")
     return f"{own()}{dot}{rest}" if head in (FIRST, SECOND) else name
 
@@ -39,22 +39,22 @@ def add_second_name() -> None:
 
 
 def give_up_first_name() -> None:
-    """Leave the name `launcher` to a module of the user's: ours go on as `rankdeck`, as they are."""
+    """Free the name `launcher` for a module of the user's: rename the loaded modules to `rankdeck`."""
     ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == FIRST}
     for name, module in ours.items():
         del sys.modules[name]
         module.__name__ = SECOND + name.removeprefix(FIRST)
-        if module.__spec__ is not None:  # by which a module finds its neighbours
+        if module.__spec__ is not None:  # relative imports use it
             module.__spec__.name = module.__name__
             module.__package__ = module.__spec__.parent
         sys.modules[module.__name__] = module
 
 
 class _SecondName:
-    """Finds `rankdeck` and what is in it, in a process that has it as `launcher`."""
+    """A finder of `rankdeck` and its modules, in a process that has loaded them as `launcher`."""
 
     def find_spec(self, name: str, _: object, __: object = None) -> ModuleSpec | None:
-        """The module that the name stands for; None for any other name."""
+        """A spec whose loader returns the module of `launcher`; None for names of other packages."""
         if name.partition(".")[0] != SECOND or own() == SECOND:
             return None
         loader = _Loaded(import_module(translated(name)))
@@ -62,7 +62,7 @@ class _SecondName:
 
 
 class _Loaded:
-    """Gives out a module that is there already."""
+    """A loader that returns a module which is loaded already."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
@@ -72,5 +72,5 @@ class _Loaded:
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has been executed; its own spec, by which it imports its neighbours, is given back."""
+        """Do not execute it again, but restore its own spec, which the import system has replaced."""
         module.__spec__ = self._spec

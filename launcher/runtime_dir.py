@@ -1,7 +1,7 @@
-"""The private folder for sockets and locks, and Unix sockets in it whatever its path's length.
+"""The private folder for sockets and locks, and Unix sockets in it, however long its path is.
 
-``$RANKDECK_HOME/run``, else ``$XDG_RUNTIME_DIR/rankdeck``, else ``rankdeck-<uid>`` in the folder for
-temporary files. Nobody else may enter it; both ends of a socket ask the kernel who the other one is.
+It is ``$RANKDECK_HOME/run``, else ``$XDG_RUNTIME_DIR/rankdeck``, else ``rankdeck-<uid>`` in the folder for
+temporary files. Only its owner can enter it, and both ends of a socket get the other's user from the kernel.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TIMEVAL = struct.Struct("@ll")
 
 
 def runtime_folder() -> Path:
-    """The folder, made if it is not there.
+    """The folder, created if it does not exist, and made private.
 
     Raises:
-        InternalError: it cannot be made, or is not ours alone.
+        InternalError: it cannot be created, or belongs to another user.
     """
     folder = runtime_place()
     try:
@@ -45,20 +45,20 @@ def runtime_folder() -> Path:
 
 
 def runtime_place() -> Path:
-    """Where that folder is, or would be."""
+    """The path of that folder, which may not exist."""
     if home := os.environ.get("RANKDECK_HOME"):
         return Path(home).expanduser().absolute() / "run"
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(given) and os.access(given, os.W_OK | os.X_OK):
-        return Path(given) / "rankdeck"
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(base) and os.access(base, os.W_OK | os.X_OK):
+        return Path(base) / "rankdeck"
     return Path(tempfile.gettempdir()) / f"rankdeck-{os.getuid()}"
 
 
 def bind(path: Path, kind: socket.SocketKind) -> socket.socket:
-    """A non-blocking socket that listens at `path`. What a killed owner left there gives way.
+    """A non-blocking socket that listens at `path`; the socket of a killed owner is replaced.
 
     Raises:
-        OSError: it cannot be; `EADDRINUSE` where somebody listens there.
+        OSError: it cannot be bound; `EADDRINUSE` if another process listens there.
     """
     sock = socket.socket(socket.AF_UNIX, kind)
     sock.setblocking(False)
@@ -76,12 +76,12 @@ def bind(path: Path, kind: socket.SocketKind) -> socket.socket:
 
 
 def connect(path: Path, kind: socket.SocketKind, timeout_s: float) -> socket.socket:
-    """A socket connected to who listens at `path`, who is the same user.
+    """A socket connected to the process of the same user that listens at `path`.
 
     Raises:
-        PermissionError: somebody else listens there.
-        BlockingIOError: so many wait to be let in that there is no room for one more.
-        OSError: nobody listens there.
+        PermissionError: another user listens there.
+        BlockingIOError: the queue of connections was still full after `timeout_s`.
+        OSError: no process listens there.
     """
     sock = socket.socket(socket.AF_UNIX, kind)
     try:
@@ -96,7 +96,7 @@ def connect(path: Path, kind: socket.SocketKind, timeout_s: float) -> socket.soc
 
 
 def _dial(sock: socket.socket, name: str, timeout_s: float) -> None:
-    """Connect, and wait for room in the queue: a socket with a timeout of Python's would not."""
+    """Connect, and wait for room in the queue of connections, which Python's own timeout does not do."""
     limit = _TIMEVAL.pack(int(timeout_s), int(timeout_s % 1 * 1e6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
     sock.connect(name)
@@ -105,15 +105,15 @@ def _dial(sock: socket.socket, name: str, timeout_s: float) -> None:
 
 
 def peer(sock: socket.socket) -> tuple[int, int]:
-    """The pid and the user at the other end, by the kernel's word."""
+    """The pid and the user id of the other end, from the kernel."""
     pid, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return int(pid), int(uid)
 
 
 def has_left(sock: socket.socket) -> bool:
-    """Whether the other end has closed its connection, and waits for no answer any more.
+    """Whether the other end has closed its connection, and so no longer waits for an answer.
 
-    A process that was stopped finds its questions when it goes on, minutes after who asked had given up.
+    A process that was suspended reads requests when it continues, minutes after their senders have given up.
     """
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
@@ -121,14 +121,14 @@ def has_left(sock: socket.socket) -> bool:
 
 
 def is_stale(path: Path, kind: socket.SocketKind) -> bool:
-    """Whether a socket is there to which nobody listens."""
+    """Whether there is a socket at `path` on which no process listens."""
     with _near(path) as name:
         return _is_stale(name, kind)
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a file's lock, which the kernel takes back however this process ends; whether it was free."""
+    """Hold a file's lock, which the kernel releases however this process ends; whether it was free."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield _lock(descriptor, wait=wait)
@@ -146,7 +146,7 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
 
 @contextlib.contextmanager
 def _near(path: Path) -> Iterator[str]:
-    """The same place by a short name: a socket's address holds 107 bytes, and homes may be deeper."""
+    """A short name for the same path: a socket's address holds 107 bytes, and paths may be longer."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 
 class SelectableQueue(Generic[T]):
-    """Items go in from any thread and come out in one, in order. Readable while something is in it."""
+    """Any thread puts items, one thread takes them, in order. Readable while it holds items."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """Make an empty one.
+        """Make an empty queue.
 
         Args:
-            limit: how many items it holds; those that find no room are dropped. None for any number.
+            limit: how many items it holds; further items are dropped. None for any number.
         """
         self._limit = limit
-        self._lock = threading.RLock()  # a signal handler may put while its own thread is in here
+        self._lock = threading.RLock()  # a signal handler may put while its thread holds the lock
         self._items: list[T] = []
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -29,7 +29,7 @@ class SelectableQueue(Generic[T]):
         return self._event
 
     def put(self, *items: T) -> None:
-        """Leave items; after `close` they are dropped."""
+        """Add items; after `close` they are dropped."""
         with self._lock:
             if items and self._event >= 0:
                 room = len(items) if self._limit is None else max(0, self._limit - len(self._items))
@@ -43,7 +43,7 @@ class SelectableQueue(Generic[T]):
                 os.eventfd_write(self._event, 1)
 
     def take(self) -> list[T]:
-        """All that has been left since the last time."""
+        """Remove and return all items."""
         with self._lock:
             if self._event >= 0:
                 with contextlib.suppress(BlockingIOError):
@@ -52,7 +52,7 @@ class SelectableQueue(Generic[T]):
         return taken
 
     def close(self) -> None:
-        """Nothing more comes in; what is left can still be taken."""
+        """Accept no more items; those in the queue can still be taken."""
         with self._lock:
             if self._event >= 0:
                 os.close(self._event)

@@ -1,8 +1,8 @@
 """Frozen dataclasses to JSON values and back, by their own annotations.
 
-Facts and specs are written as JSON that people read. The schema is the dataclass: there is no second
-description to keep in step. Unknown keys are ignored, so an older reader opens a newer folder. What is read
-may be anybody's: a value that its field's annotation does not allow is refused, and never taken as it comes.
+Facts and specs are written as JSON that people can read. The dataclass is the schema: there is no second
+description to keep in step. Unknown keys are ignored, so that an older version reads a newer folder. A folder
+may come from anybody, so a value that its field's annotation does not allow is refused.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ T = TypeVar("T")
 
 
 class DecodeError(ValueError):
-    """A value that cannot be what its field is declared to be; the message begins with the field's path."""
+    """A value that its field does not allow; the message begins with the field's path."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(f"{path}: {why}" if path else why)
         self.why, self.path = why, path
 
     def inside(self, name: str) -> DecodeError:
-        """The same error, as seen from what holds the value: a field by its name, an item by ``[0]``."""
+        """The same error with the name of the containing field, or the index ``[0]``, before its path."""
         joint = "" if not self.path or self.path.startswith("[") else "."
         return DecodeError(self.why, f"{name}{joint}{self.path}")
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """For `Annotated`: numbers that are read must lie between these, both included."""
+    """For `Annotated`: bounds of the numbers that are read, both included."""
 
     low: float
     high: float
@@ -43,13 +43,13 @@ class Within:
 
 LATEST = 253_402_300_799.0
 Moment = Annotated[float, Within(0.0, LATEST)]
-"""Seconds since the epoch, up to the last year that a calendar can name."""
+"""Seconds since the epoch, up to the last year that `datetime` supports."""
 
 Index = Annotated[int, Within(0, (1 << 20) - 1)]
-"""The number of a rank, an agent, an attempt, a device, and how many there are of these."""
+"""The number of a rank, agent, attempt or device, or a count of these."""
 
 ExitCode = Annotated[int, Within(0, 255)]
-"""What a process leaves with."""
+"""The exit code of a process."""
 
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
@@ -57,7 +57,7 @@ _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 
 def to_plain(value: Any) -> Any:
     """Dataclasses, enums, tuples and mappings as JSON values; fields that are None are left out."""
-    if type(value) in _AS_THEY_ARE:  # most are; to ask for their classes takes ten times as long
+    if type(value) in _AS_THEY_ARE:  # most values; the checks below take ten times as long
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
@@ -69,7 +69,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [to_plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no NaN, and a loss of NaN must be told
+        return str(value)  # JSON has no NaN, and a loss of NaN must be recorded
     return value
 
 
@@ -84,12 +84,12 @@ def from_plain(kind: type[T], data: Any) -> T:
 
 
 def readable_part(kind: type[T], data: Any, **known: Any) -> tuple[T, tuple[DecodeError, ...]]:
-    """The dataclass made from those of a mapping's fields that can be read, and what the others have wrong.
+    """The dataclass made from the fields of a mapping that can be read, and the errors of the others.
 
     Args:
         kind: the dataclass.
         data: the mapping.
-        known: fields that are known already, whatever the mapping says.
+        known: fields whose values in the mapping are ignored.
 
     Raises:
         DecodeError: `data` is no mapping, or a field without a default is missing or cannot be read.
@@ -110,7 +110,7 @@ Reviver = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """How a value is made: one of the type `exact` between the bounds, if any, is taken as it is."""
+    """How a field is read: a value of type `exact` within the bounds is used as is, others are revived."""
 
     exact: type | None
     revive: Reviver
@@ -126,7 +126,7 @@ class _Field:
 
 @cache
 def _reader(kind: Any) -> Reviver:
-    """What makes a `kind`, found out once a type: a large gang says thousands of facts a second."""
+    """The function that reads a `kind`, made once for each: large gangs send thousands of facts a second."""
     revivers = {name: (f.exact, f.low, f.high, f.revive) for name, f in _fields(kind).items()}
 
     def read(data: Any) -> Any:
@@ -151,7 +151,7 @@ def _reader(kind: Any) -> Reviver:
 
 def _require_object(kind: type[Any], data: Any) -> None:
     if not isinstance(data, Mapping):
-        raise DecodeError(f"{kind.__name__} is written as an object, not as {_said(data)}")
+        raise DecodeError(f"{kind.__name__} is written as an object, not as {_describe(data)}")
 
 
 def _made(kind: type[T], fields: dict[str, Any]) -> T:
@@ -175,10 +175,10 @@ def _fields(kind: Any) -> dict[str, _Field]:
 
 
 def _field(hint: Any) -> _Field:
-    """How a value of `hint` is made.
+    """How a value of `hint` is read.
 
     Raises:
-        TypeError: there is no way: the dataclass, and not the data, is wrong.
+        TypeError: the hint is not supported: the dataclass, not the data, is wrong.
     """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
@@ -193,7 +193,7 @@ def _field(hint: Any) -> _Field:
         return _Field(None, lambda value: value)
     if isinstance(hint, type):
         return _plain(hint)
-    raise TypeError(f"nothing is known of how {hint} is written")
+    raise TypeError(f"a field of type {hint} is not supported")
 
 
 def _plain(kind: type[Any]) -> _Field:
@@ -208,7 +208,7 @@ def _plain(kind: type[Any]) -> _Field:
         return _Field(int, _whole, -_LARGEST, _LARGEST)
     if kind in _EXPECTED:
         return _Field(kind, partial(_refuse, _EXPECTED[kind]))
-    raise TypeError(f"nothing is known of how {kind} is written")
+    raise TypeError(f"a field of type {kind} is not supported")
 
 
 _EXPECTED = {str: "a text", bool: "true or false"}
@@ -217,11 +217,11 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def _refuse(expected: str, value: Any) -> NoReturn:
-    raise DecodeError(f"{expected} is expected, not {_said(value)}")
+    raise DecodeError(f"{expected} is expected, not {_describe(value)}")
 
 
-def _said(value: Any) -> str:
-    """A wrong value in few words: what it says is anybody's, so its kind, and only of a number the number."""
+def _describe(value: Any) -> str:
+    """A wrong value for a message: a number itself; of other values, which may hold anything, the type."""
     if value is None:
         return "null"
     if isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e15):
@@ -235,7 +235,7 @@ def _whole(value: Any) -> NoReturn:
 
 
 def _float(value: Any) -> float:
-    """A whole number is one too, and so are the words for what JSON has no numbers for."""
+    """Read an integer, or the text of a number that JSON lacks, such as ``nan``, as a float."""
     if type(value) is int:
         try:
             return float(value)
@@ -250,8 +250,8 @@ def _member(members: Mapping[Any, Enum], name: str, value: Any) -> Enum:
     try:
         return members[value]
     except (KeyError, TypeError):
-        said = f"{value[:40]!r}" if isinstance(value, str) else _said(value)
-        raise DecodeError(f"{said} is no {name}") from None
+        shown = f"{value[:40]!r}" if isinstance(value, str) else _describe(value)
+        raise DecodeError(f"{shown} is no {name}") from None
 
 
 def _bounded(field: _Field, within: Within) -> _Field:
@@ -261,14 +261,14 @@ def _bounded(field: _Field, within: Within) -> _Field:
         number = field(value)
         if low <= number <= high:
             return number
-        raise DecodeError(f"{_said(number)} is not between {low:g} and {high:g}")
+        raise DecodeError(f"{_describe(number)} is not between {low:g} and {high:g}")
 
     return _Field(field.exact, made, low, high)
 
 
 def _optional(hints: list[Any], *, nullable: bool) -> _Field:
     if len(hints) != 1:
-        raise TypeError(f"nothing is known of how one of {hints} is written")
+        raise TypeError(f"a union of {hints} is not supported")
     field = _field(hints[0])
     if not nullable:
         return field
@@ -283,9 +283,9 @@ def _tuple(args: tuple[Any, ...]) -> Reviver:
     field = each[0]
 
     def made(value: Any) -> tuple[Any, ...]:
-        found, items = _list(value), list[Any]()
+        source, items = _list(value), list[Any]()
         try:
-            items.extend(map(field, found))
+            items.extend(map(field, source))
         except DecodeError as error:
             raise error.inside(f"[{len(items)}]") from None
         return tuple(items)
@@ -294,11 +294,11 @@ def _tuple(args: tuple[Any, ...]) -> Reviver:
 
 
 def _fixed(each: list[_Field], value: Any) -> tuple[Any, ...]:
-    if len(found := _list(value)) != len(each):
-        raise DecodeError(f"a list of {len(each)} is expected, not of {len(found)}")
+    if len(source := _list(value)) != len(each):
+        raise DecodeError(f"a list of {len(each)} is expected, not of {len(source)}")
     items: list[Any] = []
     try:
-        for field, item in zip(each, found, strict=True):
+        for field, item in zip(each, source, strict=True):
             items.append(field(item))
     except DecodeError as error:
         raise error.inside(f"[{len(items)}]") from None
@@ -313,7 +313,7 @@ def _list(value: Any) -> list[Any] | tuple[Any, ...]:
 
 def _mapping(key: Any, item: Any) -> Reviver:
     if key is not str:
-        raise TypeError(f"JSON has no keys but texts, and so none of {key}")
+        raise TypeError(f"keys in JSON are texts, so a mapping with keys of {key} is not supported")
     field = _field(item)
 
     def made(value: Any) -> dict[str, Any]:

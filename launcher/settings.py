@@ -1,13 +1,13 @@
-"""What a person may settle once for all runs: ``config.toml`` in the config folder, and a few variables.
+"""Settings for all runs: ``config.toml`` in the config folder, and a few environment variables.
 
 [retention]              [engine]
 runs = 10_000            idle_s = 900
 days = 0                 session_idle_s = 300
 bytes = 0                max_local_runs = 8
 
-What is left out has its default; 0 in `retention` means no limit. ``RANKDECK_ENGINE_IDLE_S``,
-``RANKDECK_SESSION_IDLE_S`` and ``RANKDECK_MAX_LOCAL_RUNS`` come before the file. The console's tables stand
-in the same file; they are known here by name only.
+A setting that is left out has its default; 0 in `retention` means no limit. ``RANKDECK_ENGINE_IDLE_S``,
+``RANKDECK_SESSION_IDLE_S`` and ``RANKDECK_MAX_LOCAL_RUNS`` override the file. The console's tables are in the
+same file; only their names are known here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .errors import SpecError
 
 FILE = "config.toml"
 CONSOLE_TABLES = ("console", "keys", "defaults")
-"""Tables of the same file that the console reads; what they may say is checked there."""
+"""Tables of the same file that the console reads and checks."""
 
 _DAY_S = 86400.0
 _MOST = 1e18
@@ -53,14 +53,14 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that a person may settle."""
+    """All settings of the launcher."""
 
     retention: Policy = field(default_factory=Policy)
     engine: EngineSettings = field(default_factory=EngineSettings)
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the settings are: under ``$RANKDECK_HOME``, else in the XDG config folder."""
+    """The settings file: under ``$RANKDECK_HOME``, else in the XDG config folder."""
     if override := environ.get("RANKDECK_HOME"):
         return Path(override).expanduser().absolute() / "config" / FILE
     from platformdirs import user_config_path
@@ -72,7 +72,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings; the defaults where there is no file.
 
     Raises:
-        SpecError: the file or a variable says what cannot be, in one sentence that names it.
+        SpecError: the file or a variable has a wrong value, which the message names.
     """
     path = config_file(environ)
     tables = read(path)
@@ -85,7 +85,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def complaints(tables: Mapping[str, Any], where: str) -> Iterator[tuple[tuple[str, ...], SpecError]]:
-    """What is wrong with the file called `where`, and at which table and key; nothing for the console's."""
+    """The errors in the file `where`, each with its table and key; the console's tables are skipped."""
     known = [*TABLES, *CONSOLE_TABLES]
     for name, table in tables.items():
         if name not in known:
@@ -111,12 +111,12 @@ def _wrong_numbers(
 
 
 def unknown(where: str, key: str, known: Iterable[str]) -> SpecError:
-    """The error of a setting that there is not."""
-    return SpecError(f"{where} settles {key}, which there is not", hint=f"it may say {', '.join(known)}")
+    """The error for an unknown setting."""
+    return SpecError(f"{where} sets {key}, which is unknown", hint=f"it may have {', '.join(known)}")
 
 
 def defaults() -> dict[str, dict[str, float]]:
-    """The launcher's tables as a file would say them that changes nothing."""
+    """The launcher's tables of a file that changes nothing."""
     kept, engine = Policy(), EngineSettings()
     days = (kept.age_s or 0) / _DAY_S
     return {
@@ -130,11 +130,11 @@ TABLES: Mapping[str, Mapping[str, type]] = {
     "retention": {"runs": int, "days": float, "bytes": int},
     "engine": _ENGINE,
 }
-"""What the launcher's own tables may say."""
+"""The keys of the launcher's tables, and the types of their values."""
 
 
 def _policy(kept: Mapping[str, Any]) -> Policy:
-    """0 means no limit."""
+    """The policy of the table `retention`, in which 0 means no limit."""
     default = Policy()
     return Policy(
         count=kept.get("runs", default.count) or None,
@@ -160,7 +160,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _number(value: object, kind: type, what: str, key: str) -> float:
-    """The value if it is a sensible number of its kind.
+    """The value, if it is a number of its kind within bounds.
 
     Raises:
         SpecError: it is not.
@@ -174,10 +174,10 @@ def _number(value: object, kind: type, what: str, key: str) -> float:
 
 
 def from_text(name: str, text: str) -> float:
-    """An engine setting as a variable says it.
+    """The value of an engine setting from its environment variable.
 
     Raises:
-        SpecError: it is no sensible number.
+        SpecError: it is no number of its kind within bounds.
     """
     variable = next(v for v, n in VARIABLES.items() if n == name)
     try:

@@ -1,7 +1,8 @@
-"""Fakes for code that is built on `launcher`, used by its own tests: a clock, and agents without processes.
+"""Fakes for tests of `launcher` and of code that uses it: a clock, and agents without processes.
 
-A scripted agent speaks the real protocol over a real pair of sockets, so everything above the agent runs
-as it does in a cluster; what it says and when is a plain function. Nothing here is imported by the rest.
+A scripted agent uses the real protocol over a real pair of sockets, so all code above the agent runs as it
+does in a cluster; a plain function decides what it sends and when. No other module of `launcher` imports this
+one.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ Script = Callable[["Voice"], None]
 
 @dataclass(slots=True)
 class FakeClock:
-    """A clock that moves when told to. Call it for the time in seconds."""
+    """A clock that moves only by `advance`. Call it for the time in seconds."""
 
     now: float = 1_700_000_000.0
 
     def __call__(self) -> float:
-        """The time that it shows."""
+        """The clock's time."""
         return self.now
 
     def advance(self, seconds: float) -> None:
@@ -50,15 +51,15 @@ class FakeClock:
 
 @dataclass(slots=True)
 class Voice:
-    """A scripted agent's mouth and ears. Every method blocks until it is done.
+    """The methods by which a script acts as an agent. Each blocks until it is done.
 
     Attributes:
         agent: the agent's number.
         sock: its end of the channel.
         token: the run's token.
-        host: the host that it says it is on.
+        host: the host name that it reports.
         skew: its clock minus the engine's, in seconds.
-        heard: every frame that came, in order.
+        received: every frame that was received, in order.
     """
 
     agent: int
@@ -66,12 +67,12 @@ class Voice:
     token: str
     host: str
     skew: float = 0.0
-    heard: list[Frame] = field(default_factory=list)
+    received: list[Frame] = field(default_factory=list)
     _decoder: frames.Decoder = field(default_factory=frames.Decoder)
     _unread: list[Frame] = field(default_factory=list)
 
     def join(self, **changes: Any) -> None:
-        """Prove itself and say hello; `changes` replace parts of the hello."""
+        """Authenticate and send the hello; `changes` replace parts of it."""
         nonce = handshake.new_nonce()
         self.send(Kind.READY, {"nonce": nonce, "agent": self.agent, "protocol": frames.PROTOCOL})
         theirs = str(self.expect(Kind.CHALLENGE).document()["nonce"])
@@ -91,7 +92,7 @@ class Voice:
         self.sock.sendall(frames.document(kind, document))
 
     def expect(self, kind: Kind) -> Frame:
-        """The next frame of a kind; others are kept in `heard` and passed over.
+        """Wait for the next frame of a kind; frames of other kinds are only added to `received`.
 
         Raises:
             ConnectionError: the engine closed the channel first.
@@ -99,7 +100,7 @@ class Voice:
         while True:
             while self._unread:
                 frame = self._unread.pop(0)
-                self.heard.append(frame)
+                self.received.append(frame)
                 if frame.kind is kind:
                     return frame
             data = self.sock.recv(1 << 16)
@@ -108,22 +109,22 @@ class Voice:
             self._unread += self._decoder.feed(data)
 
     def fact(self, kind: type[ev.Event], /, **fields: Any) -> None:
-        """Tell a fact of a kind; unless `fields` say so, it is its own, and of now on its own clock."""
+        """Send a fact of a kind; by default it is about this agent, and has the time of the agent's clock."""
         own = {"time": self.clock(), "agent": self.agent, "host": self.host}
         known = {f.name: own[f.name] for f in dataclasses.fields(kind) if f.name in own}
         self.send(Kind.FACT, ev.to_wire(kind(**{**known, **fields})))
 
     def clock(self) -> float:
-        """The agent's own clock."""
+        """The time by the agent's clock."""
         return time.time() + self.skew
 
     def output(self, rank: int, stream: int, data: bytes) -> None:
-        """A piece of a rank's output."""
+        """Send a piece of a rank's output."""
         stamp = int(self.clock() * 1e9)
         self.sock.sendall(frames.encode(Frame(Kind.OUTPUT, data, rank, stream, stamp)))
 
     def result(self, rank: int, value: object) -> None:
-        """A rank's whole return value."""
+        """Send a rank's complete return value."""
         data = pickle.dumps(value)
         self.sock.sendall(frames.encode(Frame(Kind.RESULT_BEGIN, rank=rank)))
         for start in range(0, len(data), DATA):
@@ -131,7 +132,7 @@ class Voice:
         self.sock.sendall(frames.document(Kind.RESULT_END, describe(value), rank=rank))
 
     def play(self, ranks: Sequence[int], *, codes: Mapping[int, int] | None = None) -> None:
-        """An ordinary life: join, start, enter, exit with the given codes, prove, leave when told to."""
+        """Act as an agent whose ranks start, enter and exit with the given codes, and leave."""
         self.join()
         self.expect(Kind.START)
         for rank in ranks:
@@ -142,7 +143,7 @@ class Voice:
         self.leave()
 
     def leave(self) -> None:
-        """Prove that nothing is left, and go when dismissed."""
+        """Report that nothing is left, and close the channel once the engine sends QUIT."""
         self.fact(ev.CleanupProven)
         self.send(Kind.IDLE, {})
         self.expect(Kind.QUIT)
@@ -150,7 +151,7 @@ class Voice:
 
 
 class _Scripted:
-    """What back ends of scripted agents share."""
+    """The common part of the backends of scripted agents."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
@@ -164,11 +165,11 @@ class _Scripted:
         return self.box.fileno()
 
     def news(self) -> list[News]:
-        """The scripts' links; more can be put into `box`."""
+        """The scripts' connections; tests may put other news into `box`."""
         return self.box.take()
 
     def abort(self) -> None:
-        """Hang up on every script."""
+        """Shut down every script's connection."""
         self.aborts += 1
         for voice in self.voices:
             with contextlib.suppress(OSError):  # it has left by itself
@@ -182,7 +183,7 @@ class _Scripted:
         return not any(thread.is_alive() for thread in self._threads)
 
     def complaint(self) -> str:
-        """Scripts do not complain."""
+        """Scripts write nothing to stderr."""
         return ""
 
     def _begin(self, agent: int, host: str, script: Script, skew: float = 0.0) -> None:
@@ -214,7 +215,7 @@ class ScriptedBackend(_Scripted):
         self._skews = tuple(skews) or (0.0,) * len(self._offers)
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
-        """What the test said there is."""
+        """The test's offers."""
         del request
         return self._offers, ""
 
@@ -229,14 +230,14 @@ class ScriptedBackend(_Scripted):
 
 @dataclass(frozen=True, slots=True)
 class ScriptedStage:
-    """What one launch of a `ScriptedCluster` brings.
+    """What one launch of a `ScriptedCluster` does.
 
     Attributes:
-        scripts: one for each agent, by number; each on a host of its own, ``host0`` and so on.
-        expect: how many agents the engine is told of; None for as many as there are scripts.
-        facts: what is told when all scripts have ended, before the end of the stage.
-        error: what the stage ends with.
-        stuck: whether it does not end when its agents have, but only when it is told to.
+        scripts: one for each agent, by number; each on its own host, ``host0`` and so on.
+        expect: the number of agents that is reported to the engine; None for the number of scripts.
+        facts: the news that is reported when all scripts have ended, before the end of the stage.
+        error: the error with which the stage ends.
+        stuck: whether the stage does not end with its agents, but only by `ScriptedCluster.end`.
     """
 
     scripts: Sequence[Script]
@@ -247,19 +248,19 @@ class ScriptedStage:
 
 
 class ScriptedCluster(_Scripted):
-    """A `Backend` of scripted agents as in the cluster modes: who comes, and with what, only they can tell.
+    """A `Backend` of scripted agents as in the cluster modes: it cannot say before what agents will offer.
 
-    A stage ends when its scripts have; each launch is the next of the stages.
+    Each launch is the next of the stages; a stage ends when its scripts have ended.
     """
 
     def __init__(self, *stages: ScriptedStage) -> None:
         super().__init__()
         self._stages = list(stages)
-        self._told = threading.Event()
+        self._may_end = threading.Event()
         self.launches = 0
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
-        """Nobody knows."""
+        """No offers are known before the agents join."""
         del request
         return None, ""
 
@@ -267,7 +268,7 @@ class ScriptedCluster(_Scripted):
         """Start the scripts of the next stage."""
         del request, plan, folder, attempt
         stage = self._stages[self.launches]
-        self._told.clear()
+        self._may_end.clear()
         self.launches += 1
         self.box.put(AgentsExpected(len(stage.scripts) if stage.expect is None else stage.expect))
         for agent, script in enumerate(stage.scripts):
@@ -277,13 +278,13 @@ class ScriptedCluster(_Scripted):
         self._threads[-1].start()
 
     def abort(self) -> None:
-        """Hang up on every script, and let the stage end."""
+        """Shut down every script's connection, and let the stage end."""
         super().abort()
         self.end()
 
     def end(self) -> None:
         """Let a stage end that is stuck, or has no scripts."""
-        self._told.set()
+        self._may_end.set()
 
     def close(self, timeout_s: float) -> bool:
         """Wait for scripts and stages to end; whether all did."""
@@ -294,5 +295,5 @@ class ScriptedCluster(_Scripted):
         for thread in threads:
             thread.join()
         if stage.stuck or not threads:
-            self._told.wait()
+            self._may_end.wait()
         self.box.put(*stage.facts, StageOver(stage.error))

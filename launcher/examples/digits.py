@@ -1,7 +1,7 @@
-"""Digits as if written by hand: 8×8 images, drawn from strokes that are bent and blurred a little each time.
+"""Generated images of handwritten digits, 8×8 pixels, drawn from strokes that are randomly bent and blurred.
 
-Needs torch alone, no download and no accelerator. Nothing distributed belongs here: every rank draws the
-same images.
+Needs only torch, no download and no accelerator. Nothing here is distributed: every rank draws the same
+images.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SIDE, CLASSES = 8, 10
 FEATURES = SIDE * SIDE
 POINTS = 40
 
-# The corners of each digit's line, as a pen would meet them: x to the right, y downwards, in hundredths.
+# The corners of each digit's line in the order of a pen: x to the right, y downwards, in hundredths.
 _STROKES = (
     "50,5 82,25 86,50 82,75 50,95 18,75 14,50 18,25 50,5",
     "32,25 54,5 54,95",
@@ -30,13 +30,13 @@ _STROKES = (
 
 
 def split(seed: int = 0) -> tuple[TensorDataset, TensorDataset]:
-    """1,350 digits to train on and 450 to test on, every digit as often as any other."""
+    """1,350 images to train on and 450 to test on, equally many of each digit."""
     generator = torch.Generator().manual_seed(seed)
     return draw(135, generator), draw(45, generator)
 
 
 def draw(each: int, generator: torch.Generator) -> TensorDataset:
-    """`each` images of every digit, in no order."""
+    """`each` images of every digit, in random order."""
     digits = torch.arange(CLASSES).repeat_interleave(each)
     digits = digits[torch.randperm(len(digits), generator=generator)]
     lines = torch.stack([_line(digit) for digit in range(CLASSES)])[digits]
@@ -44,21 +44,21 @@ def draw(each: int, generator: torch.Generator) -> TensorDataset:
 
 
 def _line(digit: int) -> Tensor:
-    """Evenly many points along a digit's strokes, around the origin."""
+    """`POINTS` points along a digit's strokes, around the origin."""
     corners = torch.tensor([[int(v) / 100 for v in pair.split(",")] for pair in _STROKES[digit].split()]).T
     even = torch.nn.functional.interpolate(corners[None], POINTS, mode="linear", align_corners=True)
     return even[0].T - 0.5
 
 
 def _bent(lines: Tensor, generator: torch.Generator) -> Tensor:
-    """Each line slanted, stretched and moved in its own way."""
+    """Each line slanted, stretched and moved at random."""
     noise = torch.randn(len(lines), 2, 2, generator=generator) * 0.12
     moved = torch.randn(len(lines), 1, 2, generator=generator) * 0.05
     return lines @ (torch.eye(2) + noise) + moved
 
 
 def _ink(lines: Tensor, generator: torch.Generator) -> Tensor:
-    """How dark each pixel is: the nearer to the line, the darker."""
+    """The darkness of each pixel: the nearer to the line, the darker."""
     grid = (torch.arange(SIDE) + 0.5) / SIDE - 0.5
     pixels = torch.cartesian_prod(grid, grid).flip(1)
     nearest = torch.cdist(pixels.expand(len(lines), -1, -1), lines).amin(dim=2)

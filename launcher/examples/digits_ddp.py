@@ -26,7 +26,8 @@ from launcher.examples import digits
 def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str, float]:
     """Train on this rank's share of the digits; return its last loss, and the accuracy on all test digits.
 
-    `batch_size` counts the samples of one step over all ranks: their number hardly changes the result.
+    `batch_size` counts the samples of one step over all ranks, so the number of ranks hardly changes the
+    result.
     """
     device = join_gang()
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -55,7 +56,7 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str,
 
 
 def join_gang() -> torch.device:
-    """Meet the other ranks, and pick this rank's device. Outside any launcher, be a gang of one."""
+    """Initialise the process group and choose this rank's device. Without a launcher, it has one rank."""
     if torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1")):
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
@@ -65,7 +66,7 @@ def join_gang() -> torch.device:
     if "RANK" in os.environ:
         dist.init_process_group(backend)
     else:
-        alone = dist.HashStore()  # type: ignore[attr-defined]  # torch has it, but its stubs do not say so
+        alone = dist.HashStore()  # type: ignore[attr-defined]  # torch has it, but its stubs do not
         dist.init_process_group(backend, store=alone, rank=0, world_size=1)
     return device
 
@@ -77,7 +78,7 @@ def make_model() -> nn.Module:
 
 @torch.no_grad()
 def accuracy_on(dataset: TensorDataset, model: nn.Module, device: torch.device) -> float:
-    """The share of a whole dataset that the model tells right; every rank looks at its own part of it."""
+    """The share of a whole dataset that the model classifies correctly; each rank evaluates its own part."""
     images, labels = dataset[dist.get_rank() :: dist.get_world_size()]
     right = (model(images.to(device)).argmax(dim=1) == labels.to(device)).sum()
     dist.all_reduce(right)
