@@ -1,6 +1,6 @@
 """The module `rankdeck`: the library `launcher` under a name that clashes with no other package.
 
-Installed beside the packages as ``rankdeck.py``. If `launcher` is this library, `rankdeck` is the same module.
+Installed beside the packages as ``rankdeck.py``. If `launcher` is this library, `rankdeck` is that module.
 If another module has that name, the library is loaded as `rankdeck`, which works because its imports are
 relative.
 """

@@ -31,7 +31,7 @@ from .spec.request import Request
 from .state import events as ev
 from .state.summary import describe
 
-Script = Callable[["Voice"], None]
+Script = Callable[["ScriptedAgent"], None]
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class FakeClock:
 
 
 @dataclass(slots=True)
-class Voice:
+class ScriptedAgent:
     """The methods by which a script acts as an agent. Each blocks until it is done.
 
     Attributes:
@@ -156,7 +156,7 @@ class _Scripted:
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
         self.box: SelectableQueue[News] = SelectableQueue()
-        self.voices: list[Voice] = []
+        self.agents: list[ScriptedAgent] = []
         self.errors: list[BaseException] = []
         self.aborts = 0
 
@@ -171,9 +171,9 @@ class _Scripted:
     def abort(self) -> None:
         """Shut down every script's connection."""
         self.aborts += 1
-        for voice in self.voices:
+        for scripted in self.agents:
             with contextlib.suppress(OSError):  # it has left by itself
-                voice.sock.shutdown(socket.SHUT_RDWR)
+                scripted.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self, timeout_s: float) -> bool:
         """Wait for the scripts to end; whether all did."""
@@ -188,19 +188,19 @@ class _Scripted:
 
     def _begin(self, agent: int, host: str, script: Script, skew: float = 0.0) -> None:
         near, far = socket.socketpair()
-        voice = Voice(agent, far, handshake.new_token(), host, skew)
-        self.voices.append(voice)
-        self.box.put(AgentConnection(near, agent, voice.token))
-        self._threads.append(threading.Thread(target=self._follow, args=(script, voice)))
+        scripted = ScriptedAgent(agent, far, handshake.new_token(), host, skew)
+        self.agents.append(scripted)
+        self.box.put(AgentConnection(near, agent, scripted.token))
+        self._threads.append(threading.Thread(target=self._follow, args=(script, scripted)))
         self._threads[-1].start()
 
-    def _follow(self, script: Script, voice: Voice) -> None:
+    def _follow(self, script: Script, scripted: ScriptedAgent) -> None:
         try:
-            script(voice)
+            script(scripted)
         except (ConnectionError, AssertionError) as error:
             self.errors.append(error)
         finally:
-            voice.sock.close()
+            scripted.sock.close()
 
 
 class ScriptedBackend(_Scripted):

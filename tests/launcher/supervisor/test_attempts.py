@@ -21,7 +21,7 @@ from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import RankPhase, RunState
 from launcher.supervisor import supervisor as stage_rules
-from launcher.testing import Script, ScriptedCluster, ScriptedStage, Voice
+from launcher.testing import Script, ScriptedAgent, ScriptedCluster, ScriptedStage
 from tests.commands import until
 
 BUNDLE, PAYLOAD = b"bundle" * 10, b"payload" * 10
@@ -43,19 +43,19 @@ def tags(job: Job) -> list[str]:
     return [e.tag for e in job.events()]
 
 
-def met(voice: Voice, **hello: Any) -> dict[str, Any]:
+def met(voice: ScriptedAgent, **hello: Any) -> dict[str, Any]:
     """Join, tell that rank 0's host is within reach, and take the order."""
     voice.join(**{"machine": voice.host, "addresses": ["127.0.0.1", voice.host], **hello})
     reach(voice)
     return voice.expect(Kind.START).document()
 
 
-def reach(voice: Voice) -> None:
+def reach(voice: ScriptedAgent) -> None:
     asked = voice.expect(Kind.REACH).document()
     voice.send(Kind.REACHED, {"found": dict.fromkeys(asked["addresses"], "eth0")})
 
 
-def live(voice: Voice, order: dict[str, Any], *, code: int = 0, port: int = 0) -> None:
+def live(voice: ScriptedAgent, order: dict[str, Any], *, code: int = 0, port: int = 0) -> None:
     """The ranks of an order, from their start to the proof of their end."""
     for rank in map(int, order["ranks"]):
         voice.fact(ev.RankStarted, rank=rank, pid=1000 + rank)
@@ -66,12 +66,12 @@ def live(voice: Voice, order: dict[str, Any], *, code: int = 0, port: int = 0) -
     voice.send(Kind.IDLE, {"port": port} if port else {})
 
 
-def fine(voice: Voice) -> None:
+def fine(voice: ScriptedAgent) -> None:
     live(voice, met(voice))
     voice.expect(Kind.QUIT)
 
 
-def obeys(voice: Voice) -> None:
+def obeys(voice: ScriptedAgent) -> None:
     """Ranks that run until they are stopped."""
     order = met(voice)
     for rank in order["ranks"]:
@@ -80,7 +80,7 @@ def obeys(voice: Voice) -> None:
     voice.expect(Kind.QUIT)
 
 
-def stopped(voice: Voice, order: dict[str, Any]) -> None:
+def stopped(voice: ScriptedAgent, order: dict[str, Any]) -> None:
     voice.expect(Kind.STOP)
     for rank in order["ranks"]:
         voice.fact(ev.RankExited, rank=int(rank), exit_code=143, signal="SIGTERM")
@@ -88,11 +88,11 @@ def stopped(voice: Voice, order: dict[str, Any]) -> None:
     voice.send(Kind.IDLE, {"port": 40009})
 
 
-def leaves(voice: Voice) -> None:
+def leaves(voice: ScriptedAgent) -> None:
     voice.join()
 
 
-def refused(voice: Voice) -> None:
+def refused(voice: ScriptedAgent) -> None:
     """An agent that is hung up on."""
     try:
         voice.join()
@@ -102,9 +102,9 @@ def refused(voice: Voice) -> None:
         voice.expect(Kind.REACH)
 
 
-def environment(voice: Voice, attempt: int = 0) -> dict[str, str]:
+def environment(voice: ScriptedAgent, attempt: int = 0) -> dict[str, str]:
     """What the first rank of an agent got in one of its orders."""
-    orders = [f.document() for f in voice.heard if f.kind is Kind.START]
+    orders = [f.document() for f in voice.received if f.kind is Kind.START]
     found: dict[str, str] = next(iter(orders[attempt]["ranks"].values()))
     return found
 
@@ -118,9 +118,9 @@ def test_the_plan_is_made_of_what_the_agents_say(tmp_path: Path) -> None:
 
     assert ("succeeded", 0) == (state.phase, state.exit_code)
     assert ["host0", "host1"] == [r.host for r in state.ranks]
-    assert "host0" == environment(backend.voices[1])["MASTER_ADDR"]
+    assert "host0" == environment(backend.agents[1])["MASTER_ADDR"]
     assert ("eth0", "=eth0") == tuple(
-        environment(backend.voices[1])[f"{name}_SOCKET_IFNAME"] for name in ("GLOO", "NCCL")
+        environment(backend.agents[1])[f"{name}_SOCKET_IFNAME"] for name in ("GLOO", "NCCL")
     )
     order = tags(job)
     assert sorted(order.index(t) for t in ("agent_joined", "gang_placed", "rank_started", "run_ended")) == [
@@ -134,7 +134,7 @@ def test_sources_and_arguments_come_before_the_order(tmp_path: Path) -> None:
     job, backend = start(tmp_path, ScriptedStage([fine, fine]))
     ended(job)
 
-    heard = backend.voices[0].heard
+    heard = backend.agents[0].received
     kinds = [f.kind for f in heard]
     assert kinds.index(Kind.PAYLOAD) < kinds.index(Kind.START) > kinds.index(Kind.BUNDLE)
     assert [BUNDLE] == [f.payload for f in heard if f.kind is Kind.BUNDLE]
@@ -143,14 +143,14 @@ def test_sources_and_arguments_come_before_the_order(tmp_path: Path) -> None:
 def test_nothing_starts_before_all_have_come_and_reached_each_other(tmp_path: Path) -> None:
     gate, seen = threading.Event(), threading.Event()
 
-    def early(voice: Voice) -> None:
+    def early(voice: ScriptedAgent) -> None:
         voice.join(machine="a", addresses=["host0"])
         reach(voice)
         seen.set()
         live(voice, voice.expect(Kind.START).document())
         voice.expect(Kind.QUIT)
 
-    def late(voice: Voice) -> None:
+    def late(voice: ScriptedAgent) -> None:
         gate.wait(60)
         voice.join(machine="b")
         asked = voice.expect(Kind.REACH)
@@ -169,7 +169,7 @@ def test_nothing_starts_before_all_have_come_and_reached_each_other(tmp_path: Pa
 
 
 def test_hosts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
-    def cut_off(voice: Voice) -> None:
+    def cut_off(voice: ScriptedAgent) -> None:
         voice.join(machine=voice.host, addresses=["host0"])
         voice.expect(Kind.REACH)
         voice.send(Kind.REACHED, {"found": {}})
@@ -180,7 +180,7 @@ def test_hosts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
 
     assert ("failed", 69) == (state.phase, state.exit_code)
     assert "host1 cannot reach host0" in state.why
-    assert all(Kind.START not in {f.kind for f in v.heard} for v in backend.voices)
+    assert all(Kind.START not in {f.kind for f in v.received} for v in backend.agents)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_hosts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
     ["text", 7, ["host0"], {"host0": 3}, {"host0": None}, None],
 )
 def test_nonsense_about_the_way_ends_the_run_in_words(tmp_path: Path, found: object) -> None:
-    def talks(voice: Voice) -> None:
+    def talks(voice: ScriptedAgent) -> None:
         voice.join(machine=voice.host)
         voice.expect(Kind.REACH)
         voice.send(Kind.REACHED, {"found": found})
@@ -203,7 +203,7 @@ def test_nonsense_about_the_way_ends_the_run_in_words(tmp_path: Path, found: obj
 
 @pytest.mark.parametrize("port", ["x", -1, 70000, 1.5, True, None, [1]])
 def test_nonsense_about_a_port_ends_the_run_in_words(tmp_path: Path, port: object) -> None:
-    def talks(voice: Voice) -> None:
+    def talks(voice: ScriptedAgent) -> None:
         met(voice)
         voice.fact(ev.RankExited, rank=0, exit_code=0)
         voice.send(Kind.IDLE, {"port": port})
@@ -217,7 +217,7 @@ def test_nonsense_about_a_port_ends_the_run_in_words(tmp_path: Path, port: objec
 
 
 def test_an_agent_that_leaves_before_the_others_have_come_ends_the_wait(tmp_path: Path) -> None:
-    def waits(voice: Voice) -> None:
+    def waits(voice: ScriptedAgent) -> None:
         voice.join(machine="b")
         voice.expect(Kind.START)
 
@@ -226,11 +226,11 @@ def test_an_agent_that_leaves_before_the_others_have_come_ends_the_wait(tmp_path
 
     assert ("lost", 75) == (state.phase, state.exit_code)
     assert "Spark task 0 ended too early: its agent went away" in state.why
-    assert Kind.START not in {f.kind for v in backend.voices for f in v.heard}
+    assert Kind.START not in {f.kind for v in backend.agents for f in v.received}
 
 
 def test_an_agent_that_leaves_between_the_plan_and_the_start_is_a_loss(tmp_path: Path) -> None:
-    def goes(voice: Voice) -> None:
+    def goes(voice: ScriptedAgent) -> None:
         voice.join(machine=voice.host)
         voice.expect(Kind.REACH)
 
@@ -239,7 +239,7 @@ def test_an_agent_that_leaves_between_the_plan_and_the_start_is_a_loss(tmp_path:
 
     assert ("lost", 75) == (state.phase, state.exit_code)
     assert "host1" in state.why
-    assert Kind.START not in {f.kind for v in backend.voices for f in v.heard}
+    assert Kind.START not in {f.kind for v in backend.agents for f in v.received}
 
 
 def test_who_leaves_too_early_is_replaced_where_restarts_are_allowed(tmp_path: Path) -> None:
@@ -250,11 +250,11 @@ def test_who_leaves_too_early_is_replaced_where_restarts_are_allowed(tmp_path: P
 
     assert ("succeeded", 0, 1) == (state.phase, state.exit_code, state.attempt)
     assert 2 == backend.launches
-    assert "1" == environment(backend.voices[2])["TORCHELASTIC_RESTART_COUNT"]
+    assert "1" == environment(backend.agents[2])["TORCHELASTIC_RESTART_COUNT"]
 
 
 def test_fewer_agents_than_expected_are_not_waited_for_once_the_stage_is_over(tmp_path: Path) -> None:
-    def waits(voice: Voice) -> None:
+    def waits(voice: ScriptedAgent) -> None:
         voice.join(machine=voice.host)
         voice.expect(Kind.QUIT)
 
@@ -270,13 +270,13 @@ def test_fewer_agents_than_expected_are_not_waited_for_once_the_stage_is_over(tm
 def test_an_agent_too_many_takes_no_part_and_is_let_go(tmp_path: Path) -> None:
     started = threading.Event()
 
-    def plays(voice: Voice) -> None:
+    def plays(voice: ScriptedAgent) -> None:
         order = met(voice)
         started.set()
         live(voice, order)
         voice.expect(Kind.QUIT)
 
-    def one_more(voice: Voice) -> None:
+    def one_more(voice: ScriptedAgent) -> None:
         started.wait(60)
         refused(voice)
 
@@ -289,12 +289,12 @@ def test_an_agent_too_many_takes_no_part_and_is_let_go(tmp_path: Path) -> None:
 
 
 def test_a_second_agent_of_one_number_does_not_take_the_firsts_place(tmp_path: Path) -> None:
-    def impostor(voice: Voice) -> None:
+    def impostor(voice: ScriptedAgent) -> None:
         refused(voice)
 
     gate = threading.Event()
 
-    def waits(voice: Voice) -> None:
+    def waits(voice: ScriptedAgent) -> None:
         voice.join(machine="a", addresses=["host0"])
         assert gate.wait(60)
         reach(voice)
@@ -313,7 +313,7 @@ def test_a_second_agent_of_one_number_does_not_take_the_firsts_place(tmp_path: P
 
 
 def test_agents_that_cannot_hold_the_gang_are_sent_away_with_numbers(tmp_path: Path) -> None:
-    def goes(voice: Voice) -> None:
+    def goes(voice: ScriptedAgent) -> None:
         voice.join(machine=voice.host)
         voice.expect(Kind.START)
 
@@ -367,7 +367,7 @@ def test_a_stage_that_ends_without_a_word_before_the_start_is_a_defect(tmp_path:
     ],
 )
 def test_a_fact_that_makes_no_sense_ends_the_run_in_words(tmp_path: Path, fact: dict[str, object]) -> None:
-    def talks(voice: Voice) -> None:
+    def talks(voice: ScriptedAgent) -> None:
         met(voice)
         voice.send(Kind.FACT, fact)
         voice.expect(Kind.QUIT)
@@ -382,17 +382,17 @@ def test_a_fact_that_makes_no_sense_ends_the_run_in_words(tmp_path: Path, fact: 
 # --- a stop at every point of the start
 
 
-def _before_hello(voice: Voice, stop: Callable[[], None]) -> None:
+def _before_hello(voice: ScriptedAgent, stop: Callable[[], None]) -> None:
     stop()
     voice.join()
 
 
-def _after_hello(voice: Voice, stop: Callable[[], None]) -> None:
+def _after_hello(voice: ScriptedAgent, stop: Callable[[], None]) -> None:
     voice.join(machine=voice.host)
     stop()
 
 
-def _while_reaching(voice: Voice, stop: Callable[[], None]) -> None:
+def _while_reaching(voice: ScriptedAgent, stop: Callable[[], None]) -> None:
     voice.join(machine=voice.host)
     voice.expect(Kind.REACH)
     stop()
@@ -400,7 +400,7 @@ def _while_reaching(voice: Voice, stop: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("moment", [_before_hello, _after_hello, _while_reaching])
 def test_a_stop_during_the_start_starts_nothing(
-    tmp_path: Path, moment: Callable[[Voice, Callable[[], None]], None]
+    tmp_path: Path, moment: Callable[[ScriptedAgent, Callable[[], None]], None]
 ) -> None:
     jobs: list[Job] = []
 
@@ -409,11 +409,11 @@ def test_a_stop_during_the_start_starts_nothing(
         jobs[0].stop(reason="enough")
         until(lambda: jobs[0].state.stop is not None)
 
-    def stops(voice: Voice) -> None:
+    def stops(voice: ScriptedAgent) -> None:
         moment(voice, stop)
         voice.expect(Kind.QUIT)
 
-    def waits(voice: Voice) -> None:
+    def waits(voice: ScriptedAgent) -> None:
         voice.join(machine=voice.host)
         voice.expect(Kind.QUIT)
 
@@ -422,7 +422,7 @@ def test_a_stop_during_the_start_starts_nothing(
     state = ended(job)
 
     assert ("stopped", 143, "stopped: enough") == (state.phase, state.exit_code, state.why)
-    assert Kind.START not in {f.kind for v in backend.voices for f in v.heard}
+    assert Kind.START not in {f.kind for v in backend.agents for f in v.received}
     assert 1 == backend.launches
     assert "task_lost" not in tags(job)
 
@@ -443,7 +443,7 @@ def test_a_stop_after_the_start_is_told_to_every_agent(tmp_path: Path) -> None:
 def fails_then(*codes: int) -> Script:
     """Attempt after attempt with these exit codes, in place."""
 
-    def script(voice: Voice) -> None:
+    def script(voice: ScriptedAgent) -> None:
         order = met(voice)
         for index, code in enumerate(codes):
             if code and int(next(iter(order["ranks"]))):
@@ -464,7 +464,7 @@ def test_a_failed_gang_starts_again_in_place(tmp_path: Path) -> None:
     assert ("succeeded", 0, 2) == (state.phase, state.exit_code, state.attempt)
     assert 1 == backend.launches
     assert [] == backend.errors
-    for voice in backend.voices:
+    for voice in backend.agents:
         given = [environment(voice, attempt) for attempt in range(3)]
         assert ["0", "1", "2"] == [env["TORCHELASTIC_RESTART_COUNT"] for env in given]
         assert {"2"} == {env["TORCHELASTIC_MAX_RESTARTS"] for env in given}
@@ -486,7 +486,7 @@ def test_sources_travel_once_and_arguments_with_every_order(tmp_path: Path) -> N
     job, backend = start(tmp_path, ScriptedStage([fails_then(3, 0)]), n=1, max_restarts=1)
     ended(job)
 
-    kinds = [f.kind for f in backend.voices[0].heard]
+    kinds = [f.kind for f in backend.agents[0].received]
     assert (1, 2, 2) == tuple(map(kinds.count, (Kind.BUNDLE, Kind.PAYLOAD, Kind.START)))
     assert 1 == kinds.count(Kind.REACH)
 
@@ -504,7 +504,7 @@ def test_a_stop_by_a_person_is_not_followed_by_a_restart(tmp_path: Path) -> None
     """Neither before nor while a failed gang ends."""
     gate = threading.Event()
 
-    def fails(voice: Voice) -> None:
+    def fails(voice: ScriptedAgent) -> None:
         order = met(voice)
         voice.fact(ev.RankExited, rank=0, exit_code=3)
         voice.expect(Kind.STOP)
@@ -523,7 +523,7 @@ def test_a_stop_by_a_person_is_not_followed_by_a_restart(tmp_path: Path) -> None
     assert [] == backend.errors
 
 
-def vanishes(voice: Voice) -> None:
+def vanishes(voice: ScriptedAgent) -> None:
     order = met(voice)
     for rank in order["ranks"]:
         voice.fact(ev.RankStarted, rank=int(rank), pid=1)
@@ -543,10 +543,10 @@ def test_a_loss_is_followed_by_a_new_stage(tmp_path: Path) -> None:
     assert [] == backend.errors
     restart = state.restarts[0]
     assert ("executor 7 on host1 was lost: it burnt", False) == (restart.reason, restart.in_place)
-    first, *later = backend.voices[2:]
+    first, *later = backend.agents[2:]
     assert "1" == environment(first)["TORCHELASTIC_RESTART_COUNT"]
-    assert [BUNDLE] * 2 == [f.payload for v in (first, *later) for f in v.heard if f.kind is Kind.BUNDLE]
-    assert 2 == [f.kind for v in backend.voices[2:] for f in v.heard].count(Kind.REACH)
+    assert [BUNDLE] * 2 == [f.payload for v in (first, *later) for f in v.received if f.kind is Kind.BUNDLE]
+    assert 2 == [f.kind for v in backend.agents[2:] for f in v.received].count(Kind.REACH)
 
 
 def test_a_loss_without_restarts_is_the_verdict(tmp_path: Path) -> None:
@@ -589,7 +589,7 @@ def test_a_stage_that_never_ends_is_given_up_and_not_followed_by_another(
 
 
 def test_facts_of_an_old_attempt_do_not_disturb_the_next(tmp_path: Path) -> None:
-    def fails(voice: Voice) -> None:
+    def fails(voice: ScriptedAgent) -> None:
         order = met(voice)
         live(voice, order, code=3, port=41000)
         voice.output(0, 1, b"late\n")
@@ -604,7 +604,7 @@ def test_facts_of_an_old_attempt_do_not_disturb_the_next(tmp_path: Path) -> None
 
 
 def test_the_time_limit_covers_all_attempts(tmp_path: Path) -> None:
-    def fails_slowly(voice: Voice) -> None:
+    def fails_slowly(voice: ScriptedAgent) -> None:
         order = met(voice)
         stopped(voice, order)
         voice.expect(Kind.QUIT)
@@ -624,7 +624,7 @@ def test_an_elastic_gang_goes_on_with_as_many_as_came(tmp_path: Path) -> None:
 
     assert ("succeeded", 3) == (state.phase, len(state.ranks))
     assert any("3 ranks of at most 4" in note.text for note in state.notes)
-    assert {"3"} == {environment(v)["WORLD_SIZE"] for v in backend.voices}
+    assert {"3"} == {environment(v)["WORLD_SIZE"] for v in backend.agents}
 
 
 def test_an_elastic_gang_can_shrink_and_grow_between_attempts(tmp_path: Path) -> None:
@@ -646,7 +646,7 @@ def test_an_elastic_gang_can_shrink_and_grow_between_attempts(tmp_path: Path) ->
 
 
 def test_an_elastic_gang_with_too_few_cannot_be_placed(tmp_path: Path) -> None:
-    def goes(voice: Voice) -> None:
+    def goes(voice: ScriptedAgent) -> None:
         voice.join(machine=voice.host)
         voice.expect(Kind.START)
 

@@ -19,7 +19,7 @@ from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.fold import folds
 from launcher.state.run_state import RunState
-from launcher.testing import ScriptedBackend, Voice
+from launcher.testing import ScriptedAgent, ScriptedBackend
 
 fold_module = importlib.import_module("launcher.state.fold")
 
@@ -42,7 +42,7 @@ def test_a_new_fact_is_a_class_a_handler_and_whoever_tells_it(tmp_path: Path) ->
     def _fan_stopped(state: RunState, e: FanStopped) -> RunState:
         return replace(state, name=f"{e.host} lost {len(e.fans)} fans")
 
-    def tells(voice: Voice) -> None:
+    def tells(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.fact(FanStopped, fans=(3, 4), agent=7, host="elsewhere")

@@ -23,7 +23,7 @@ from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Offer
 from launcher.spec.request import Request
 from launcher.state import events as ev
-from launcher.testing import Script, ScriptedBackend, Voice
+from launcher.testing import Script, ScriptedAgent, ScriptedBackend
 from tests.commands import until
 
 TWO_HOSTS = (Offer(0, "alpha", 8, slots=2), Offer(1, "beta", 8, slots=2))
@@ -80,7 +80,7 @@ def test_every_rank_gets_its_own_environment_and_rank_0s_port(start: Start) -> N
     job, backend = start([lambda v: v.play([0, 1]), lambda v: v.play([2, 3])], n=4, offers=TWO_HOSTS)
     job.wait(60)
 
-    orders = [next(f for f in v.heard if f.kind is Kind.START).document() for v in backend.voices]
+    orders = [next(f for f in v.received if f.kind is Kind.START).document() for v in backend.agents]
     third = orders[1]["ranks"]["2"]
     assert {"0", "1"} == orders[0]["ranks"].keys()
     assert ("2", "0", "1", "2") == tuple(
@@ -91,7 +91,7 @@ def test_every_rank_gets_its_own_environment_and_rank_0s_port(start: Start) -> N
 
 
 def test_the_first_failure_stops_the_others_on_every_host(start: Start) -> None:
-    def fails(voice: Voice) -> None:
+    def fails(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.fact(ev.RankStarted, rank=0, pid=1)
@@ -101,7 +101,7 @@ def test_the_first_failure_stops_the_others_on_every_host(start: Start) -> None:
         voice.fact(ev.RankExited, rank=1, exit_code=143, signal="SIGTERM")
         voice.leave()
 
-    def stops(voice: Voice) -> None:
+    def stops(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.expect(Kind.STOP)
@@ -121,7 +121,7 @@ def test_the_first_failure_stops_the_others_on_every_host(start: Start) -> None:
 
 
 def test_a_rank_that_raises_stops_the_gang_before_its_process_has_ended(start: Start) -> None:
-    def raises(voice: Voice) -> None:
+    def raises(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.fact(ev.RankRaised, rank=1, kind="ValueError", message="bad", traceback="T")
@@ -152,7 +152,7 @@ def test_facts_of_a_host_with_a_wrong_clock_are_put_in_order(start: Start) -> No
 
 
 def test_an_agent_that_goes_away_loses_the_run(start: Start) -> None:
-    def vanishes(voice: Voice) -> None:
+    def vanishes(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.fact(ev.RankStarted, rank=0, pid=1)
@@ -165,7 +165,7 @@ def test_an_agent_that_goes_away_loses_the_run(start: Start) -> None:
 
 
 def test_an_agent_without_the_token_gets_nothing(start: Start) -> None:
-    def stranger(voice: Voice) -> None:
+    def stranger(voice: ScriptedAgent) -> None:
         voice.token = "guess"
         voice.join()
         voice.expect(Kind.START)
@@ -178,7 +178,7 @@ def test_an_agent_without_the_token_gets_nothing(start: Start) -> None:
 
 
 def test_an_agent_may_not_tell_the_verdict(start: Start) -> None:
-    def liar(voice: Voice) -> None:
+    def liar(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.fact(ev.RunEnded, state="succeeded", exit_code=0, why="trust me")
@@ -192,7 +192,7 @@ def test_an_agent_may_not_tell_the_verdict(start: Start) -> None:
 def test_output_and_results_reach_the_folder(start: Start) -> None:
     value = {"weights": b"\x00\xff" * 100_000}
 
-    def talks(voice: Voice) -> None:
+    def talks(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.output(0, 1, b"hel")
@@ -215,7 +215,7 @@ def test_output_and_results_reach_the_folder(start: Start) -> None:
 
 
 def test_a_result_that_breaks_off_leaves_nothing(start: Start) -> None:
-    def breaks(voice: Voice) -> None:
+    def breaks(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.sock.sendall(b"".join(_half_a_result()))
@@ -231,7 +231,7 @@ def _half_a_result() -> list[bytes]:
 
 
 def test_the_time_limit_stops_the_run(start: Start) -> None:
-    def obeys(voice: Voice) -> None:
+    def obeys(voice: ScriptedAgent) -> None:
         voice.join()
         voice.expect(Kind.START)
         voice.expect(Kind.STOP)
@@ -245,7 +245,7 @@ def test_the_time_limit_stops_the_run(start: Start) -> None:
     assert ("failed", 124) == (state.phase, state.exit_code)
 
 
-def ask_for_stacks(voice: Voice) -> int:
+def ask_for_stacks(voice: ScriptedAgent) -> int:
     voice.join()
     voice.expect(Kind.START)
     for rank in (0, 1):
@@ -254,14 +254,14 @@ def ask_for_stacks(voice: Voice) -> int:
     return number
 
 
-def stopped(voice: Voice) -> None:
+def stopped(voice: ScriptedAgent) -> None:
     for rank in (0, 1):
         voice.fact(ev.RankExited, rank=rank, exit_code=143, signal="SIGTERM")
     voice.leave()
 
 
 def test_a_limit_asks_for_stacks_before_it_stops_the_ranks(start: Start) -> None:
-    def answers(voice: Voice) -> None:
+    def answers(voice: ScriptedAgent) -> None:
         number = ask_for_stacks(voice)
         for rank in (0, 1):
             voice.fact(ev.StacksTaken, rank=rank, text=f"stacks of {rank}")
@@ -274,13 +274,13 @@ def test_a_limit_asks_for_stacks_before_it_stops_the_ranks(start: Start) -> None
 
     assert [] == backend.errors
     assert ["stacks of 0", "stacks of 1"] == [s.text for s in state.stacks]
-    heard = [f.kind for f in backend.voices[0].heard]
+    heard = [f.kind for f in backend.agents[0].received]
     assert heard.index(Kind.STACKS) < heard.index(Kind.STOP)
     assert ("failed", 124) == (state.phase, state.exit_code)
 
 
 def test_ranks_are_stopped_even_if_no_agent_tells_their_stacks(start: Start) -> None:
-    def mute(voice: Voice) -> None:
+    def mute(voice: ScriptedAgent) -> None:
         ask_for_stacks(voice)
         voice.expect(Kind.STOP)
         stopped(voice)
@@ -295,7 +295,7 @@ def test_ranks_are_stopped_even_if_no_agent_tells_their_stacks(start: Start) -> 
 def test_a_person_who_presses_on_does_not_wait_for_stacks(start: Start) -> None:
     asked, pressed = threading.Event(), threading.Event()
 
-    def slow(voice: Voice) -> None:
+    def slow(voice: ScriptedAgent) -> None:
         number = ask_for_stacks(voice)
         asked.set()
         assert 0.0 == voice.expect(Kind.STOP).document()["grace_s"]
@@ -311,13 +311,13 @@ def test_a_person_who_presses_on_does_not_wait_for_stacks(start: Start) -> None:
 
     assert [] == backend.errors
     assert ("failed", 124) == (state.phase, state.exit_code)
-    assert 1 == [f.kind for f in backend.voices[0].heard].count(Kind.STOP)
+    assert 1 == [f.kind for f in backend.agents[0].received].count(Kind.STOP)
 
 
 def test_stacks_can_only_be_asked_of_ranks_that_run(start: Start) -> None:
     release = threading.Event()
 
-    def late(voice: Voice) -> None:
+    def late(voice: ScriptedAgent) -> None:
         assert release.wait(60)
         voice.play([0, 1])
 
@@ -334,7 +334,7 @@ def test_stacks_can_only_be_asked_of_ranks_that_run(start: Start) -> None:
 def test_a_stop_before_the_agents_have_joined_starts_no_rank(start: Start) -> None:
     holder: list[Job] = []
 
-    def late(voice: Voice) -> None:
+    def late(voice: ScriptedAgent) -> None:
         job = holder_job()
         job.stop()
         next(e for e in job.events() if isinstance(e, ev.StopRequested))
@@ -349,7 +349,7 @@ def test_a_stop_before_the_agents_have_joined_starts_no_rank(start: Start) -> No
     holder.append(job)
     state = job.wait(60)
 
-    assert Kind.START not in {frame.kind for frame in backend.voices[0].heard}
+    assert Kind.START not in {frame.kind for frame in backend.agents[0].received}
     assert ("stopped", 143) == (state.phase, state.exit_code)
     assert [None, None] == [rank.pid for rank in state.ranks]
 
