@@ -114,9 +114,9 @@ class Distributor:
         require_known(options, _OPTIONS, "Distributor")
         described = isinstance(spark, SparkSpec)
         self._session = None if described else spark
-        given = {"num_processes": num_processes, **options}
+        passed = {"num_processes": num_processes, **options}
         values = {
-            name: each.kind.from_python(given.get(name, each.default)) for name, each in _OPTIONS.items()
+            name: each.kind.from_python(passed.get(name, each.default)) for name, each in _OPTIONS.items()
         }
         self._options = {
             **values,

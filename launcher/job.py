@@ -141,7 +141,7 @@ class Job:
     def _value(self, state: RunState, rank: int) -> Any:
         returned = state.ranks[rank].returned
         if returned is not None and not returned.kept:
-            reason = f"rank {rank}'s value was not kept: the run folder took no more"
+            reason = f"rank {rank}'s value was not kept: the run folder could not be written"
             raise RecordError(reason, run=self.id)
         return load_result(self.folder, rank) if returned else None
 

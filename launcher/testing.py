@@ -172,7 +172,7 @@ class _Scripted:
         """Shut down every script's connection."""
         self.aborts += 1
         for scripted in self.agents:
-            with contextlib.suppress(OSError):  # it has left by itself
+            with contextlib.suppress(OSError):  # the script has closed it already
                 scripted.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self, timeout_s: float) -> bool:

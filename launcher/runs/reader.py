@@ -116,7 +116,7 @@ class FactTail:
         return parts
 
     def _sampled(self, tails: dict[Path, LineTail]) -> list[ev.Event]:
-        """New samples; the thinned file is read only at first, because it gets only samples of segments."""
+        """New samples. The thinned file is read only at first: later it gets only samples from segments."""
         try:
             files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
         except (NotPlain, PermissionError) as error:

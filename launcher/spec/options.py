@@ -159,7 +159,7 @@ class Option:
         return [word for value in self._at_home(values) for word in (self.flag_name, value)]
 
     def _at_home(self, words: list[str]) -> list[str]:
-        """Expand ``~``: a shell does not in a form's field, nor in a quoted word of a command."""
+        """Expand ``~`` in paths: no shell does so in a form's field or in a quoted word."""
         return [os.path.expanduser(word) for word in words] if self.kind.local else words
 
 
