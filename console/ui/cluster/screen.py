@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 _BESIDE = 140
 _PANES = ("machines", "work", "detail")
-_HELP = "words, mine, other, free, taken, lost, temp>75, util<10, mem>90, power>300; ! before one inverts it"
+_HELP = (
+    "words, mine, other, free, taken, lost, util<10, mem>90, power>300, temp>75, clock<1500; "
+    "! before one inverts it"
+)
 
 
 class ClusterScreen(NavigableScreen):

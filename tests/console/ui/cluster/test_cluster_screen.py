@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 
 from console.app import RankdeckApp
 from console.data.cluster.monitor import Inspects
+from console.data.cluster.query import figures
 from console.data.cluster.spark_api import Ask, PageAnswer
 from console.ui.cluster.machine_detail import MachineDetail
 from console.ui.cluster.machines import MachineMap
@@ -21,6 +23,7 @@ from console.ui.cluster.work import ClusterHead, WorkList
 from console.ui.launch.screen import LaunchScreen
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.screen import RunScreen
+from console.ui.widgets.fields import FilterField
 from console.ui.widgets.lists import MadeRows
 from console.ui.widgets.rows import Sheet
 from launcher.placement.inventory import GpuUse, Holder, Inspector, Machine
@@ -262,6 +265,8 @@ async def test_words_and_figures_narrow_the_list(open_app: Open, until: Until, r
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await opened(app, pilot, until, Fake())
         machines = screen.query_one(MachineMap)
+        help_text = screen.query_one(FilterField).placeholder
+        assert [] == [f.name for f in figures() if not re.search(rf"\b{f.name}[<>]", help_text)]
         await pilot.press("slash", *"!free ", *"util", "greater_than_sign", *"60")
         await until(pilot, lambda: 3 == len(machines.items))
         await pilot.press("enter")
