@@ -61,38 +61,77 @@ _NEXT = (
 )
 
 
-class Entrance(Contained):
-    """An app that opens the launch screen, and the run `first` above it.
+HANGUP, TERMINATED = 129, 143
 
-    With `waits`, which is for a real terminal, it paints before it imports them.
+
+class Themes(ThemeProvider):
+    """The themes, for the palette. One that is picked there holds until the console is left."""
+
+    @property
+    def commands(self) -> list[tuple[str, Callable[[], None]]]:
+        """Each by its name."""
+        return [(name, partial(self._pick, name, take)) for name, take in super().commands]
+
+    def _pick(self, name: str, take: Callable[[], None]) -> None:
+        take()
+        self.app.notify(f'theme = "{name}" in [console] of config.toml keeps it', markup=False)
+
+
+class RankdeckApp(Contained):
+    """The console. It owns no run: leaving it, in whatever way, ends none.
+
+    It opens the launch screen, and the run `open_run` above it. With `paint_first`, which is for a real
+    terminal, it paints before it imports them.
     """
+
+    TITLE = "rankdeck"
+    CSS_PATH = "console.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "Help", key_display="?", id="app.help"),
+        Binding("f1", "help", "Help", priority=True, id="app.help_anywhere"),
+        Binding("ctrl+p", "command_palette", "Palette", show=False, priority=True, id="app.palette"),
+        Binding("colon", "command_palette", "Palette", show=False, key_display=":", id="app.command"),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
+        Binding("ctrl+l", "redraw", "Redraw", show=False, id="app.redraw"),
+        Binding("ctrl+c", "interrupt", "Leave", show=False, priority=True, id="app.interrupt"),
+    ]
 
     def __init__(
         self,
+        *,
         root: Path,
         workdir: Path,
-        first: Path | None = None,
+        open_run: Path | None = None,
         draft: Draft | None = None,
+        theme: str | None = None,
         commands: Commands | None = None,
         settings: ConsoleSettings | None = None,
-        *,
-        waits: bool = False,
+        handle_signals: bool = False,
+        paint_first: bool = False,
+        survives: bool = False,
     ) -> None:
+        self.survives = survives and may_use()
         no_color = wants_no_color(os.environ)
         super().__init__(ansi_color=no_color or None)
         self.no_color, self.settings = no_color, settings or ConsoleSettings()
+        self.log_times = self.settings.timestamps
         self.own_keys: dict[str, str] = {}
-        self._root, self._workdir, self._first, self._draft = root, workdir, first, draft
+        self.left_running: str | None = None
+        self._root, self._workdir, self._first, self._draft = root, workdir, open_run, draft
         self._commands = commands if commands is not None else LauncherCommands()
-        self._ahead = TypeAhead(self, _AT_ONCE) if waits else None
+        self._handle_signals = handle_signals
+        self._interrupted = 0.0
+        self._ahead = TypeAhead(self, _AT_ONCE) if paint_first else None
         self._entering = self._themes_taken = False
+        self._take_theme(theme or self.settings.theme)
 
     def get_default_screen(self) -> Screen[None]:
         """What is painted first, and lies below all others."""
         mode = self._draft.mode if self._draft else self.settings.form.get("mode", "")
         return Outline(None if self._first else self._workdir, spark=bool(mode) and _has_address(mode))
 
-    def settle(self, theme: str) -> None:
+    def _take_theme(self, theme: str) -> None:
         """Take the theme, so that the first frame has its colours; only that one is read if possible."""
         problems = list(self.settings.problems)
         if (alone := first_theme(theme)) is not None:
@@ -109,11 +148,6 @@ class Entrance(Contained):
             return
         if self._ahead is None or not self._ahead.keeps(event):
             await super().on_event(event)
-
-    def on_mount(self) -> None:
-        """Open the screens at once, unless that waits for a frame."""
-        if self._ahead is None:
-            self._open()
 
     def post_display_hook(self) -> None:
         """After the first frame, prepare the second; Textual would paint the first four times else."""
@@ -184,61 +218,6 @@ class Entrance(Contained):
 
             self.notify(printable(problem)[:_TOLD], severity="warning", markup=False, timeout=10)
 
-
-HANGUP, TERMINATED = 129, 143
-
-
-class Themes(ThemeProvider):
-    """The themes, for the palette. One that is picked there holds until the console is left."""
-
-    @property
-    def commands(self) -> list[tuple[str, Callable[[], None]]]:
-        """Each by its name."""
-        return [(name, partial(self._pick, name, take)) for name, take in super().commands]
-
-    def _pick(self, name: str, take: Callable[[], None]) -> None:
-        take()
-        self.app.notify(f'theme = "{name}" in [console] of config.toml keeps it', markup=False)
-
-
-class RankdeckApp(Entrance):
-    """The console. It owns no run: leaving it, in whatever way, ends none."""
-
-    TITLE = "rankdeck"
-    CSS_PATH = "console.tcss"
-    ENABLE_COMMAND_PALETTE = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help", "Help", key_display="?", id="app.help"),
-        Binding("f1", "help", "Help", priority=True, id="app.help_anywhere"),
-        Binding("ctrl+p", "command_palette", "Palette", show=False, priority=True, id="app.palette"),
-        Binding("colon", "command_palette", "Palette", show=False, key_display=":", id="app.command"),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
-        Binding("ctrl+l", "redraw", "Redraw", show=False, id="app.redraw"),
-        Binding("ctrl+c", "interrupt", "Leave", show=False, priority=True, id="app.interrupt"),
-    ]
-
-    def __init__(
-        self,
-        *,
-        root: Path,
-        workdir: Path,
-        open_run: Path | None = None,
-        draft: Draft | None = None,
-        theme: str | None = None,
-        commands: Commands | None = None,
-        settings: ConsoleSettings | None = None,
-        handle_signals: bool = False,
-        paint_first: bool = False,
-        survives: bool = False,
-    ) -> None:
-        self.survives = survives and may_use()
-        super().__init__(root, workdir, open_run, draft, commands, settings, waits=paint_first)
-        self.log_times = self.settings.timestamps
-        self._handle_signals = handle_signals
-        self._interrupted = 0.0
-        self.left_running: str | None = None
-        self.settle(theme or self.settings.theme)
-
     def get_driver_class(self) -> type[Driver]:
         """The platform's, which writes as little as it can."""
         return frugal(super().get_driver_class())
@@ -248,12 +227,14 @@ class RankdeckApp(Entrance):
         return FALLBACKS
 
     def on_mount(self) -> None:
-        """Listen to signals, for who closes the terminal leaves too; and to threads that fail."""
+        """Listen to signals and to threads that fail; open the screens, unless that waits for a frame."""
         self.hear_threads()
         if self._handle_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)
             loop.add_signal_handler(signal.SIGTERM, self._leave, TERMINATED)
+        if self._ahead is None:
+            self._open()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers: Textual's own, and every binding of the screen by its description."""
