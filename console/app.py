@@ -1,7 +1,7 @@
 """The Textual application: its first frame, its screens, its themes, and the way in and out of the terminal.
 
-Most of the time until a form can be filled in goes into importing it. Its outline is shown meanwhile, and
-what is typed meanwhile is kept for it.
+Importing the launch form takes most of the start-up time. Until it is imported, its outline is shown and
+typed keys are buffered for it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     from .data.launch.draft import Draft
 
-_TOLD = 400
+_MAX_NOTICE = 400
 _AT_ONCE = frozenset({"ctrl+c", "ctrl+q"})
-_NEXT = (
+_IMPORTED_LATER = (
     "run.screen",
     "history.screen",
     "cluster.screen",
@@ -65,23 +65,23 @@ HANGUP, TERMINATED = 129, 143
 
 
 class Themes(ThemeProvider):
-    """The themes, for the palette. One that is picked there holds until the console is left."""
+    """The themes in the palette. A theme picked there is used until the console is left."""
 
     @property
     def commands(self) -> list[tuple[str, Callable[[], None]]]:
-        """Each by its name."""
-        return [(name, partial(self._pick, name, take)) for name, take in super().commands]
+        """Each theme's name, and the function that applies it."""
+        return [(name, partial(self._pick, name, apply)) for name, apply in super().commands]
 
-    def _pick(self, name: str, take: Callable[[], None]) -> None:
-        take()
+    def _pick(self, name: str, apply: Callable[[], None]) -> None:
+        apply()
         self.app.notify(f'theme = "{name}" in [console] of config.toml keeps it', markup=False)
 
 
 class RankdeckApp(Contained):
-    """The console. It owns no run: leaving it, in whatever way, ends none.
+    """The console. It owns no run: leaving it, in whatever way, ends no run.
 
-    It opens the launch screen, and the run `open_run` above it. With `paint_first`, which is for a real
-    terminal, it paints before it imports them.
+    It opens the launch screen, and above it the run `open_run`. With `paint_first`, which is for a real
+    terminal, it paints a first frame before it imports these screens.
     """
 
     TITLE = "rankdeck"
@@ -123,43 +123,43 @@ class RankdeckApp(Contained):
         self._handle_signals = handle_signals
         self._interrupted = 0.0
         self._ahead = TypeAhead(self, _AT_ONCE) if paint_first else None
-        self._entering = self._themes_taken = False
-        self._take_theme(theme or self.settings.theme)
+        self._entering = self._themes_registered = False
+        self._apply_theme(theme or self.settings.theme)
 
     def get_default_screen(self) -> Screen[None]:
-        """What is painted first, and lies below all others."""
+        """The outline of the launch screen: painted first, and below all other screens."""
         mode = self._draft.mode if self._draft else self.settings.form.get("mode", "")
         return Outline(None if self._first else self._workdir, spark=bool(mode) and _has_address(mode))
 
-    def _take_theme(self, theme: str) -> None:
-        """Take the theme, so that the first frame has its colours; only that one is read if possible."""
+    def _apply_theme(self, theme: str) -> None:
+        """Apply the theme before the first frame; no other theme is read if that can be avoided."""
         problems = list(self.settings.problems)
-        if (alone := first_theme(theme)) is not None:
-            self.register_theme(alone)
-            self.theme = alone.name
+        if (chosen := first_theme(theme)) is not None:
+            self.register_theme(chosen)
+            self.theme = chosen.name
         else:
-            self._take_themes(problems)
+            self._register_themes(problems)
             self.theme = choose_theme(theme, self.available_themes, problems)
-        self._tell(problems)
+        self._notify_problems(problems)
 
     async def on_event(self, event: Event) -> None:
-        """Handle an event, or keep what is typed before that can have its effect."""
-        if is_typed(event) and not self.screen_stack:  # we have left: it is nobody's any more
+        """Handle an event, or buffer it while earlier input has not taken effect."""
+        if is_typed(event) and not self.screen_stack:  # the app is exiting: no screen can take input
             return
         if self._ahead is None or not self._ahead.keeps(event):
             await super().on_event(event)
 
     def post_display_hook(self) -> None:
-        """After the first frame, prepare the second; Textual would paint the first four times else."""
+        """After the first frame, prepare the second; without this Textual paints the first four times."""
         if self._ahead is not None and not self._entering:
             self._entering = True
-            still = ExitStack()
-            still.enter_context(self.batch_update())
-            self.run_worker(self._enter(self._ahead, still))
+            paused = ExitStack()
+            paused.enter_context(self.batch_update())
+            self.run_worker(self._enter(self._ahead, paused))
 
-    async def _enter(self, ahead: TypeAhead, still: ExitStack) -> None:
-        """Open the screens over what was painted, type what was typed, and import what may be wanted next."""
-        with still:
+    async def _enter(self, ahead: TypeAhead, paused: ExitStack) -> None:
+        """Open the screens over the first frame, replay the buffered input, and import the other screens."""
+        with paused:
             await asyncio.to_thread(self._import)
             for opened in self._open():
                 await opened
@@ -167,7 +167,7 @@ class RankdeckApp(Contained):
         await asyncio.to_thread(self._import_next)
 
     def _import(self) -> None:
-        """Import what is opened, beside the loop, which hears what is typed."""
+        """Import the first screen, in a thread: the event loop must keep receiving keys."""
         if self.settings.keys:
             from .ui.keymap import known_bindings
 
@@ -175,17 +175,17 @@ class RankdeckApp(Contained):
         import_module("console.ui.launch.screen")
 
     def _import_next(self) -> None:
-        """Import what a person may go to, so that the first way there is as quick as the second."""
-        for name in _NEXT:
+        """Import the other screens, so that the first visit is as quick as the second."""
+        for name in _IMPORTED_LATER:
             import_module(f"console.ui.{name}")
 
     def _open(self) -> list[AwaitMount]:
         from .ui.launch.screen import LaunchScreen
 
         problems: list[str] = []
-        self._take_themes(problems)
-        self._take_keys(problems)
-        self._tell(problems)
+        self._register_themes(problems)
+        self._apply_keys(problems)
+        self._notify_problems(problems)
         draft = self._draft or form_draft(self.settings, self._workdir)
         launch = LaunchScreen(self._root, self._workdir, self._commands, draft, self.settings.form)
         opened = [self.push_screen(launch)]
@@ -197,37 +197,37 @@ class RankdeckApp(Contained):
 
         return self.push_screen(RunScreen(run, self._commands))
 
-    def _take_themes(self, problems: list[str]) -> None:
-        """All of them, for the palette; those that are known already are not read again."""
-        if not self._themes_taken:
-            self._themes_taken = True
+    def _register_themes(self, problems: list[str]) -> None:
+        """Register all themes, for the palette, once."""
+        if not self._themes_registered:
+            self._themes_registered = True
             for each in load_themes(problems=problems):
                 self.register_theme(each)
 
-    def _take_keys(self, problems: list[str]) -> None:
-        """A person's own keys; to know what they can be for, every screen is imported."""
+    def _apply_keys(self, problems: list[str]) -> None:
+        """Apply the user's key bindings; to check their ids, every screen is imported."""
         if self.settings.keys:
             from .ui.keymap import known_bindings, usable
 
             self.own_keys = usable(self.settings.keys, known_bindings(type(self)), problems)
             self.set_keymap(self.own_keys)
 
-    def _tell(self, problems: list[str]) -> None:
+    def _notify_problems(self, problems: list[str]) -> None:
         for problem in problems:
             from .sanitize import printable
 
-            self.notify(printable(problem)[:_TOLD], severity="warning", markup=False, timeout=10)
+            self.notify(printable(problem)[:_MAX_NOTICE], severity="warning", markup=False, timeout=10)
 
     def get_driver_class(self) -> type[Driver]:
-        """The platform's, which writes as little as it can."""
+        """The platform's driver, made to write as little as it can."""
         return frugal(super().get_driver_class())
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our variables, for themes that do not define them."""
+        """Values of our own variables, for themes that do not define them."""
         return FALLBACKS
 
     def on_mount(self) -> None:
-        """Listen to signals and to threads that fail; open the screens, unless that waits for a frame."""
+        """Handle signals and failing threads; open the screens, unless a first frame is painted before."""
         self.hear_threads()
         if self._handle_signals:
             loop = asyncio.get_running_loop()
@@ -237,7 +237,7 @@ class RankdeckApp(Contained):
             self._open()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers: Textual's own, and every binding of the screen by its description."""
+        """The palette's entries: Textual's own, and every binding of the screen by its description."""
         yield from super().get_system_commands(screen)
         for node, binding, enabled, _ in screen.active_bindings.values():
             if enabled and binding.description and not binding.system:
@@ -245,28 +245,28 @@ class RankdeckApp(Contained):
                 yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)
 
     def search_themes(self) -> None:
-        """Let a person pick a theme, and say how to keep it."""
+        """Let the user pick a theme; a notice then shows how to keep it."""
         self.push_screen(CommandPalette(providers=[Themes], placeholder="Search for themes…"))
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy through the terminal, which works over SSH; say what was done, or why not."""
+        """Copy through the terminal, which works over SSH; a notice shows the outcome."""
         self._clipboard = text
-        around = {} if self.is_web else os.environ
-        if around.get("TMUX"):  # which is asked by its own command, and may be slow to answer
-            self.run_worker(partial(self._copy, text, around), thread=True, group="copy")
+        environ = {} if self.is_web else os.environ
+        if environ.get("TMUX"):  # copying runs the tmux command, which may be slow
+            self.run_worker(partial(self._copy, text, environ), thread=True, group="copy")
         else:
-            self._copy(text, around)
+            self._copy(text, environ)
 
-    def _copy(self, text: str, around: Mapping[str, str]) -> None:
-        done = copy(text, around, self._driver.write if self._driver is not None else None)
-        self.notify(done, severity="warning" if done.startswith("not ") else "information")
+    def _copy(self, text: str, environ: Mapping[str, str]) -> None:
+        outcome = copy(text, environ, self._driver.write if self._driver is not None else None)
+        self.notify(outcome, severity="warning" if outcome.startswith("not ") else "information")
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Nothing reaches the terminal that it cannot show, or that is not wanted."""
+        """Filters that remove colours or non-ASCII characters where the terminal or the user needs that."""
         return line_filters(super().get_line_filters(), no_color=self.no_color, ascii=self.settings.ascii)
 
     def get_key_display(self, binding: Binding) -> str:
-        """A key as footer, palette and help show it."""
+        """The text of a key in the footer, the palette and the help."""
         from .ui.keymap import key_text
 
         return key_text(binding, ascii=self.settings.ascii)
@@ -280,7 +280,7 @@ class RankdeckApp(Contained):
         self._leave(0)
 
     def action_help(self) -> None:
-        """Show the keys of what has the focus, or show them no more."""
+        """Show or hide the help: the keys of the focused widget."""
         from .ui.dialogs import HelpScreen
         from .ui.manual import ManualScreen, topic_of
         from .ui.widgets.key_line import KeyLine
@@ -288,9 +288,9 @@ class RankdeckApp(Contained):
         if isinstance(self.screen, (HelpScreen, ManualScreen)):
             self.screen.dismiss()
             return
-        words = {id_: what for line in self.screen.query(KeyLine) for id_, what in line.words.items()}
+        labels = {id_: label for line in self.screen.query(KeyLine) for id_, label in line.words.items()}
         bindings, topic = self.screen.active_bindings.values(), topic_of(self.screen)
-        self.push_screen(HelpScreen(bindings, self.get_key_display, words, topic))
+        self.push_screen(HelpScreen(bindings, self.get_key_display, labels, topic))
 
     def action_redraw(self) -> None:
         """Paint everything again."""
@@ -327,7 +327,7 @@ class RankdeckApp(Contained):
 
 
 def _has_address(mode: str) -> bool:
-    """Whether the form asks where a mode's backend is."""
+    """Whether the form has a field for the address of a mode's backend."""
     from launcher.spec.modes import Mode  # the usual first frame needs none of it
 
     return bool(Mode(mode).traits.address)
@@ -346,9 +346,9 @@ def run_console(
 ) -> int:
     """Show the console until a person leaves it, and return the exit code.
 
-    The form is filled from `draft`. `look` comes before a person's settings: theme, mouse and ascii, None
-    for what is left to them. `farewell` is told the run that was open and goes on; without one, how to see
-    it again is said on stderr. `page` is for a console in a browser: its columns and rows.
+    The form is filled from `draft`. `look` overrides the user's settings theme, mouse and ascii where it is
+    not None. `farewell` is called with the id of the run that was open and goes on; without it, a line on
+    stderr shows how to see the run again. `page` is for a console in a browser: its columns and rows.
     """
     settings = load(look)
     app = RankdeckApp(

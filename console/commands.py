@@ -1,6 +1,6 @@
-"""What the console asks of the launcher: start a run, stop one.
+"""The console's commands to the launcher: start a run, stop it, take its stacks.
 
-The seam that tests and the demo replace. Everything here may block and must run in a thread.
+Tests and the demo replace these commands. Every one may block and must run in a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Commands(Protocol):
-    """Starts and stops runs, and asks them. All raise `LauncherError`."""
+    """Starts and stops runs, and has their stacks taken. Every method raises `LauncherError`."""
 
     def start(self, request: Request) -> str:
         """Start a run that outlives the console, and return its id."""
@@ -22,11 +22,11 @@ class Commands(Protocol):
         """Ask a run to end; with `force`, kill it."""
 
     def take_stacks(self, run: Path) -> None:
-        """Ask what every rank is doing now; the answers are facts."""
+        """Request the stacks of every rank now; they are recorded as facts."""
 
 
 class LauncherCommands:
-    """The launcher itself."""
+    """The commands, executed by the launcher."""
 
     def start(self, request: Request) -> str:
         """Start a detached process that owns the run."""
@@ -35,13 +35,13 @@ class LauncherCommands:
         return start_detached(request)
 
     def stop(self, run: Path, *, force: bool) -> None:
-        """Tell the process that owns the run."""
+        """Send a stop to the process that owns the run."""
         from launcher.engine.client import request_stop
 
         request_stop(run, force=force)
 
     def take_stacks(self, run: Path) -> None:
-        """Tell the process that owns the run."""
+        """Send the request to the process that owns the run."""
         from launcher.engine.client import command_owner
 
         command_owner(run, {"stacks": True})

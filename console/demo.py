@@ -1,6 +1,6 @@
-"""The demo: a recorded run watched as if it were live, through the same code as every other run.
+"""The demo: a recorded run replayed as if it were live, shown by the same code as every other run.
 
-Nothing of it outlives the terminal: its folders are temporary. Only `run_demo` needs a terminal.
+Its folders are temporary and are removed when the console is left. Only `run_demo` needs a terminal.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def record_demo(
 ) -> Path:
     """Write a run on two hosts, the same for the same arguments, and return its folder.
 
-    It is whole, or as it was `until` seconds after its start: then it goes on for as long as this process.
+    With `until`, only its first seconds are written: it then counts as running while this process lives.
     """
     folder = folder_root / new_id(RECORDED_AT, "0de")
     folder.mkdir(parents=True, mode=0o700)
     writer = RunWriter(folder, _spec(ranks, gpus))
     script = Script(RECORDED_AT, ranks=ranks, gpus=gpus, seconds=seconds, fail=fail)
-    for happening in script.happenings(until):
-        if isinstance(happening, ev.Event):
-            writer.append(happening)
-            if isinstance(happening, ev.RankReturned):
-                writer.open_result(happening.rank).commit()
+    for item in script.items(until):
+        if isinstance(item, ev.Event):
+            writer.append(item)
+            if isinstance(item, ev.RankReturned):
+                writer.open_result(item.rank).commit()
         else:
-            chunk, data = happening
+            chunk, data = item
             writer.output([(chunk, memoryview(data))])
     writer.close()
     return folder
@@ -61,7 +61,7 @@ def _spec(ranks: int, gpus: bool) -> JobSpec:
 
 
 class DemoCommands:
-    """Launches replays instead of runs; a stop ends one as a real stop would."""
+    """Starts replays instead of runs; stopping one records the same facts as a real stop."""
 
     def __init__(self, recordings: Path, root: Path, *, speed: float = 1.0) -> None:
         self._recordings, self._root, self._speed = recordings, root, speed
@@ -69,35 +69,35 @@ class DemoCommands:
         self._lock = threading.Lock()
 
     def start(self, request: Request) -> str:
-        """Replay the recorded run, with as many ranks as were asked for."""
+        """Replay the recorded run, with the requested number of ranks."""
         ranks = request.spec.num_processes
         with self._lock:
             folder = self._recordings / str(ranks)
             recorded = next(folder.glob("*"), None) if folder.exists() else record_demo(folder, ranks=ranks)
             if recorded is None:
                 raise SpecError("the recorded run is gone")
-            again = replay(recorded, self._root, speed=self._speed)
-            self._replays[again.run.name] = again
-        return again.run.name
+            started = replay(recorded, self._root, speed=self._speed)
+            self._replays[started.run.name] = started
+        return started.run.name
 
     def stop(self, run: Path, *, force: bool) -> None:
         """End one replay."""
-        if again := self._replays.get(run.name):
-            again.stop(force=force)
+        if started := self._replays.get(run.name):
+            started.stop(force=force)
 
     def take_stacks(self, run: Path) -> None:
-        """A replay has nobody to ask."""
+        """Refuse: the ranks of a replay have no processes."""
         raise SpecError("this is a recording: its ranks have no processes", run=run.name)
 
     def close(self) -> None:
         """End all replays, so that their folders can be removed."""
-        for again in self._replays.values():
-            again.stop()
-            again.join(5.0)
+        for started in self._replays.values():
+            started.stop()
+            started.join(5.0)
 
 
 def run_demo(*, speed: float = 1.0, look: Mapping[str, object] | None = None) -> int:
-    """Show the console with a recorded run that seems to happen now; leaves nothing behind.
+    """Show the console with a recorded run that seems to happen now; leave no files behind.
 
     `look` is as for `run_console`.
     """

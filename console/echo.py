@@ -1,9 +1,9 @@
-"""The one way to standard output and standard error: no other module of the console writes there.
+"""Output of the commands: the only module of the console that writes to standard output and standard error.
 
-What is said may come from anybody's record, path or argument. So text passes the rules of
-`console.sanitize`, JSON is ASCII without controls, and only a rank's exact bytes, asked for by
-name, go out as they are. A stream that is closed takes everything and keeps nothing; one that is full or
-broken is told once, and never by a traceback.
+The text may come from anybody's record, path or argument. So text passes the rules of `console.sanitize`,
+JSON is ASCII without control characters, and only a rank's exact bytes, which the user requests by an option,
+are written unchanged. Output to a closed stream is discarded; a full or broken stream is reported once, and
+never by a traceback.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import IO, Any
 
 import click
 
-_FAILED, _PIPE = 70, 141  # the second is what a shell has for SIGPIPE
+_FAILED, _PIPE = 70, 141  # 141 is a shell's exit code for SIGPIPE
 
 
 class OutputLost(Exception):
-    """Standard output or standard error takes no more."""
+    """Standard output or standard error can no longer be written."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write the output: {error.strerror or error}")
@@ -30,97 +30,97 @@ class OutputLost(Exception):
 
 
 def open_missing() -> None:
-    """Put a null device where a standard stream was closed: else the next file to be opened would be it."""
+    """Open the null device for each closed standard stream: else the next opened file would replace it."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this stream's
         if getattr(sys, name) is None:
             mode = "r" if number == 0 else "w"
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def tell(text: str = "", *, err: bool = False) -> None:
-    """Print data for people, on standard output unless said otherwise.
+def print_text(text: str = "", *, err: bool = False) -> None:
+    """Print text for people, on standard output, or with `err` on standard error.
 
     Raises:
-        OutputLost: standard output takes no more.
+        OutputLost: standard output can no longer be written.
     """
-    from .sanitize import printable  # the console paints without it
+    from .sanitize import printable  # the console's first frame does not need it
 
     _put(printable(text), err=err)
 
 
 def page(text: str) -> None:
-    """Print data for people: through their pager where standard output is a terminal.
+    """Print text for people: through their pager where standard output is a terminal.
 
     Raises:
-        OutputLost: standard output takes no more.
+        OutputLost: standard output can no longer be written.
     """
     from .sanitize import printable
 
     if not sys.stdout.isatty():
-        tell(text)
+        print_text(text)
         return
-    with _noting_failure(sys.stdout):
+    with _discard_after_failure(sys.stdout):
         click.echo_via_pager(printable(text))
 
 
-def tell_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print a JSON document on one line.
 
     Raises:
-        OutputLost: standard output takes no more.
+        OutputLost: standard output can no longer be written.
     """
     _put(json_line(value))
 
 
 def json_line(value: Any) -> str:
-    """A JSON document with nothing in it that a terminal could obey; JSON itself leaves DEL as it is.
+    """A JSON document without control characters; `json` itself does not escape DEL.
 
-    What is no number for JSON is a text: "nan".
+    NaN and the infinities, which JSON does not have, are written as text: "nan".
     """
     from launcher.serialization import to_plain
 
-    from .sanitize import json_escaped  # the console paints without these
+    from .sanitize import json_escaped  # the console's first frame does not need these
 
     try:
         text = json.dumps(value, allow_nan=False, default=to_plain)
-    except ValueError:  # a number that is none, which is rare: ten thousand runs are written in half the time
+    except ValueError:  # NaN is rare, and without `to_plain` ten thousand runs are written in half the time
         text = json.dumps(to_plain(value), allow_nan=False)
     return json_escaped(text)
 
 
-def tell_cleaned(text: str, *, err: bool = False) -> None:
-    """Print what `console.sanitize.shown` has left of a rank's lines: their colours may stay.
+def print_cleaned(text: str, *, err: bool = False) -> None:
+    """Print lines of a rank that `console.sanitize.shown` has cleaned: their colours may stay.
 
     Raises:
-        OutputLost: standard output takes no more.
+        OutputLost: standard output can no longer be written.
     """
     _put(text, err=err)
 
 
-def tell_bytes(data: bytes) -> None:
-    """Pass on a rank's exact bytes, which a person asked for.
+def print_bytes(data: bytes) -> None:
+    """Write a rank's exact bytes, which the user requested.
 
     Raises:
-        OutputLost: standard output takes no more.
+        OutputLost: standard output can no longer be written.
     """
-    with _noting_failure(sys.stdout):
+    with _discard_after_failure(sys.stdout):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
 def say(text: str) -> None:
-    """Narrate, on standard error; if nobody can hear it, nothing is lost."""
+    """Print a message on standard error; a failure to write it is ignored."""
     with contextlib.suppress(OutputLost):
-        tell(text, err=True)
+        print_text(text, err=True)
 
 
-def lasting(write: Callable[..., None], text: str, *, err: bool = False) -> None:
-    """Print by `write`; where that is no longer possible, say so once and go on in silence."""
+def print_while_possible(write: Callable[..., None], text: str, *, err: bool = False) -> None:
+    """Print by `write`; if the output is lost, report that once on standard error and discard the rest."""
     try:
         write(text, err=err)
     except OutputLost as lost:
@@ -128,10 +128,10 @@ def lasting(write: Callable[..., None], text: str, *, err: bool = False) -> None
 
 
 def ask(question: str, *, hidden: bool = False) -> str:
-    """What a person types on the terminal, asked for on standard error.
+    """Ask a question on standard error, and return what the user types.
 
     Raises:
-        click.Abort: they interrupt, or there is no more input.
+        click.Abort: the user interrupts, or there is no more input.
     """
     from .sanitize import printable
 
@@ -142,26 +142,26 @@ def ask(question: str, *, hidden: bool = False) -> str:
 
 
 def flush() -> None:
-    """Write out what is still held.
+    """Flush both streams.
 
     Raises:
-        OutputLost: standard output takes no more.
+        OutputLost: standard output can no longer be written.
     """
-    with contextlib.suppress(OutputLost), _noting_failure(sys.stderr):
+    with contextlib.suppress(OutputLost), _discard_after_failure(sys.stderr):
         sys.stderr.flush()
-    with _noting_failure(sys.stdout):
+    with _discard_after_failure(sys.stdout):
         sys.stdout.flush()
 
 
 def _put(text: str, *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
-    with _noting_failure(stream):
+    with _discard_after_failure(stream):
         click.echo(text, file=stream)
 
 
 @contextlib.contextmanager
-def _noting_failure(stream: IO[Any]) -> Iterator[None]:
-    """Send what a stream that failed still holds, and what follows, nowhere: its last flush must not fail."""
+def _discard_after_failure(stream: IO[Any]) -> Iterator[None]:
+    """After a failure, redirect the stream to the null device: the flush at exit must not fail again."""
     try:
         yield
     except OSError as error:

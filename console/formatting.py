@@ -1,7 +1,7 @@
-"""How figures, times, sizes and paths are written for people, in commands and on screens alike. Pure.
+"""Text for figures, times, sizes and paths, in commands and on screens. Pure.
 
-Whatever stands where a number should be is written, and never an error: a record may be anybody's, and NaN
-is what one watches a training for.
+A value that is not a number is written as it is and never raises an error: a record may come from anybody,
+and NaN is a value that users look for in a training.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TypeGuard
 from launcher.errors import SpecError
 
 UNKNOWN = "–"
-_WHOLE, _LARGE = 999.95, 10**12
+_WHOLE_FROM, _EXPONENT_FROM = 999.95, 10**12
 _UNITS = "kMGTP"
-_MOST = 24
+_MAX_TEXT = 24
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Whether it is a number that can be drawn: no NaN, no infinity, nothing beyond a float."""
+    """Whether it is a number that can be drawn: no NaN, no infinity, no integer too large for a float."""
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:
@@ -31,32 +31,32 @@ def is_finite(value: object) -> TypeGuard[float]:
 
 
 def metric(value: object, digits: int = 4) -> str:
-    """A reported figure: enough digits to see it move, no more. Whole numbers are always whole."""
+    """A reported figure with `digits` significant digits; whole numbers below 10**12 are written in full."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return " ".join(str(value).split())[:_MOST]
-    if isinstance(value, int) and abs(value) >= _LARGE:
+        return " ".join(str(value).split())[:_MAX_TEXT]
+    if isinstance(value, int) and abs(value) >= _EXPONENT_FROM:
         from decimal import Decimal  # a command that prints none of these starts without it
 
         return f"{Decimal(value):.{digits - 1}e}"
     if not math.isfinite(value):
         return str(value)
-    if not _WHOLE <= abs(value) < _LARGE:
+    if not _WHOLE_FROM <= abs(value) < _EXPONENT_FROM:
         return f"{value or 0:.{digits}g}"
     text = f"{value:,.{max(digits - len(str(int(abs(value)))), 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def share(value: float, low: float, high: float) -> float | None:
-    """Where a value lies between two others, 0 to 1; None where those are the same.
+    """Where a value lies between `low` and `high`, 0 to 1; None if `high` is not greater than `low`.
 
-    They are halved first, for the difference of two floats may be none.
+    The numbers are halved first, because the difference of two floats may overflow.
     """
     span = high / 2 - low / 2
     return min(max((value / 2 - low / 2) / span, 0.0), 1.0) if span > 0 else None
 
 
 def compact(value: float) -> str:
-    """The same in at most seven characters, as beside an axis: 12.9k, 1.5e-05."""
+    """A figure in at most seven characters, as beside an axis: 12.9k, 1.5e-05."""
     if not is_finite(value):
         return metric(value)
     size, unit = abs(value), ""
@@ -75,12 +75,12 @@ def count(value: float | None) -> str:
 
 
 def number(amount: int, what: str) -> str:
-    """So many of something: ``1 rank``, ``1,024 ranks``."""
+    """A number of things: ``1 rank``, ``1,024 ranks``."""
     return f"{amount:,} {what}{'s' * (amount != 1)}"
 
 
 def duration(seconds: float | None) -> str:
-    """How long something took: two units at most."""
+    """A duration, in at most two units."""
     if seconds is None or not is_finite(seconds):
         return UNKNOWN
     if seconds < 0.1:
@@ -91,14 +91,14 @@ def duration(seconds: float | None) -> str:
 
 
 def whole_minutes(seconds: float) -> str:
-    """The same of what goes on: it changes once a minute."""
+    """The duration so far of something that goes on, in whole minutes: the text changes once a minute."""
     if seconds < 60:
         return "<1m"
     return f"{int(seconds) // 60}m" if seconds < 3600 else age(int(seconds))
 
 
 def age(seconds: int | None) -> str:
-    """How long ago, in at most six characters."""
+    """A duration in whole seconds or coarser units, in at most six characters."""
     if seconds is None:
         return UNKNOWN
     if seconds < 60:
@@ -130,7 +130,7 @@ def watts(value: float | None) -> str:
 
 
 def seconds(value: float) -> str:
-    """A short time, exactly enough to compare it with others of its kind."""
+    """A short time in seconds, with three significant digits."""
     return f"{value:.3g} s"
 
 
@@ -140,7 +140,7 @@ def celsius(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """An amount of memory, in at most five characters, as a column has room for."""
+    """An amount of memory in at most five characters, for a column."""
     if value is None:
         return UNKNOWN
     if value >= _GIB:
@@ -149,7 +149,7 @@ def memory(value: float | None) -> str:
 
 
 def size_text(value: float) -> str:
-    """A number of bytes in a sentence: 1.9 KiB, 512 MiB."""
+    """A number of bytes, for a sentence: 1.9 KiB, 512 MiB."""
     for unit, power in (("GiB", 30), ("MiB", 20)):
         if value >= 1 << power:
             amount = value / (1 << power)
@@ -158,17 +158,17 @@ def size_text(value: float) -> str:
 
 
 def metric_spans(metrics: Mapping[str, object], between: str = "  ") -> list[tuple[str, str]]:
-    """Reported figures with their names; each begins with what stands before it."""
+    """Reported figures with their names, as texts with styles; each text begins with `between`."""
     return [(f"{between}{name} {metric(value)}", metric_style(value)) for name, value in metrics.items()]
 
 
 def metric_style(value: object) -> str:
-    """How a reported figure is drawn: one that is no number any more stands out."""
+    """The style of a reported figure: NaN and infinity stand out."""
     return "" if is_finite(value) else NOT_FINITE
 
 
 def clock(seconds: float | None) -> str:
-    """An elapsed time as a clock shows it."""
+    """An elapsed time as ``01:02:03``."""
     if seconds is None:
         return UNKNOWN
     minutes, rest = divmod(int(seconds), 60)
@@ -176,22 +176,22 @@ def clock(seconds: float | None) -> str:
 
 
 def moment(seconds: float) -> str:
-    """The local time of day of a moment; it does not change while one looks."""
+    """The local time of day, from seconds since the epoch."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def date(seconds: float | None) -> str:
-    """The local day and time of a moment; it does not change while one looks."""
+    """The local day and time, from seconds since the epoch."""
     if not is_finite(seconds):
         return UNKNOWN
     try:
         return time.strftime("%d %b %H:%M", time.localtime(seconds))
-    except (ValueError, OverflowError, OSError):  # no calendar has that day
+    except (ValueError, OverflowError, OSError):  # out of the calendar's range
         return UNKNOWN
 
 
 def ago(then: float | None, now: float) -> str:
-    """How long ago, in whole minutes: it seldom changes while one looks."""
+    """How long ago, in whole minutes, so that the text on a screen seldom changes."""
     if then is None:
         return UNKNOWN
     minutes = int((now - then) // 60)
@@ -203,14 +203,14 @@ def ago(then: float | None, now: float) -> str:
 
 
 def bar(part: float | None, width: int) -> tuple[str, str]:
-    """A filled part and the rest of it, together `width` cells; unknown fills nothing."""
+    """The filled and the empty part of a bar of `width` cells; `part` is 0 to 1, an unknown one is empty."""
     halves = 0 if not is_finite(part) else round(min(max(part, 0.0), 1.0) * width * 2)
     filled = _LINE * (halves // 2) + _HALF_LINE * (halves % 2)
     return filled, _TRACK * (width - len(filled))
 
 
 def strip(values: Sequence[float | None], width: int, *, top: float = 100.0) -> str:
-    """The newest values as blocks against a fixed scale, right-aligned; unknown is a gap."""
+    """The newest values as blocks on a scale from 0 to `top`, right-aligned; an unknown value is a gap."""
     newest = values[-width:] if width > 0 else ()
     return "".join(" " if not is_finite(v) else _LOW[_level(v, top)] for v in newest).rjust(width)
 
@@ -220,17 +220,17 @@ def _level(value: float, top: float) -> int:
 
 
 def curve(values: Sequence[float], width: int) -> str:
-    """All values as one row of blocks between their least and greatest: only the shape counts.
+    """All values as one row of blocks, on a scale from their least to their greatest.
 
-    What is not finite is a gap.
+    A value that is not finite is a gap.
     """
     known = [v for v in values if is_finite(v)]
     if not known or width <= 0:
         return " " * max(width, 0)
     low, high = min(known), max(known)
     picked = [values[i * len(values) // min(width, len(values))] for i in range(min(width, len(values)))]
-    drawn = (_LEVELS[min(int((share(v, low, high) or 0.0) * 8), 7)] if is_finite(v) else " " for v in picked)
-    return "".join(drawn).ljust(width)
+    blocks = (_LEVELS[min(int((share(v, low, high) or 0.0) * 8), 7)] if is_finite(v) else " " for v in picked)
+    return "".join(blocks).ljust(width)
 
 
 def shorten(text: str, width: int) -> str:
@@ -244,10 +244,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def seconds_of(text: str, bare: str = "d") -> float:
-    """An age such as ``90s``, ``12h``, ``30d`` or ``2w``; a bare number means days, or another unit.
+    """The seconds of an age such as ``90s``, ``12h``, ``30d`` or ``2w``; `bare` is the unit of a bare number.
 
     Raises:
-        SpecError: it is none; a bare number is none either where `bare` is empty.
+        SpecError: the text is not an age, or is a bare number while `bare` is empty.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower(), re.ASCII)
     unit = "" if match is None else match[2] or bare
@@ -257,10 +257,10 @@ def seconds_of(text: str, bare: str = "d") -> float:
 
 
 def bytes_of(text: str) -> int:
-    """A size such as ``500M``, ``10G`` or ``1.5T``, in powers of 1000, or of 1024 with an i (``10Gi``).
+    """The bytes of a size such as ``500M`` or ``1.5T``: powers of 1000, or with an i (``10Gi``) of 1024.
 
     Raises:
-        SpecError: it is none.
+        SpecError: the text is not a size.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower(), re.ASCII)
     if match is None or (match[3] and not match[2]):
@@ -278,7 +278,7 @@ def tilde(path: str | PathLike[str]) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, two spaces apart."""
-    from .sanitize import printable  # the first frame needs none of it
+    from .sanitize import printable  # the console's first frame does not need it
 
     cleaned = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *cleaned)) for i in range(len(head))]
@@ -289,9 +289,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:
-    """Hosts by a name that fits: without the domain that all have; what is still too long keeps its end.
+    """Each host's name in at most `width` characters: without a domain that all share, its start cut off.
 
-    Names of a cluster's machines begin alike and differ at the end.
+    The end of a name is kept because the names of a cluster's machines differ there.
     """
     hosts = set(hosts)
     domains = {host.partition(".")[2] for host in hosts}
@@ -303,10 +303,10 @@ def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:
 
 
 def time_between(start: float | None, end: float | None) -> str:
-    """How long something took; empty where that is not known."""
+    """The duration between two times; empty if either is unknown."""
     return "" if start is None or end is None else duration(end - start)
 
 
 def one_line(text: str, width: int) -> str:
-    """One line of at most `width` characters."""
+    """The text on one line, cut to `width` characters."""
     return shorten(" ".join(text.split()), width)

@@ -1,7 +1,7 @@
-"""What stands for our glyphs where only ASCII can be shown: one table, and the rule when to use it.
+"""ASCII replacements for glyphs, and the rule when a terminal needs them.
 
-Glyphs are written as they are everywhere else. Whatever is about to reach a terminal that shows ASCII only
-passes through here, so that no screen can forget to; a run's own output passes too.
+Other modules write glyphs freely. All output to a terminal that shows ASCII only is translated here, a run's
+own output too, so that no screen can forget it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 _PAIRS = (
-    # the states of runs and ranks: no two look the same, and none looks like a shade
+    # states of runs and ranks: no two look the same, and none looks like a shade
     *("●*", "○o", "✓+", "■s", "▼v", "✗x", "◐(", "◑)", "◌.", "◉0", "◎0", "⊘0", "✔+", "✘x", "⚠!", "⏸P", "⏹s"),
     # shades and levels, from little to much
     *("▁_", "▂.", "▃:", "▄;", "▅=", "▆%", "▇&", "█#", "░.", "▒:", "▓%"),
@@ -32,10 +32,10 @@ _PAIRS = (
 )  # fmt: skip
 
 TWINS: Mapping[str, str] = {pair[0]: pair[1] for pair in _PAIRS}
-"""The twin of each glyph that the console itself draws, but for box drawing and braille, which have rules."""
+"""The replacement of each glyph that the console draws; box drawing and braille are translated by rules."""
 
 ERRORS = "rankdeck.ascii"
-"""An error handler for streams: what they cannot encode is written as its twin."""
+"""The name of an error handler for streams: it replaces characters that they cannot encode by their twins."""
 
 _BRAILLE = range(0x2800, 0x2900)
 _UPPER, _MIDDLE, _LOWER = 0b00001001, 0b00110110, 0b11000000  # a braille cell's dots, by row from above
@@ -43,17 +43,17 @@ _BOX = range(0x2500, 0x2580)
 
 
 def ascii_text(text: str) -> str:
-    """`text` in ASCII, as many cells wide: by twins, else bare letters, else question marks."""
+    """`text` in ASCII, as many cells wide: by twins, else letters without accents, else question marks."""
     return text if text.isascii() else "".join(map(twin, text))
 
 
 @lru_cache(4096)
 def twin(character: str) -> str:
-    """What stands for one character; empty for one that takes no cell."""
+    """The replacement of one character; empty if the character has no width."""
     if character.isascii():
         return character
-    if found := TWINS.get(character):
-        return found
+    if replacement := TWINS.get(character):
+        return replacement
     code = ord(character)
     if code in _BOX:
         return _line(character)
@@ -85,9 +85,9 @@ def _other(character: str) -> str:
 
 
 def wants_ascii(environ: Mapping[str, str]) -> str | None:
-    """Why only ASCII can be shown, if a locale says so: the variable and its value.
+    """The variable and value of a locale that is not UTF-8; None without one: glyphs can be shown.
 
-    Without any locale Python takes UTF-8, and so do terminals nowadays; a locale that is named is believed.
+    Without any locale Python uses UTF-8, and so do terminals nowadays.
     """
     named = [(key, environ[key]) for key in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(key)]
     if named[1:] and named[0] == ("LC_CTYPE", "C.UTF-8") and named[1][1] in ("C", "POSIX"):
@@ -98,12 +98,12 @@ def wants_ascii(environ: Mapping[str, str]) -> str | None:
 
 
 def register() -> None:
-    """Make `ERRORS` known, so that streams can be given it."""
+    """Register the error handler `ERRORS`, so that streams can use it."""
     codecs.register_error(ERRORS, _replaced)
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    # one for one: what is printed is aligned by characters
+    # one character for each: printed columns are aligned by characters
     return "".join(twin(c)[:1] for c in error.object[error.start : error.end]), error.end

@@ -1,7 +1,7 @@
-"""What of anybody's text may reach a terminal: text, tabs as spaces, and a rank's colours; nothing else.
+"""Cleaning of untrusted text for terminals: text, tabs as spaces and a rank's colours stay, nothing else.
 
-The bytes on disk stay as they are. A control sequence that got through could move the cursor, retitle
-the terminal or fake another rank's output.
+A control sequence that reached the terminal could move the cursor, retitle the terminal or fake another
+rank's output. The bytes on disk stay as they are.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*(?:[@-~]|$)"  # CSI
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS, SOS, PM, APC up to their end
-    r"|\x1b[ -/]*[0-~]",  # the short ones
+    r"|\x1b[ -/]*[0-~]",  # short sequences
     re.DOTALL,
 )
-# C0 without what is met below (bell, tab, escape), DEL and C1; then what is not seen, but changes how its
-# neighbours are: directions, line and paragraph separators, annotations, tags, the byte order mark. A space
-# of no width is among them: terminals disagree about its width, and names that differ by it look the same.
-# The joiners U+200C and U+200D stay: scripts and emoji need them, and they move nothing.
+# C0 without bell, tab and escape, which are handled separately; DEL and C1; then invisible characters that
+# change how their neighbours look: directions, line and paragraph separators, annotations, tags, the byte
+# order mark. The zero-width space is among them: terminals disagree about its width, and names that differ
+# by it look the same. The joiners U+200C and U+200D stay: scripts and emoji need them, and they move nothing.
 _UNSEEN = (
     "\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f"
@@ -32,7 +32,7 @@ _REST = re.compile(r"\x1b(?!\[[0-9;:]*m)|\x07")
 
 
 def shown(data: bytes) -> str:
-    """The text of one line as a terminal would leave it, with only its colour sequences kept."""
+    """The text of one line as a terminal would show it; of its control sequences only colours stay."""
     text = last_segment(data).decode("utf-8", "replace")
     if text.isascii() and text.isprintable():
         return text
@@ -42,26 +42,26 @@ def shown(data: bytes) -> str:
 
 
 def plain(data: bytes) -> str:
-    """The same without colours: what a search looks at."""
+    """The text of one line without colours, for searching."""
     text = shown(data)
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
 def printable(text: str) -> str:
-    """Text of several lines without what could control a terminal; its line breaks stay."""
+    """Text of several lines without control characters and sequences; its line breaks stay."""
     return "\n".join(plain(line.encode(errors="replace")) for line in text.split("\n"))
 
 
 def escaped(text: str) -> str:
-    """One line in which nothing is left out: what may not reach a terminal is written as Python would.
+    """One line in which control characters are written as Python's escapes instead of removed.
 
-    For what a person looks at before trusting it: nothing of a path or an argument may hide.
+    For text that the user checks before trusting it: no part of a path or an argument may be hidden.
     """
     return _ANY_CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def json_escaped(line: str) -> str:
-    """A line of JSON that says the same with nothing in it that a terminal might obey."""
+    """A line of JSON with its control characters escaped; its value is the same."""
     return _ANY_CONTROL.sub(
         lambda match: json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f", line
     )

@@ -1,4 +1,4 @@
-"""What a person may settle for the console in ``config.toml``, and every problem there with its line.
+"""The console's settings in ``config.toml``, and every problem in that file with its line.
 
 [console]                [keys]                    [defaults]
 theme = "rankdeck-dark"  run.stop = "ctrl+x"       mode = "cluster"
@@ -7,9 +7,9 @@ ascii = false                                      gpu = "auto"
 timestamps = "clock"                               spark = "spark://head:7077"
                                                    env.NCCL_DEBUG = "WARN"
 
-``[defaults]`` may say every option of a launch, for the form and for `rankdeck run`.
+``[defaults]`` may set every launch option, for the form and for `rankdeck run`.
 An option of the command line comes first, then ``RANKDECK_THEME``, ``RANKDECK_MOUSE`` and ``RANKDECK_ASCII``,
-then the file. What is wrong in it is told, and everything else of it holds.
+then the file. A wrong setting is reported and ignored; the other settings apply.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from .data.launch.draft import Draft
 
 DEFAULT = "default"
-"""The origin of what nobody settled."""
+"""The origin of a value that no file, variable or option sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A setting that holds, and where it comes from."""
+    """A setting's effective value, and where it comes from."""
 
     table: str
     key: str
@@ -49,7 +49,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What holds for this console. `theme` is empty for the default one; `keys` are bindings' by their id."""
+    """The effective settings of a console.
+
+    `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts.
+    """
 
     theme: str = ""
     mouse: bool = True
@@ -61,43 +64,43 @@ class ConsoleSettings:
 
 
 def load(
-    given: Mapping[str, object] | None = None, environ: Mapping[str, str] = os.environ
+    options: Mapping[str, object] | None = None, environ: Mapping[str, str] = os.environ
 ) -> ConsoleSettings:
-    """What holds, with what the command line gave first; problems are told in it, never raised."""
+    """The effective settings; `options` of the command line come first. Problems are listed, never raised."""
     config = read(environ)
-    look = {entry.key: entry.value for entry in console_entries(config, environ, given)}
-    told = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
-    return ConsoleSettings(**look, keys=keys_of(config), form=settled(config), problems=told)  # type: ignore[arg-type]
+    look = {entry.key: entry.value for entry in console_entries(config, environ, options)}
+    problems = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
+    return ConsoleSettings(**look, keys=keys_of(config), form=default_texts(config), problems=problems)  # type: ignore[arg-type]
 
 
-def settled(config: Config) -> dict[str, str]:
-    """What ``[defaults]`` says of launches, as a person would type it; what is wrong is left out."""
+def default_texts(config: Config) -> dict[str, str]:
+    """The valid launch options of ``[defaults]``, as the user would type them."""
     table = table_of(config, "defaults")
     texts = {key: _typed(value) for key, value in table.items() if form_problem(key, value) is None}
     return {key: text for key, text in texts.items() if text}
 
 
 def current_defaults() -> dict[str, str]:
-    """The same of the file as it is now."""
-    return settled(read())
+    """The launch options of ``[defaults]`` in the file as it is now."""
+    return default_texts(read())
 
 
 def launch_defaults(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What holds for a launch that does not say otherwise, as `settled` has it.
+    """The launch options of ``[defaults]``, as the user would type them.
 
     Raises:
-        SpecError: something is wrong with it: no launch goes on without what was settled for it.
+        SpecError: ``[defaults]`` has a problem: a launch must not silently ignore a default.
     """
     config = read(environ)
     for problem in config.problems:
         if problem.table == _LAUNCHES:
             at = f"{config.path}:{problem.line}: " if problem.line else ""
             raise SpecError(f"{at}{problem.text}", hint="--no-defaults leaves it aside")
-    return settled(config)
+    return default_texts(config)
 
 
 def _typed(value: object) -> str:
-    """A value as a person would type it into the form; variables as ``NAME=VALUE`` words."""
+    """A value as the user would type it into the form; variables as ``NAME=VALUE`` words."""
     if isinstance(value, Mapping):
         return shlex.join(f"{name}={text}" for name, text in value.items())
     if isinstance(value, bool):
@@ -106,7 +109,7 @@ def _typed(value: object) -> str:
 
 
 def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
-    """What the launch form begins with, if the settings say anything of it."""
+    """The initial content of the launch form; None if the settings have no launch options."""
     form = settings.form
     if not form:
         return None
@@ -126,22 +129,22 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
 
 
 def keys_of(config: Config) -> dict[str, str]:
-    """The keys that the file gives to bindings, by id."""
+    """The keys that the file assigns to bindings, by the bindings' ids."""
     return {key: value for key, value in flat(table_of(config, "keys")).items() if isinstance(value, str)}
 
 
 def console_entries(
-    config: Config, environ: Mapping[str, str], given: Mapping[str, object] | None = None
+    config: Config, environ: Mapping[str, str], options: Mapping[str, object] | None = None
 ) -> Iterator[Entry]:
-    """How the console looks, every setting with its origin."""
+    """The effective settings of ``[console]``, each with its origin."""
     table = table_of(config, "console")
     for key, default in LOOK.items():
-        text, chosen = environ.get(VARIABLES.get(key, ""), ""), (given or {}).get(key)
-        said = value_of(key, text) if text else None
-        if chosen is not None:
-            yield Entry("console", key, chosen, "command line")
-        elif said is not None:
-            yield Entry("console", key, said, f"${VARIABLES[key]}")
+        text, option = environ.get(VARIABLES.get(key, ""), ""), (options or {}).get(key)
+        from_variable = value_of(key, text) if text else None
+        if option is not None:
+            yield Entry("console", key, option, "command line")
+        elif from_variable is not None:
+            yield Entry("console", key, from_variable, f"${VARIABLES[key]}")
         elif key in table and look_problem(key, table[key]) is None:
             yield Entry("console", key, table[key], config.origin("console", key))
         elif key == "ascii" and (locale := wants_ascii(environ)):
@@ -151,27 +154,27 @@ def console_entries(
 
 
 def form_entries(config: Config) -> Iterator[Entry]:
-    """What holds for launches that do not say otherwise, every option with its origin."""
+    """The effective defaults of all launch options, each with its origin."""
     table = table_of(config, "defaults")
     for key, option in _launch_options().items():
-        ours = key in table and form_problem(key, table[key]) is None
-        origin = config.origin("defaults", key) if ours else DEFAULT
-        yield Entry("defaults", key, table[key] if ours else _unsettled(option), origin)
+        is_set = key in table and form_problem(key, table[key]) is None
+        origin = config.origin("defaults", key) if is_set else DEFAULT
+        yield Entry("defaults", key, table[key] if is_set else _default_value(option), origin)
 
 
 def _launch_options() -> dict[str, Option]:
-    """The options that ``[defaults]`` may settle, by key; the first of those that share one."""
+    """The options that ``[defaults]`` may set, by key; of options that share a key, the first."""
     from launcher.spec.job import LAUNCH_OPTIONS
 
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for each in LAUNCH_OPTIONS:
         if each.setting:
-            found.setdefault(each.setting, each)
-    return found
+            options.setdefault(each.setting, each)
+    return options
 
 
-def _unsettled(option: Option) -> object:
-    """An option's default as the file would say it; what is nothing is an empty text."""
+def _default_value(option: Option) -> object:
+    """An option's default as it would stand in the file; an option without a default has an empty text."""
     types, default = option.kind.types, option.default
     if dict in types or list in types:
         return types[0](default)
@@ -188,8 +191,8 @@ def launcher_entries(config: Config, environ: Mapping[str, str]) -> Iterator[Ent
         for key, default in values.items():
             own = table_of(config, table)
             variable = variables.get(key, "")
-            if (said := _number(key, environ.get(variable, ""))) is not None:
-                yield Entry(table, key, said, f"${variable}")
+            if (number := _number(key, environ.get(variable, ""))) is not None:
+                yield Entry(table, key, number, f"${variable}")
             elif key in own and (table, key) not in wrong:
                 yield Entry(table, key, own[key], config.origin(table, key))
             else:
@@ -205,14 +208,14 @@ def _number(key: str, text: str) -> float | None:
 
 VARIABLES = {"theme": "RANKDECK_THEME", "mouse": "RANKDECK_MOUSE", "ascii": "RANKDECK_ASCII"}
 LOOK: Mapping[str, object] = {"theme": "", "mouse": True, "ascii": False, "timestamps": ""}
-"""What ``[console]`` may say, with the defaults."""
+"""The keys of ``[console]``, with their defaults."""
 
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: the line of the file, or 0 if it is no line's, a sentence, and the table."""
+    """One error: its line in the file, or 0 if it has none; a sentence; and the table that it is in."""
 
     line: int
     text: str
@@ -221,7 +224,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The file as read: its tables, where each key stands, and what is wrong."""
+    """The file as read: its tables, the line of each key, and its problems."""
 
     path: Path
     tables: Mapping[str, Any]
@@ -229,18 +232,18 @@ class Config:
     problems: tuple[Problem, ...]
 
     def line(self, *keys: str) -> int:
-        """The line of a key, or of the nearest thing around it; 0 if there is none."""
+        """The line of a key, or else of the nearest table around it; 0 if there is none."""
         parts = ".".join(keys).split(".")
         paths = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
         return next((self.lines[path] for path in paths if path in self.lines), 0)
 
     def origin(self, *keys: str) -> str:
-        """Where a key's value comes from, for a person."""
+        """The file and line of a key's value, for users."""
         return f"{self.path.name}:{self.line(*keys)}"
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Config:
-    """The file, and everything that is wrong with it but for names of keys and themes."""
+    """Read the file, and check everything in it except the names of bindings and themes."""
     path = launcher_settings.config_file(environ)
     try:
         text = path.read_text(encoding="utf-8")
@@ -249,13 +252,13 @@ def read(environ: Mapping[str, str] = os.environ) -> Config:
         text, tables = "", {}
     except (OSError, ValueError, RecursionError) as error:
         return Config(path, {}, {}, (_unreadable(path, error),))
-    config = Config(path, tables, _places(text), ())
-    found = (Problem(config.line(*keys), why, *keys[:1]) for keys, why in _complaints(config, environ))
-    return Config(path, tables, config.lines, tuple(sorted(found, key=lambda p: p.line)))
+    config = Config(path, tables, _key_lines(text), ())
+    problems = (Problem(config.line(*keys), why, *keys[:1]) for keys, why in _complaints(config, environ))
+    return Config(path, tables, config.lines, tuple(sorted(problems, key=lambda p: p.line)))
 
 
 _LAUNCHES = "defaults"
-"""The table that a launch needs; whether a file that cannot be read has one, nobody knows."""
+"""The table that a launch needs; a file that cannot be read is assumed to have one."""
 
 
 def _unreadable(path: Path, error: Exception) -> Problem:
@@ -270,19 +273,19 @@ _PATH = rf"{_NAME}(?:\s*\.\s*{_NAME})*"
 _HEADER, _SETTING = re.compile(rf"\s*\[\[?\s*({_PATH})\s*\]"), re.compile(rf"\s*({_PATH})\s*=")
 
 
-def _places(text: str) -> dict[str, int]:
-    """The line of every table and key, by its dotted name: tomllib does not tell."""
-    places: dict[str, int] = {}
+def _key_lines(text: str) -> dict[str, int]:
+    """The line of every table and key, by its dotted name: tomllib does not report lines."""
+    lines: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             table = _dotted(header[1])
-            places.setdefault(table, number)
+            lines.setdefault(table, number)
         elif setting := _SETTING.match(line):
             parts = f"{table}.{_dotted(setting[1])}".lstrip(".").split(".")
             for count in range(len(parts), 0, -1):
-                places.setdefault(".".join(parts[:count]), number)
-    return places
+                lines.setdefault(".".join(parts[:count]), number)
+    return lines
 
 
 def _dotted(path: str) -> str:
@@ -324,20 +327,20 @@ def table_of(config: Config, name: str) -> Mapping[str, Any]:
 
 
 def flat(table: Mapping[str, Any]) -> dict[str, object]:
-    """Nested tables by dotted names: ``run.stop = "x"`` without quotes makes one."""
-    found: dict[str, object] = {}
-    left: list[tuple[str, Mapping[str, Any]]] = [("", table)]
-    for prefix, inner in left:
+    """The values of nested tables by dotted names: TOML reads ``run.stop = "x"`` as a nested table."""
+    values: dict[str, object] = {}
+    pending: list[tuple[str, Mapping[str, Any]]] = [("", table)]
+    for prefix, inner in pending:
         for key, value in inner.items():
             if isinstance(value, dict):
-                left.append((f"{prefix}{key}.", value))
+                pending.append((f"{prefix}{key}.", value))
             else:
-                found[f"{prefix}{key}"] = value
-    return found
+                values[f"{prefix}{key}"] = value
+    return values
 
 
 def look_problem(key: str, value: object) -> str | None:
-    """Why a setting of ``[console]`` cannot be, as the rest of a sentence; None if it can."""
+    """Why a setting of ``[console]`` is invalid, as the rest of a sentence; None if it is valid."""
     if key not in LOOK:
         return f"is no setting; there are {', '.join(LOOK)}"
     if key == "timestamps":
@@ -348,7 +351,7 @@ def look_problem(key: str, value: object) -> str | None:
 
 
 def form_problem(key: str, value: object) -> str | None:
-    """Why an option of ``[defaults]`` cannot be, as the rest of a sentence; None if it can."""
+    """Why an option of ``[defaults]`` is invalid, as the rest of a sentence; None if it is valid."""
     known = _launch_options()
     if (option := known.get(key)) is None:
         return f"is no option of a launch; there are {', '.join(known)}"
@@ -363,7 +366,7 @@ def form_problem(key: str, value: object) -> str | None:
 
 
 def _part_problem(value: object) -> str | None:
-    """What is wrong with the names and texts in a value."""
+    """Why the names or texts in a value are invalid, as the rest of a sentence; None if they are valid."""
     items = value.items() if isinstance(value, dict) else []
     for name, text in items:
         if not name or "=" in name or "\0" in name:
@@ -379,15 +382,15 @@ def _part_problem(value: object) -> str | None:
 
 
 def _value_problem(option: Option, value: object) -> str | None:
-    """Why no launch can have a value."""
+    """Why a launch option cannot have a value, as the rest of a sentence; None if it can."""
     from launcher.spec.job import RANKS
 
     try:
-        meant = option.read_text(_typed(value), Path.cwd())
-        if option.kind is RANKS and meant[1] < 1:
+        parsed = option.read_text(_typed(value), Path.cwd())
+        if option.kind is RANKS and parsed[1] < 1:
             return f"must be at least 1, not {value!r}"
         if option.kind is not RANKS:
-            option.check(meant)
+            option.check(parsed)
     except SpecError as error:
         return f"cannot be: {error}"
     return None
@@ -402,7 +405,7 @@ def _list(values: Sequence[str]) -> str:
 
 
 def value_of(key: str, text: str) -> object:
-    """What a variable's text means for a setting of the console; None if nothing."""
+    """The value that an environment variable's text gives a setting; None if the text is invalid."""
     if isinstance(LOOK[key], str):
         return text
     return True if text.lower() in _YES else False if text.lower() in _NO else None

@@ -1,7 +1,7 @@
-"""Themes from TOML files, bundled and the user's own.
+"""Themes from TOML files: the bundled ones and the user's own.
 
-A file's keys are those of `textual.theme.Theme`, and a `variables` table for ours. Listing names reads
-no Textual, so that the command line can do it; colours are decided in the files, never here.
+A file's keys are those of `textual.theme.Theme`; its table `variables` holds our own variables. Listing names
+does not import Textual, for the command line. Colours are defined in the files, never here.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ FALLBACKS = {
     "tint-6": "ansi_bright_magenta",
     "tint-7": "ansi_white",
 }
-"""Our own variables, for themes that do not define them (Textual's built-in ones)."""
+"""Values of our own variables, for themes that do not define them (Textual's built-in themes)."""
 
 
 def user_folder() -> Path:
-    """Where a person's own themes lie."""
+    """The folder of the user's own themes."""
     if override := os.environ.get("RANKDECK_HOME"):
         return Path(override).expanduser().absolute() / "config" / "themes"
     from platformdirs import user_config_path
@@ -61,22 +61,22 @@ def user_folder() -> Path:
 
 
 def theme_names(folder: Path | None = None) -> list[str]:
-    """The names of all themes that can be read, the default first; reads no Textual."""
+    """The names of all themes that can be read, the default first; does not import Textual."""
     names = {str(data["name"]) for _, data in _documents(folder, []) if "name" in data}
     return sorted(names, key=lambda name: (name != DEFAULT_THEME, name))
 
 
-def choose_theme(name: str, there_are: Container[str], problems: list[str]) -> str:
-    """The theme of that name, else the default one; one sentence is added to `problems` if there is none."""
-    if name and name not in there_are:
+def choose_theme(name: str, available: Container[str], problems: list[str]) -> str:
+    """`name` if it is available, else the default theme; an unknown name adds a sentence to `problems`."""
+    if name and name not in available:
         problems.append(f"there is no theme {name!r}; `rankdeck themes` lists them")
-    return name if name in there_are else DEFAULT_THEME
+    return name if name in available else DEFAULT_THEME
 
 
 def first_theme(name: str = "", folder: Path | None = None) -> Theme | None:
-    """The bundled theme of that name, or the default one, read alone.
+    """The bundled theme of that name, or the default one; no other file is read.
 
-    None if there is none of that name, or a person has own themes: one of those may replace it.
+    None if there is no bundled theme of that name, or if the user has own themes: one of them may replace it.
     """
     name = name or DEFAULT_THEME
     own = user_folder() if folder is None else folder
@@ -87,17 +87,17 @@ def first_theme(name: str = "", folder: Path | None = None) -> Theme | None:
 
 
 def load_themes(folder: Path | None = None, *, problems: list[str] | None = None) -> list[Theme]:
-    """Every theme; the user's replace bundled ones of the same name.
+    """Every theme; the user's themes replace bundled ones of the same name.
 
-    A file that is no theme is skipped, and one sentence that names it is added to `problems`.
+    A file that is not a valid theme is skipped, and a sentence that names it is added to `problems`.
     """
-    told: list[str] = [] if problems is None else problems
+    problems = [] if problems is None else problems
     themes: dict[str, Theme] = {}
-    for origin, data in _documents(folder, told):
+    for origin, data in _documents(folder, problems):
         try:
             theme = parse_theme(data)
         except (TypeError, ValueError) as error:
-            told.append(f"theme {origin} was skipped: {error}")
+            problems.append(f"theme {origin} was skipped: {error}")
         else:
             themes[theme.name] = theme
     return list(themes.values())
@@ -108,7 +108,7 @@ def parse_theme(data: dict[str, Any]) -> Theme:
 
     Raises:
         TypeError: a key is missing, unknown or not of its type.
-        ValueError: a value is no colour.
+        ValueError: a value is not a colour.
     """
     from textual.theme import Theme
 

@@ -1,1 +1,1 @@
-"""Colour themes, one TOML file each; this module makes the folder a package, and holds nothing."""
+"""Colour themes, one TOML file each; `console.themes` reads them from this package."""

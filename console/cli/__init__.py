@@ -1,1 +1,1 @@
-"""The command line: one module for what belongs together."""
+"""The command line: one module for each group of related commands."""

@@ -1,4 +1,4 @@
-"""`compare`: two runs beside each other, for people and for programs."""
+"""Output of `compare`: two runs side by side, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any
 from launcher.state.compare import Comparison, Difference
 
 from ..data.history.comparison import compared, difference_row
-from ..echo import tell, tell_json
+from ..echo import print_json, print_text
 from ..formatting import table
 
 
 def print_comparison(left: Path, right: Path, *, as_json: bool) -> int:
-    """What differs between two runs, and in one line what does not.
+    """Print what differs between two runs, and in one line what is equal.
 
     Raises:
         RecordError: a folder holds no readable run.
     """
-    found = compared(left, right)
+    comparison = compared(left, right)
     if as_json:
-        tell_json(_document(left.name, right.name, found))
+        print_json(_document(left.name, right.name, comparison))
         return 0
-    rows = [difference_row(s.name, d) for s in found.sections for d in s.differences]
+    rows = [difference_row(s.name, d) for s in comparison.sections for d in s.differences]
     if rows:
-        tell(table(("", "", f"A {left.name}", f"B {right.name}", "B - A"), rows))
-    equal = [f"{s.name} {s.equal}" for s in found.sections if s.equal]
-    tell(f"equal: {', '.join(equal) or 'nothing'}")
-    for note in found.notes:
-        tell(f"note: {note}")
+        print_text(table(("", "", f"A {left.name}", f"B {right.name}", "B - A"), rows))
+    equal = [f"{s.name} {s.equal}" for s in comparison.sections if s.equal]
+    print_text(f"equal: {', '.join(equal) or 'nothing'}")
+    for note in comparison.notes:
+        print_text(f"note: {note}")
     return 0
 
 
-def _document(left: str, right: str, found: Comparison) -> dict[str, Any]:
+def _document(left: str, right: str, comparison: Comparison) -> dict[str, Any]:
     return {
         "a": left,
         "b": right,
-        **{s.name: [_entry(d) for d in s.differences] for s in found.sections},
-        "equal": {s.name: s.equal for s in found.sections},
-        "notes": list(found.notes),
+        **{s.name: [_entry(d) for d in s.differences] for s in comparison.sections},
+        "equal": {s.name: s.equal for s in comparison.sections},
+        "notes": list(comparison.notes),
     }
 
 
-def _entry(found: Difference) -> dict[str, Any]:
+def _entry(difference: Difference) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "a": found.left,
-        "b": found.right,
-        "delta": found.delta,
+        "name": difference.name,
+        "a": difference.left,
+        "b": difference.right,
+        "delta": difference.delta,
     }

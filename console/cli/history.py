@@ -1,4 +1,4 @@
-"""Commands about runs that have been, and `ps`: runs as a table for people and as a list for programs."""
+"""The commands `ps`, `show`, `result` and `compare`: runs as tables for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from launcher.spec.modes import Mode
 
 from ..data.filtering import Filter
 from ..data.history.query import chosen_runs, took, took_text
-from ..echo import say, tell, tell_json
+from ..echo import print_json, print_text, say
 from ..formatting import count, date, metric, one_line, table
 from ..sanitize import printable
 from .run_lookup import find
 
-# written out: a command line that is only asked for help imports nothing of the launcher
+# copied from the launcher, so that a command's --help does not import it
 _STATES = (
     "submitted",
     "waiting",
@@ -79,16 +79,16 @@ def ps(
         "mode": mode or None,
         "since": after,
     }
-    wanted = flags_filter(flags, time.time())
-    most = limit if limit is not None or as_json or every else _SCREENFUL
-    return print_runs(wanted, limit=most, as_json=as_json)
+    runs_filter = flags_filter(flags, time.time())
+    effective_limit = limit if limit is not None or as_json or every else _SCREENFUL
+    return print_runs(runs_filter, limit=effective_limit, as_json=as_json)
 
 
 @click.command()
 @click.argument("id")
 @click.option("--json", "as_json", is_flag=True)
 def show(id: str, *, as_json: bool) -> int:  # noqa: A002  the contract's own word
-    """Show a run: what was asked, how it stands, every rank."""
+    """Show a run: its request, its state and every rank."""
     from . import show as listing
 
     return listing.show(find(id), as_json=as_json)
@@ -115,7 +115,7 @@ def result(id: str, rank: int, *, wait: bool, as_json: bool) -> int:  # noqa: A0
 @click.argument("b")
 @click.option("--json", "as_json", is_flag=True, help="The differences by section, as {name, a, b, delta}.")
 def compare(a: str, b: str, *, as_json: bool) -> int:
-    """Compare two runs: what was asked, the code, the packages, the outcome, the last figures."""
+    """Compare two runs: the requests, the code, the packages, the outcomes, the last figures."""
     from .compare import print_comparison
 
     return print_comparison(find(a), find(b), as_json=as_json)
@@ -131,14 +131,14 @@ _OPTIONAL = frozenset({"TARGET", "LAST"})
 _WHY, _LEAST, _TARGET, _LAST, _FIGURES = 60, 20, 32, 40, 3
 
 
-def print_runs(wanted: Filter[Status], *, limit: int | None, as_json: bool) -> int:
-    """Print the runs that are wanted, newest first."""
-    runs = list(chosen_runs(runs_root(), wanted, limit))
+def print_runs(runs_filter: Filter[Status], *, limit: int | None, as_json: bool) -> int:
+    """Print the runs that pass the filter, newest first."""
+    runs = list(chosen_runs(runs_root(), runs_filter, limit))
     if as_json:
-        tell_json([_document(run) for run in runs])
+        print_json([_document(run) for run in runs])
         return 0
     if not runs:
-        say("no such runs" if wanted.tests else "no runs yet; start one with: rankdeck run TARGET")
+        say("no such runs" if runs_filter.tests else "no runs yet; start one with: rankdeck run TARGET")
         return 0
     _print(runs)
     if limit is not None and len(runs) == limit:
@@ -147,7 +147,7 @@ def print_runs(wanted: Filter[Status], *, limit: int | None, as_json: bool) -> i
 
 
 def _document(run: Status) -> dict[str, Any]:
-    """A run as JSON has it."""
+    """A run's JSON object."""
     document = dict(zip(_KEYS, _values(run), strict=True))
     if run.unreadable is not None:
         document["unreadable"] = run.unreadable
@@ -157,16 +157,16 @@ def _document(run: Status) -> dict[str, Any]:
 def _print(runs: Sequence[Status]) -> None:
     now = time.time()
     rows = [_row(run, now) for run in runs]
-    kept = [i for i, head in enumerate(_HEAD) if head not in _OPTIONAL or any(row[i] for row in rows)]
-    lines = [[row[i] for i in kept] for row in rows]
-    room = _room(lines, [_HEAD[i] for i in kept])
+    columns = [i for i, head in enumerate(_HEAD) if head not in _OPTIONAL or any(row[i] for row in rows)]
+    lines = [[row[i] for i in columns] for row in rows]
+    room = _room(lines, [_HEAD[i] for i in columns])
     for line in lines:
         line[-1] = one_line(line[-1], room)
-    tell(table([_HEAD[i] for i in kept], lines))
+    print_text(table([_HEAD[i] for i in columns], lines))
 
 
 def _room(lines: Sequence[Sequence[str]], head: Sequence[str]) -> int:
-    """How wide the last column may be: what a terminal leaves, and enough to say something."""
+    """The width of the last column: the rest of the terminal's, but at least `_LEAST`."""
     if not sys.stdout.isatty():
         return _WHY
     others = sum(max(len(printable(row[i])) for row in (head, *lines)) + 2 for i in range(len(head) - 1))
@@ -192,25 +192,25 @@ def _row(run: Status, now: float) -> tuple[str, ...]:
 
 
 def _why(run: Status) -> str:
-    """Why it did not succeed; and first of all, whether this can be read at all."""
-    wrong = [] if run.unreadable is None else [f"unreadable: {run.unreadable}"]
-    return " · ".join([*wrong, *([] if run.state == "succeeded" or not run.why else [run.why])])
+    """Why the run's folder cannot be read, and why the run did not succeed."""
+    unreadable = [] if run.unreadable is None else [f"unreadable: {run.unreadable}"]
+    return " · ".join([*unreadable, *([] if run.state == "succeeded" or not run.why else [run.why])])
 
 
 def _target(run: Status) -> str:
-    """What was run with what, where the name does not say it already."""
+    """The target with its arguments; empty if the run's name already shows them."""
     source = os.path.basename(run.target)
     words = f"{source} {run.args}".strip()
     return "" if words == run.name or f":{run.name}" == words[words.find(":") :] else one_line(words, _TARGET)
 
 
 def last(run: Status) -> str:
-    """How far it came, and the figures that it reported last."""
+    """The last reported step and figures."""
     step = [] if run.step is None else [f"step {count(run.step)}"]
     return one_line(" ".join([*step, *figures(run.metrics)]), _LAST)
 
 
 def figures(metrics: Mapping[str, Any]) -> list[str]:
-    """The first few of a run's last figures; a loss comes before others."""
+    """The first few of a run's last figures; losses come before others."""
     ordered = sorted(metrics.items(), key=lambda item: "loss" not in item[0].lower())
     return [f"{name}={metric(value)}" for name, value in ordered[:_FIGURES]]

@@ -1,7 +1,7 @@
-"""The command line: options to requests, errors to exit codes. stdout is data, stderr is narration.
+"""The command line's entry point: the commands, and the mapping of errors to exit codes.
 
-Textual, torch and pyspark are imported by no command that can do without them; `launcher` is imported inside
-commands, so that ``--help`` is quick.
+Data goes to stdout, messages to stderr. Only commands that need Textual, torch or pyspark import them;
+`launcher` is imported inside commands, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(click.Group):
-    """Commands of its own, and those of `elsewhere`: a command's name, and its ``module:attribute``."""
+    """A group whose `lazy` commands, names with ``module:attribute``, are imported when they are used."""
 
-    def __init__(self, *args: Any, elsewhere: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._elsewhere = elsewhere
+        self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every name, sorted; nothing is imported for it."""
-        return sorted({*super().list_commands(ctx), *self._elsewhere})
+        """Every command's name, sorted; imports nothing."""
+        return sorted({*super().list_commands(ctx), *self._lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported if it must be; None if there is none."""
-        if cmd_name not in self._elsewhere:
+        """The command of that name, imported if it is lazy; None if there is none."""
+        if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
-        module, _, attribute = self._elsewhere[cmd_name].partition(":")
+        module, _, attribute = self._lazy[cmd_name].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-_ELSEWHERE = {
+_LAZY = {
     "run": "console.cli.run:run",
     "ps": "console.cli.history:ps",
     "show": "console.cli.history:show",
@@ -65,7 +65,7 @@ _ELSEWHERE = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command and exit with its code: the only place that maps errors to codes."""
+    """Run the command and exit with its code. Only this module maps errors to exit codes."""
     echo.open_missing()
     _tolerate_encodings()
     try:
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """Run the command; its exit code."""
+    """Run the command and return its exit code."""
     try:
         code = cli.main(args=argv, prog_name="rankdeck", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -98,10 +98,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _explain(error: click.ClickException) -> int:
-    """Say what click has to say, which quotes what was typed."""
-    said = io.StringIO()
-    error.show(said)
-    echo.say(_without_secrets(said.getvalue().removesuffix("\n")))
+    """Print click's message, which quotes the command line, and return the exit code."""
+    message = io.StringIO()
+    error.show(message)
+    echo.say(_without_secrets(message.getvalue().removesuffix("\n")))
     if isinstance(error, click.NoSuchOption):
         echo.say("A script's own arguments go after --")
         return 2
@@ -113,7 +113,7 @@ def _complain(text: str) -> None:
 
 
 def _without_secrets(text: str) -> str:
-    """A complaint without what was secret on the command line: it may end in the log of a job."""
+    """Mask the command line's secrets in an error message, which may end in the log of a job."""
     from launcher.spec.redaction import Redactor, named_words
 
     redactor = Redactor()
@@ -123,14 +123,14 @@ def _without_secrets(text: str) -> str:
 
 
 def _tolerate_encodings() -> None:
-    """A terminal that knows no UTF-8 gets ASCII, not a traceback."""
+    """Print ASCII to a terminal without UTF-8, instead of a traceback."""
     glyphs.register()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=glyphs.ERRORS)
 
 
-@click.group(cls=LazyGroup, elsewhere=_ELSEWHERE, invoke_without_command=True, context_settings=_CONTEXT)
+@click.group(cls=LazyGroup, lazy=_LAZY, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(launcher.__version__, prog_name="rankdeck", message="%(prog)s %(version)s")
 @click.option("--theme", help="Colour theme of the console; `rankdeck themes` lists them.")
 @click.option("--mouse/--no-mouse", default=None, help="Let the console use the mouse.")
@@ -142,7 +142,7 @@ def cli(context: click.Context, /, **look: object) -> int | None:
     if context.invoked_subcommand is not None:
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        echo.tell(context.get_help())
+        echo.print_text(context.get_help())
         return 0
     return _console(context.obj)
 
@@ -213,7 +213,7 @@ def themes() -> int:
     """List the colour themes."""
     from ..themes import theme_names
 
-    echo.tell("\n".join(theme_names()))
+    echo.print_text("\n".join(theme_names()))
     return 0
 
 
@@ -225,5 +225,5 @@ def completion(shell: str) -> int:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    echo.tell(kind(cli, {}, "rankdeck", "_RANKDECK_COMPLETE").source())
+    echo.print_text(kind(cli, {}, "rankdeck", "_RANKDECK_COMPLETE").source())
     return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..echo import say, tell, tell_json
+from ..echo import print_json, print_text, say
 from ..sanitize import escaped
 from .run_lookup import ALL, find, find_stored
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--dry-run", is_flag=True, help="Only print which.")
 def rm(ids: tuple[str, ...], *, dry_run: bool) -> int:
     """Delete runs that have ended."""
     from launcher.runs.catalog import remove_run, require_ended
@@ -30,7 +30,7 @@ def rm(ids: tuple[str, ...], *, dry_run: bool) -> int:
     for folder in folders:
         if not dry_run:
             remove_run(folder)
-        tell(folder.name)
+        print_text(folder.name)
     return 0
 
 
@@ -38,7 +38,7 @@ def rm(ids: tuple[str, ...], *, dry_run: bool) -> int:
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="How many runs stay, the newest.")
 @click.option("--older-than", metavar="AGE", help="Those that ended longer ago go: 12h, 30d, 8w.")
 @click.option("--max-bytes", metavar="SIZE", help="How much room all may take: 500M, 10G.")
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--dry-run", is_flag=True, help="Only print which.")
 def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dry_run: bool) -> int:
     """Delete old runs that have ended: beyond the limits given here, else those of config.toml.
 
@@ -59,8 +59,8 @@ def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dr
         policy = replace(policy, age_s=seconds_of(older_than))
     if max_bytes is not None:
         policy = replace(policy, bytes=bytes_of(max_bytes))
-    for gone in catalog.prune(runs_root(), policy, dry_run=dry_run):
-        tell(gone)
+    for removed in catalog.prune(runs_root(), policy, dry_run=dry_run):
+        print_text(removed)
     return 0
 
 
@@ -81,7 +81,7 @@ def export(id: str, *, output: Path, results: bool, no_logs: bool, force: bool) 
 
     folder = find(id, ALL)
     out = archive.export(folder, output, results=results, logs=not no_logs, force=force)
-    tell(escaped(str(out)))
+    print_text(escaped(str(out)))
     if withheld := archive.left_out(folder, results=results):
         say(withheld)
     return 0
@@ -100,15 +100,15 @@ def status(*, as_json: bool) -> int:
 
     from ..formatting import table
 
-    found = list(engines())
+    running = list(engines())
     if as_json:
-        tell_json(found)
+        print_json(running)
         return 0
-    if not found:
+    if not running:
         say("no engine; one starts with the first run")
         return 0
     head = ("PID", "TARGET", "VERSION", "UP", "RUNS", "CLIENTS", "MEMORY", "SLOTS", "SESSION")
-    tell(table(head, [_row(each) for each in found]))
+    print_text(table(head, [_row(each) for each in running]))
     return 0
 
 
@@ -120,37 +120,37 @@ def stop(*, force: bool, pid: int | None) -> int:
     from launcher.engine.client import engines, stop_engine
     from launcher.errors import SpecError
 
-    found = [each for each in engines() if pid in (None, each["pid"])]
-    if pid is not None and not found:
+    chosen = [each for each in engines() if pid in (None, each["pid"])]
+    if pid is not None and not chosen:
         raise SpecError(f"no engine has the pid {pid}", hint="rankdeck engine status lists them")
-    busy = [each for each in found if each["runs"] and not force]
-    for each in found:
+    busy = [each for each in chosen if each["runs"] and not force]
+    for each in chosen:
         if each not in busy:
             stop_engine(each, force=force)
             say(f"engine {each['pid']} for {each['target']} has ended")
     if busy:
         runs = ", ".join(run["id"] for each in busy for run in each["runs"][:3])
         raise SpecError(f"runs are going on: {runs}", hint="--force stops them too")
-    if not found:
+    if not chosen:
         say("there is no engine")
     return 0
 
 
-def _row(known: dict[str, Any]) -> tuple[str, ...]:
+def _row(status: dict[str, Any]) -> tuple[str, ...]:
     from ..formatting import size_text, time_between
 
-    if "silent" in known:
-        return (str(known["pid"]), known["target"], known["version"], *[""] * 5, known["silent"])
-    slots, session = known["slots"], known["session"]
+    if "silent" in status:
+        return (str(status["pid"]), status["target"], status["version"], *[""] * 5, status["silent"])
+    slots, session = status["slots"], status["session"]
     return (
-        str(known["pid"]),
-        known["target"],
-        known["version"],
-        time_between(known["started"], time.time()),
-        str(len(known["runs"])),
-        str(known["clients"]),
-        size_text(known["memory"]),
-        f"{slots['local_runs']}/{slots['of']}" if known["target"] == "local" else "",
+        str(status["pid"]),
+        status["target"],
+        status["version"],
+        time_between(status["started"], time.time()),
+        str(len(status["runs"])),
+        str(status["clients"]),
+        size_text(status["memory"]),
+        f"{slots['local_runs']}/{slots['of']}" if status["target"] == "local" else "",
         f"{session['application']} on {session['master']}" if session else "",
     )
 
@@ -168,11 +168,11 @@ def stacks(id: str, *, as_json: bool) -> int:  # noqa: A002  the contract's own 
 
 
 def print_stacks(folder: Path, *, as_json: bool = False) -> int:
-    """Ask the owner of a run that goes on, and print what its ranks answer.
+    """Print the stacks of a run: of one that goes on taken now, by a request to its owner.
 
     Raises:
-        SpecError: no stacks were taken of a run that has ended.
-        LauncherError: no rank can be asked, or the owner cannot be reached from here.
+        SpecError: the run has ended, and no stacks were taken of it.
+        LauncherError: no rank can take its stacks, or the owner cannot be reached from here.
     """
     from launcher.errors import SpecError
     from launcher.runs.reader import read_state, status_of
@@ -186,9 +186,9 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
     elif not state.stacks:
         raise SpecError(f"run {folder.name} has ended, and no stacks were taken of it", run=folder.name)
     if as_json:
-        tell_json(_documents(state))
+        print_json(_documents(state))
     else:
-        tell(stacks_block(state, most=None))
+        print_text(stacks_block(state, most=None))
     if missing:
         say(f"no answer of rank{'s' * (len(missing) > 1)} {spans(missing)}")
     return 0
@@ -203,7 +203,11 @@ def _documents(state: RunState) -> list[dict[str, Any]]:
 
 
 def taken_now(folder: Path) -> tuple[RunState, list[int]]:
-    """Have the stacks taken, and wait for the facts: the state with them alone, and who has not answered."""
+    """Request new stacks and wait for their facts, at most `ANSWER_S`.
+
+    Returns:
+        The state with only the new stacks, and the living ranks that have not answered.
+    """
     from launcher.engine.client import command_owner
     from launcher.runs.reader import FactTail
     from launcher.state.fold import fold, fold_all
@@ -213,11 +217,11 @@ def taken_now(folder: Path) -> tuple[RunState, list[int]]:
     command_owner(folder, {"stacks": True})
     deadline = time.monotonic() + ANSWER_S
     while True:
-        over = time.monotonic() >= deadline
+        timed_out = time.monotonic() >= deadline
         for fact in tail.poll():
             state = fold(state, fact)
         answered = {taken.rank for taken in state.stacks}
         missing = [rank.rank for rank in state.ranks if rank.alive and rank.rank not in answered]
-        if over or state.phase.final or not missing:
+        if timed_out or state.phase.final or not missing:
             return state, missing
         time.sleep(_POLL_S)

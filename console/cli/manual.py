@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import click
 
-from ..echo import page, tell
+from ..echo import page, print_text
 from ..manual import readable, topics
 
 _GAP = 3
@@ -20,27 +20,27 @@ _WAYS = ("rankdeck help TOPIC    shows a topic", "rankdeck help COMMAND  shows t
 def help_(context: click.Context, words: tuple[str, ...]) -> int:
     """Show the manual: its topics, or one of them. The name of a command shows its options."""
     if not words:
-        tell(_contents())
+        print_text(_contents())
         return 0
     root = context.find_root()
     if (topic := topics().get(" ".join(words))) is not None:
         page(readable(topic.text).rstrip("\n"))
     elif (text := _command_help(root, words)) is not None:
-        tell(text)
+        print_text(text)
     else:
         raise _unknown(" ".join(words), [*topics(), *_commands(root)])
     return 0
 
 
 def _contents() -> str:
-    """Every topic with its summary, and how to see one."""
+    """Every topic with its summary, and the commands that show one."""
     width = max(map(len, topics())) + _GAP
     lines = [f"  {topic.name:<{width}}{topic.summary}" for topic in topics().values()]
     return "\n".join(["Topics of the manual:", *lines, "", *_WAYS])
 
 
 def _command_help(root: click.Context, words: Sequence[str]) -> str | None:
-    """What ``--help`` prints of the command that `words` lead to; None if there is none."""
+    """The ``--help`` text of the command that `words` name; None if there is none."""
     context = root
     for word in words:
         group = context.command
@@ -56,7 +56,7 @@ def _commands(root: click.Context) -> list[str]:
 
 
 def _unknown(name: str, known: Iterable[str]) -> Exception:
-    """The error of a topic that there is not: exit code 2."""
+    """The error for an unknown topic; its exit code is 2."""
     from launcher.errors import SpecError
 
     near = get_close_matches(name, list(known), 3)

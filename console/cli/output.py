@@ -1,4 +1,4 @@
-"""Runs without the console: their output as prefixed lines, their end in one block, and stopping them."""
+"""Printing a run's output as prefixed lines and its end as one block, following it, and stopping it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..data.logs.book import attempt_mark
 from ..data.run.feed import Presence, deleted_line
 from ..data.run.narration import unreadable_lines, value_text
 from ..data.run.stacks import stacks_block, standstill_line
-from ..echo import lasting, say, tell, tell_bytes, tell_cleaned
+from ..echo import print_bytes, print_cleaned, print_text, print_while_possible, say
 from ..formatting import host_labels, time_between
 from ..sanitize import plain, shown
 
@@ -34,10 +34,10 @@ _LIMITS = (TimeLimit.exit_code, NoProgress.exit_code)
 
 
 def parse_ranks(text: str, world_size: int) -> frozenset[int]:
-    """The ranks that ``all``, ``none`` or ``0,3-5`` mean.
+    """Parse ``all``, ``none`` or ranks such as ``0,3-5``.
 
     Raises:
-        SpecError: it means none of these, or a rank that the run does not have.
+        SpecError: the text is none of these, or names a rank that the run does not have.
     """
     if text == "all":
         return frozenset(range(world_size))
@@ -56,17 +56,17 @@ def parse_ranks(text: str, world_size: int) -> frozenset[int]:
 
 
 def detach(request: Request, *, output: str, ranks: str) -> int:
-    """Start a run that lives on without this command, and print its id."""
+    """Start a run that goes on without this command, and print its id."""
     for option, value, default in (("--output", output, "text"), ("--ranks", ranks, "all")):
         if value != default:
             raise SpecError(f"--detach prints no output: {option} has no meaning with it")
     run = start_detached(request)
-    lasting(tell, run)
+    print_while_possible(print_text, run)
     return 0
 
 
 def print_end(folder: Path, state: RunState) -> None:
-    """The failure in one block, or the result; the result is the last thing on standard output."""
+    """Print the failure as one block, or the result, which is the last line on standard output."""
     took = time_between(state.started, state.ended)
     if state.blamed is not None and state.blamed < len(state.ranks):
         say(failure_block(folder, state))
@@ -77,11 +77,11 @@ def print_end(folder: Path, state: RunState) -> None:
     say(f"{state.phase.value} after {took}{why}")
     for entry in read_summary(folder)[:1]:
         if state.phase is Phase.SUCCEEDED:
-            lasting(tell, value_text(entry))
+            print_while_possible(print_text, value_text(entry))
 
 
 def failure_block(folder: Path, state: RunState) -> str:
-    """First failing rank, traceback or tail, and what became of the others."""
+    """The first failing rank, its traceback or last output, and how the other ranks ended."""
     first = state.ranks[state.blamed or 0]
     failure = rank_failed(first, folder, state)
     others = [r for r in state.ranks if r.rank != first.rank and r.exit_code]
@@ -107,7 +107,7 @@ def logs(
     raw: bool = False,
     stderr: bool = False,
 ) -> int:
-    """Print a run's output, of all attempts or one; with `follow` until it ends, and then its exit code."""
+    """Print the output of all attempts or one; with `follow`, until the end, and return the exit code."""
     if raw and grep is not None:
         raise SpecError("--raw prints every byte: --grep has no meaning with it")
     if stderr and not raw:
@@ -129,19 +129,19 @@ def logs(
     )
     status = until_ended(folder, printer.advance) if follow else status_of(folder)
     printer.finish()
-    for line in unreadable_lines(_with(read_state(folder), printer.unreadable)):
+    for line in unreadable_lines(_with_unreadable(read_state(folder), printer.unreadable)):
         say(line)
     return (status.exit_code or 0) if follow else 0
 
 
-def _with(state: RunState, parts: Iterable[PartUnreadable]) -> RunState:
+def _with_unreadable(state: RunState, parts: Iterable[PartUnreadable]) -> RunState:
     for part in parts:
         state = fold(state, part)
     return state
 
 
 def _world_size(folder: Path) -> int:
-    """As asked for, or, where that cannot be read, as the facts say.
+    """The number of ranks in the request, or in the facts if the request cannot be read.
 
     Raises:
         RecordError: neither can be read.
@@ -156,7 +156,7 @@ def _world_size(folder: Path) -> int:
 
 
 def hosts_of(state: RunState) -> dict[int, str]:
-    """Where each rank is; nothing of ranks that can only be here."""
+    """The host of each rank; empty if the mode has one host only."""
     traits = recorded_traits(state.mode)
     return {} if traits and traits.one_host else {rank.rank: rank.host for rank in state.ranks}
 
@@ -177,7 +177,7 @@ def _one_rank(rank: int | None, world_size: int) -> int:
 
 
 def _raw(folder: Path, rank: int, stream: int, *, attempt: int | None, follow: bool) -> int:
-    """Copy bytes to standard output: of one attempt, or of all of them one after the other."""
+    """Copy a rank's bytes to standard output: of one attempt, or of all attempts in their order."""
     done, position = -1, 0
 
     def copy() -> None:
@@ -194,7 +194,7 @@ def _raw(folder: Path, rank: int, stream: int, *, attempt: int | None, follow: b
 
 
 def _copy_from(folder: Path, path: Path, position: int) -> int:
-    """Copy a file's bytes from `position` on to standard output; where they end now."""
+    """Copy a file's bytes from `position` on to standard output; return the position of their end."""
     try:
         file = files.open_file(folder, path)
     except FileNotFoundError:
@@ -205,7 +205,7 @@ def _copy_from(folder: Path, path: Path, position: int) -> int:
     with file:
         file.seek(position)
         while block := file.read(_BLOCK):
-            tell_bytes(block)
+            print_bytes(block)
             position += len(block)
     return position
 
@@ -214,19 +214,19 @@ def stop(folder: Path, *, force: bool) -> int:
     """Stop a run and wait for its end."""
     status = status_of(folder)
     if status.state.final:
-        say(f"run {folder.name} had already {_ended_words(status)}")
+        say(f"run {folder.name} had already {_end_text(status)}")
         return 0
     try:
         request_stop(folder, force=force)
     except AgentLost:
-        if not status_of(folder).state.final:  # else it ended by itself while we asked
+        if not status_of(folder).state.final:  # else the run ended by itself before the request arrived
             raise
     status = until_ended(folder, lambda: None)
-    say(f"run {folder.name} {_ended_words(status)}")
+    say(f"run {folder.name} {_end_text(status)}")
     return 0
 
 
-def _ended_words(status: Status) -> str:
+def _end_text(status: Status) -> str:
     return f"ended: {status.state.value}, exit {status.exit_code}"
 
 
@@ -236,10 +236,10 @@ Write = Callable[..., None]
 
 
 class Printer:
-    """Rank output as prefixed lines: a rank's stdout to ours, its stderr to ours.
+    """Prints ranks' output as prefixed lines: a rank's stdout to our stdout, its stderr to our stderr.
 
-    Where another attempt begins, a line without a prefix says so on standard error. `hosts` tells where
-    each rank is; it is asked at the first line of an attempt. Ranks that it does not tell of are here.
+    A line without a prefix, on standard error, marks the begin of another attempt. `hosts` returns the host
+    of each rank and is called at the first line of an attempt; a rank without a host gets none in its prefix.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Printer:
         ranks: frozenset[int],
         *,
         grep: re.Pattern[str] | None = None,
-        write: Write = tell_cleaned,
+        write: Write = print_cleaned,
         attempt: int | None = None,
         hosts: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
@@ -267,7 +267,7 @@ class Printer:
         self._colours = {key: bool(stream) and stream.isatty() for key, stream in streams.items()}
 
     def advance(self) -> None:
-        """Print what is new. With no rank to print there is nothing to find either."""
+        """Print new lines. Without ranks to print, the output is not read."""
         while self._ranks and self._index.poll():
             for attempt, first in self._index.begins[self._begun :]:
                 self._print_up_to(first)
@@ -277,17 +277,17 @@ class Printer:
             self._print_up_to(len(self._index))
 
     def _print_up_to(self, end: int) -> None:
-        fresh = range(self._printed, end)
-        self._print(self._index.line(i) for i in fresh if self._index.owner(i)[0] in self._ranks)
+        new = range(self._printed, end)
+        self._print(self._index.line(i) for i in new if self._index.owner(i)[0] in self._ranks)
         self._printed = end
 
     @property
     def unreadable(self) -> tuple[PartUnreadable, ...]:
-        """What of the output cannot be read."""
+        """The parts of the output that cannot be read."""
         return self._index.unreadable
 
     def finish(self) -> None:
-        """Print all that is left, unfinished lines too."""
+        """Print the remaining lines, unfinished ones too, and close the files."""
         self.advance()
         self._print(line for line in self._index.open_lines() if line.rank in self._ranks)
         self._index.close()
@@ -321,7 +321,7 @@ POLL_S = 0.1
 
 
 def until_ended(folder: Path, advance: Callable[[], None] = lambda: None) -> Status:
-    """Look again and again until the run has ended; its last status. `advance` is called in between.
+    """Poll until the run has ended, and return its last status; `advance` is called at every poll.
 
     Raises:
         RecordError: the folder cannot be read, or was deleted meanwhile.

@@ -1,4 +1,4 @@
-"""`rankdeck run --dry-run`: who would go where with what, as far as it is known before anything starts."""
+"""`rankdeck run --dry-run`: the placement and inputs of the ranks, as far as known before the start."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from launcher.spec.bundle import MANIFEST, SOURCES, make_bundle
 from launcher.spec.job import JobSpec
 from launcher.spec.request import Request
 
-from ..echo import say, tell
+from ..echo import print_text, say
 from ..formatting import size_text
 from ..sanitize import escaped
 
 
 def print_plan(request: Request) -> int:
-    """What would be started, on standard output; what to know of it, on standard error."""
+    """Print the plan on standard output, and notes about it on standard error."""
     plan, spec = plan_for(request), request.spec.redacted()
     _row(f"target   {shlex.join([spec.target.label, *spec.target.args])}")
     _row(f"workdir  {spec.workdir}")
@@ -36,8 +36,8 @@ def print_plan(request: Request) -> int:
 
 
 def _row(text: str) -> None:
-    """A line of the plan, in which nothing that a terminal would obey is left out unseen."""
-    tell(escaped(text))
+    """Print a line of the plan; control characters in it are shown as escapes."""
+    print_text(escaped(text))
 
 
 def _print_places(plan: Plan) -> None:
@@ -50,7 +50,7 @@ def _print_places(plan: Plan) -> None:
 
 
 def _print_stage(spec: JobSpec) -> None:
-    """What a scheduler is asked for: hosts and devices are known when its tasks run."""
+    """Print the request to the scheduler; hosts and devices are known only when its tasks run."""
     traits = spec.mode.traits
     each, tasks = spec.ranks_per_task, spec.num_processes // spec.ranks_per_task
     shown = spec.redacted().spark
@@ -73,7 +73,7 @@ def _print_stage(spec: JobSpec) -> None:
 
 
 def _sent(bundle: bytes) -> str:
-    """How many files the ranks would get, and which come first."""
+    """The number and size of the files sent to the ranks, and the first names."""
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
         names = [name.removeprefix(SOURCES) for name in archive.namelist() if name != MANIFEST]
     first = ", ".join(names[:5])

@@ -1,4 +1,4 @@
-"""`rerun`: a recorded run once more, with what is to be otherwise."""
+"""`rerun`: running a recorded run again, with changed options if there are any."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rerun(context: click.Context, /, id: str, args: tuple[str, ...], **options: 
     """Run a recorded run again; options that are given replace its own.
 
     Other ARGS go after --. Secrets are kept beside the record of a run that was launched here; else they come
-    from the environment, or --env. Of a run from elsewhere (a file, another folder) it is asked first.
+    from the environment, or --env. For a run from elsewhere (a file, another folder) it asks first.
     """
     folder, given = find(id, PICKLES), given_options(context)
     if options["edit"]:
@@ -46,11 +46,11 @@ def rerun(context: click.Context, /, id: str, args: tuple[str, ...], **options: 
 
 
 def _agree(folder: Path, spec: JobSpec, *, yes: bool) -> None:
-    """Have a person say that the code of a run from elsewhere may be run, once they have seen what it is.
+    """Print what a run from elsewhere would run, and ask the user to confirm it.
 
     Raises:
-        SpecError: nobody can be asked.
-        click.Abort: they say no.
+        SpecError: there is no terminal to ask on.
+        click.Abort: the user declines.
     """
     from launcher.errors import SpecError
 
@@ -74,7 +74,7 @@ def _has_terminal() -> bool:
 
 
 def _secret(option: str) -> str | None:
-    """What a person gives for a secret that the record does not hold; None for nothing."""
+    """Ask for a secret that the record does not hold; None for an empty answer."""
     return echo.ask(f"not written down: {option}", hidden=True) or None
 
 

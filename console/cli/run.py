@@ -1,6 +1,7 @@
-"""`rankdeck run`: its options, the request they make, and a run in the foreground.
+"""`rankdeck run`: its options, the request made from them, and a run in the foreground.
 
-The run is an engine's. This process watches it through a connection, by which the engine notices our loss.
+The engine owns the run. This process watches the run through a connection; when the connection closes, the
+engine knows that this process is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from launcher.state.run_state import Phase, RunState
 
 from ..data.run.feed import Presence, deleted_line
 from ..data.run.narration import narrate
-from ..echo import json_line, lasting, say, tell_cleaned
+from ..echo import json_line, print_cleaned, print_while_possible, say
 from .output import Printer, hosts_of, parse_ranks, print_end
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -40,81 +41,81 @@ _CLICK: Mapping[ValueKind, Mapping[str, Any]] = {
     SWITCH: {},
     FLAG: {"is_flag": True},
 }
-"""What click makes of the values of some kinds; of the others it has the words."""
+"""The kinds whose values click parses; for the other kinds click passes the text on."""
 
 
-def _click_option(told: Option) -> Callable[[Command], Command]:
-    """A launch option as click's."""
-    kind, flags = told.kind, [flag for flag in (told.short, told.flag) if flag]
+def _click_option(option: Option) -> Callable[[Command], Command]:
+    """The click option of a launch option."""
+    kind, flags = option.kind, [flag for flag in (option.short, option.flag) if flag]
     more: dict[str, Any] = {"default": None, **_CLICK.get(kind, {"type": str})}
     if kind.many:
         more |= {"multiple": True}
-    elif kind in (WHOLE, SECONDS, RANKS) and told.default is not None:
-        more |= {"default": told.default, "show_default": True}
+    elif kind in (WHOLE, SECONDS, RANKS) and option.default is not None:
+        more |= {"default": option.default, "show_default": True}
     elif kind.choices and kind not in _CLICK:
         more |= {"type": click.Choice(kind.choices)}
-    return click.option(told.name, *flags, metavar=told.metavar or None, help=told.help or None, **more)
+    return click.option(option.name, *flags, metavar=option.metavar or None, help=option.help or None, **more)
 
 
 def launch_options(command: Command) -> Command:
-    """Add what describes a launch to a command."""
-    for told in reversed(LAUNCH_OPTIONS):
-        if told.flag:
-            command = _click_option(told)(command)
+    """Add the launch options to a command."""
+    for option in reversed(LAUNCH_OPTIONS):
+        if option.flag:
+            command = _click_option(option)(command)
     return command
 
 
 def given_options(context: click.Context) -> dict[str, Any]:
-    """The launch options that a person gave, rather than their defaults: values by name.
+    """The values of the launch options on the command line, by name, without those left at their default.
 
     Raises:
-        SpecError: the words of one mean no value.
+        SpecError: an option's value is invalid.
     """
     default = ParameterSource.DEFAULT
     given = [o for o in LAUNCH_OPTIONS if o.flag and context.get_parameter_source(o.name) is not default]
-    return {told.name: _value(told, context.params[told.name]) for told in given}
+    return {option.name: _value(option, context.params[option.name]) for option in given}
 
 
-def _value(told: Option, said: Any) -> Any:
-    if told.kind in (WHOLE, SECONDS, SWITCH, FLAG):
-        return said
-    return told.read(said if told.kind.many else [said], Path.cwd())
+def _value(option: Option, raw: Any) -> Any:
+    if option.kind in (WHOLE, SECONDS, SWITCH, FLAG):
+        return raw
+    return option.read(raw if option.kind.many else [raw], Path.cwd())
 
 
 def request_from(
-    target: str, args: Sequence[str], given: Mapping[str, Any], settled: Mapping[str, str] | None = None
+    target: str, args: Sequence[str], given: Mapping[str, Any], defaults: Mapping[str, str] | None = None
 ) -> Request:
-    """The request that a target, its arguments and the options of a launch mean.
+    """Make the request of a launch.
 
     Args:
-        target: what to run, as a person types it.
+        target: what to run, as the user types it.
         args: its own arguments.
-        given: values by the options' names.
-        settled: what holds for options that are not given, as `console.settings` has it.
+        given: the given launch options' values, by name.
+        defaults: texts for options that are not given, from `console.settings.launch_defaults`.
 
     Raises:
-        SpecError: they mean nothing that could be launched.
+        SpecError: the launch is invalid.
     """
     from launcher.spec.job import JobSpec
     from launcher.spec.request import Request, require_py_files, require_workdir
     from launcher.spec.target import resolve
 
-    from ..data.launch.given import mode_of, require_effect, with_settled
+    from ..data.launch.given import mode_of, require_effect, with_defaults
 
-    here, around = Path.cwd(), settled or {}
-    mode = mode_of(given, around)
+    here, defaults = Path.cwd(), defaults or {}
+    mode = mode_of(given, defaults)
     require_effect(given, mode)
-    values = {"workdir": str(here), **with_settled(given, around, mode, here), "mode": mode}
+    values = {"workdir": str(here), **with_defaults(given, defaults, mode, here), "mode": mode}
     base = _base(target, Path(values["workdir"]))
-    found = resolve(target, params=given.get("param", {}), args=args, workdir=base)
-    spec = JobSpec(found).with_options(values)
+    resolved = resolve(target, params=given.get("param", {}), args=args, workdir=base)
+    spec = JobSpec(resolved).with_options(values)
     require_workdir(spec)
     require_py_files(spec)
     return Request(spec)
 
 
 def _base(target: str, workdir: Path) -> Path:
-    """Where a target is looked for: a file from here, a module from where the ranks will import it."""
+    """The folder in which a target is searched: a file here, a module where the ranks will import it."""
     source = target.rpartition(":")[0]
     return workdir if source and not source.endswith(".py") and "/" not in source else Path.cwd()
 
@@ -135,7 +136,7 @@ _START_OPTIONS = (
 
 
 def start_options(command: Command) -> Command:
-    """Add what says how to start, and not what."""
+    """Add the options for how a run is started and watched."""
     for option in reversed(_START_OPTIONS):
         command = option(command)
     return command
@@ -157,12 +158,12 @@ def run(
     """
     from ..settings import launch_defaults
 
-    settled = {} if no_defaults else launch_defaults()
-    return start(request_from(target, args, given_options(context), settled), options)
+    defaults = {} if no_defaults else launch_defaults()
+    return start(request_from(target, args, given_options(context), defaults), options)
 
 
 def start(request: Request, options: dict[str, Any]) -> int:
-    """Start it as `start_options` say; the exit code."""
+    """Start a run as the `start_options` require, and return the exit code."""
     from . import output as headless
 
     if options["dry_run"]:
@@ -183,22 +184,22 @@ _SIGNALS = {
 
 
 def run_in_foreground(request: Request, *, output: str, ranks: str, on_disconnect: str | None = None) -> int:
-    """Run in the foreground; the run's exit code.
+    """Run in the foreground, and return the run's exit code.
 
     Args:
         request: what to run.
         output: ``text``, or ``jsonl`` for the facts.
-        ranks: whose output to print.
-        on_disconnect: what becomes of the run when this process vanishes: ``detach`` or ``stop``; None for
-            what is usual, which is to go on if it was started from a terminal.
+        ranks: the ranks whose output is printed.
+        on_disconnect: what the engine does with the run when this process is gone: ``detach`` or ``stop``; by
+            default ``detach`` if this process was started from a terminal.
     """
     chosen = parse_ranks(ranks, request.spec.num_processes)
     policy = on_disconnect or ("detach" if from_terminal() else "stop")
-    heeded = Heeded(hangup_stops=on_disconnect == "stop")
-    with _signals(heeded):
+    handler = SignalHandler(hangup_stops=on_disconnect == "stop")
+    with _handling(handler):
         started = submit(request, on_disconnect=policy)
         try:
-            heeded.watch(started)
+            handler.watch(started)
             say(f"run {started.id}")
             record = RecordWatch(started.folder)
             state = (
@@ -210,39 +211,39 @@ def run_in_foreground(request: Request, *, output: str, ranks: str, on_disconnec
             return 128 + signal.SIGHUP
         finally:
             started.close()
-    code = _finish(started, state, told=output == "text")
-    record.look(last=True)
+    code = _finish(started, state, prints_end=output == "text")
+    record.check(last=True)
     return code
 
 
 def from_terminal() -> bool:
-    """Whether a person at a terminal started this process, as far as its streams show."""
+    """Whether this process was started from a terminal, judged by its standard streams."""
     return any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 class Hangup(Exception):
-    """The terminal is gone, or says so: the run is left to itself."""
+    """The terminal hung up: this command ends, and the run goes on."""
 
 
 class RecordWatch:
-    """Says that the record was deleted, once while the run goes on and once when it has ended."""
+    """Reports that the run's folder was deleted, once while the run goes on and once when it has ended."""
 
     def __init__(self, folder: Path) -> None:
         self._presence = Presence(folder)
-        self._told = False
+        self._reported = False
 
-    def look(self, *, last: bool = False) -> None:
-        """See whether it is still there."""
-        if self._presence.gone() and (last or not self._told):
-            self._told = True
+    def check(self, *, last: bool = False) -> None:
+        """Check whether the folder still exists."""
+        if self._presence.gone() and (last or not self._reported):
+            self._reported = True
             say(deleted_line(self._presence.seen))
 
 
 def _follow(started: Attachment, record: RecordWatch, advance: Callable[[], None]) -> None:
-    """Call `advance` whenever the engine has news of the run, until it says that there is no more."""
+    """Call `advance` whenever the engine signals news of the run, until it signals the end."""
     while not started.done:
         started.wait_for_news()
-        record.look()
+        record.check()
         advance()
 
 
@@ -251,7 +252,7 @@ def _print_facts(started: Attachment, record: RecordWatch) -> RunState:
 
     def advance() -> None:
         for event in tail.poll():
-            lasting(tell_cleaned, json_line(ev.to_dict(event, started.id)))
+            print_while_possible(print_cleaned, json_line(ev.to_dict(event, started.id)))
 
     _follow(started, record, advance)
     return tail.state
@@ -261,97 +262,97 @@ def _print_output(started: Attachment, ranks: frozenset[int], record: RecordWatc
     tail = StateTail(started.folder)
     tail.poll()
     printer = Printer(
-        started.folder, tail.state.requested, ranks, write=_print_on, hosts=lambda: hosts_of(tail.state)
+        started.folder, tail.state.requested, ranks, write=_print_cleaned, hosts=lambda: hosts_of(tail.state)
     )
-    told = RunState()
+    narrated = RunState()
 
     def advance() -> None:
-        nonlocal told
+        nonlocal narrated
         tail.poll()
         printer.advance()
-        told = _narrate(told, tail.state, marks=not ranks)
+        narrated = _narrate(narrated, tail.state, marks=not ranks)
 
     _follow(started, record, advance)
     printer.finish()
     return tail.state
 
 
-def _print_on(text: str, *, err: bool = False) -> None:
-    lasting(tell_cleaned, text, err=err)
+def _print_cleaned(text: str, *, err: bool = False) -> None:
+    print_while_possible(print_cleaned, text, err=err)
 
 
-def _finish(started: Attachment, state: RunState, *, told: bool) -> int:
-    """Say how it ended, and the exit code; where the folder could not take the end, by the engine's word."""
+def _finish(started: Attachment, state: RunState, *, prints_end: bool) -> int:
+    """Print the end and return the exit code; the engine reports both if the folder could not record them."""
     if started.lost:
         say(f"rankdeck: the engine of run {started.id} is gone, and the run with it; its folder is kept")
         return AgentLost.exit_code
     end = started.ended or {}
     if not state.phase.final:
-        known = {"phase": Phase(end["ended"]), "exit_code": end["exit_code"], "why": end["why"]}
-        state = replace(state, ended=state.ended or time.time(), **known)
-    if told:
+        reported = {"phase": Phase(end["ended"]), "exit_code": end["exit_code"], "why": end["why"]}
+        state = replace(state, ended=state.ended or time.time(), **reported)
+    if prints_end:
         print_end(started.folder, state)
     return InternalError.exit_code if state.exit_code is None else state.exit_code
 
 
-def _narrate(told: RunState, state: RunState, *, marks: bool) -> RunState:
-    for line in narrate(told, state, marks=marks):
+def _narrate(before: RunState, state: RunState, *, marks: bool) -> RunState:
+    for line in narrate(before, state, marks=marks):
         say(line)
     return state
 
 
-class Heeded:
-    """What signals mean: the first asks the ranks to stop, a second one kills, a hangup leaves them alone.
+class SignalHandler:
+    """Acts on signals: the first one stops the run, a second one kills it, a hangup leaves the run alone.
 
-    Those that come while the run is being submitted are kept until there is one.
+    A signal that arrives while the run is being submitted is acted on afterwards.
     """
 
     def __init__(self, *, hangup_stops: bool) -> None:
         self._hangup_stops = hangup_stops
         self._started: Attachment | None = None
         self._early: int | None = None
-        self._asked = False
+        self._stop_sent = False
 
     def watch(self, started: Attachment) -> None:
-        """From now on they mean this run.
+        """Apply signals to this run from now on.
 
         Raises:
             Hangup: the terminal hung up meanwhile.
         """
         self._started = started
         if self._early is not None:
-            self._obey(self._early)
+            self._act_on(self._early)
 
     def handle(self, signum: int, _frame: object) -> None:
-        """As a signal handler.
+        """Handle a signal; to be registered with `signal.signal`.
 
         Raises:
             Hangup: the terminal hung up.
-            SystemExit: a second signal came before there was a run.
+            SystemExit: a second signal arrived before the run was submitted.
         """
         if self._started is not None:
-            return self._obey(signum)
+            return self._act_on(signum)
         if self._early is not None:
             raise SystemExit(128 + signum)
         self._early = signum
         return None
 
-    def _obey(self, signum: int) -> None:
+    def _act_on(self, signum: int) -> None:
         assert self._started is not None
         if signum == signal.SIGHUP and not self._hangup_stops:
             raise Hangup
         reason, code = _SIGNALS[signal.Signals(signum)]
-        self._started.stop(reason=reason, exit_code=code, force=self._asked)
-        self._asked = True
+        self._started.stop(reason=reason, exit_code=code, force=self._stop_sent)
+        self._stop_sent = True
 
 
 @contextmanager
-def _signals(heeded: Heeded) -> Iterator[None]:
-    """What our starter ignores (nohup) is not ours to obey."""
+def _handling(handler: SignalHandler) -> Iterator[None]:
+    """Install the handler, except for signals that our parent made this process ignore, as nohup does."""
     numbers = [signum for signum in _SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
-    old = {signum: signal.signal(signum, heeded.handle) for signum in numbers}
+    old = {signum: signal.signal(signum, handler.handle) for signum in numbers}
     try:
         yield
     finally:
-        for signum, handler in old.items():
-            signal.signal(signum, handler)
+        for signum, previous in old.items():
+            signal.signal(signum, previous)

@@ -1,4 +1,4 @@
-"""From what a person typed to a run's folder: an id, a folder somewhere, or a file that `export` made."""
+"""Finding a run's folder from a command's ID: a run's id, a folder's path, or a file made by `export`."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ LOGS, PICKLES, ALL = "logs", "pickles", "all"
 _MARKS = ("spec.json", "events.jsonl")
 
 
-def find(wanted: str, *parts: str) -> Path:
-    """The folder of the run that is meant; an exported file is unpacked until this process ends.
+def find(text: str, *parts: str) -> Path:
+    """The folder of a run. An exported file is unpacked into a folder that is removed when this process ends.
 
-    Of such a file comes what tells of the run, and these `parts` of it, as `export.archive` calls them.
+    Of an exported file the run's facts are unpacked, and those of its `parts`: `LOGS`, `PICKLES` or `ALL`.
 
     Raises:
-        RunNotFound: none, or several; or there is no run in that place.
+        RunNotFound: no run or several runs match, or the path holds no run.
         RecordError: the file cannot be unpacked.
     """
     from launcher.errors import RunNotFound
 
-    if _is_place(wanted):
-        return _at(Path(wanted), parts)
+    if _is_path(text):
+        return _at(Path(text), parts)
     try:
-        return find_stored(wanted)
+        return find_stored(text)
     except RunNotFound:
-        if wanted and os.path.lexists(wanted):
-            return _at(Path(wanted), parts)
+        if text and os.path.lexists(text):
+            return _at(Path(text), parts)
         raise
 
 
-def find_stored(wanted: str) -> Path:
-    """The same for ids only: for what changes a run's folder.
+def find_stored(text: str) -> Path:
+    """The folder of a run by its id only, for commands that change the folder.
 
     Raises:
-        RunNotFound: none, or several.
+        RunNotFound: no run or several runs match.
     """
     from launcher.runs.catalog import find_run
     from launcher.runs.paths import runs_root
 
-    return find_run(runs_root(), wanted)
+    return find_run(runs_root(), text)
 
 
-def _is_place(wanted: str) -> bool:
-    """Whether it can only mean a file or a folder."""
-    return os.sep in wanted or wanted.endswith(".zip") or wanted in (".", "..", "~")
+def _is_path(text: str) -> bool:
+    """Whether the text can only be a path."""
+    return os.sep in text or text.endswith(".zip") or text in (".", "..", "~")
 
 
 def _at(place: Path, parts: Sequence[str]) -> Path:
@@ -58,15 +58,15 @@ def _at(place: Path, parts: Sequence[str]) -> Path:
     if place.is_dir():
         if any((place / mark).is_file() for mark in _MARKS):
             return Path(os.path.normpath(place))
-        raise _nothing(f"{place} holds no run")
+        raise _not_found(f"{place} holds no run")
     if place.is_file():
         from ..export.archive import unpack
 
         return unpack(place, parts)
-    raise _nothing(f"there is no {place}")
+    raise _not_found(f"there is no {place}")
 
 
-def _nothing(what: str) -> RunNotFound:
+def _not_found(message: str) -> RunNotFound:
     from launcher.errors import RunNotFound
 
-    return RunNotFound(what, hint="a run is meant by its id, its folder, or a file from: rankdeck export")
+    return RunNotFound(message, hint="a run is meant by its id, its folder, or a file from: rankdeck export")

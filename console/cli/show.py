@@ -1,4 +1,4 @@
-"""What is known of a run, printed: `show`, `result`; and how anything is printed in columns."""
+"""Output of `show` and `result`: a run's request, state and ranks, and a rank's return value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.run.narration import value_text
 from ..data.run.stacks import standstill_line
-from ..echo import tell, tell_json
+from ..echo import print_json, print_text
 from ..formatting import number, table, time_between
 from ..sanitize import escaped
 
@@ -29,32 +29,32 @@ def show(folder: Path, *, as_json: bool) -> int:
     state, status = examined(folder, read_state(folder)), status_of(folder)
     spec = _spec_of(folder)
     if as_json:
-        tell_json(_show_document(folder, spec, state, status))
+        print_json(_show_document(folder, spec, state, status))
         return 0
     target = state.target if spec is None else shlex.join([spec.target.label, *spec.target.args])
     took = time_between(state.started, state.ended)
     code = "" if status.exit_code is None else f", exit {status.exit_code}"
-    tell(f"{folder.name}  {status.name}")
-    tell(f"target   {escaped(target)}")
-    tell(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
+    print_text(f"{folder.name}  {status.name}")
+    print_text(f"target   {escaped(target)}")
+    print_text(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
     if status.why:
-        tell(f"why      {status.why}")
+        print_text(f"why      {status.why}")
     for line in _circumstances(state):
-        tell(line)
-    tell(f"folder   {escaped(str(folder))}")
-    tell()
+        print_text(line)
+    print_text(f"folder   {escaped(str(folder))}")
+    print_text()
     rows = [_rank_row(r) for r in state.ranks]
-    tell(table(("RANK", "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
+    print_text(table(("RANK", "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
     for note in state.notes:
-        tell(f"note: {note.text}")
+        print_text(f"note: {note.text}")
     for line in (record_line(state), *_unreadable(status)):
         if line:
-            tell(line)
+            print_text(line)
     return 0
 
 
 def _spec_of(folder: Path) -> JobSpec | None:
-    """The request; None where it cannot be read, which is said elsewhere."""
+    """The request; None if it cannot be read, which `Status.unreadable` reports."""
     from launcher.errors import RecordError
     from launcher.runs.reader import read_spec
 
@@ -70,7 +70,7 @@ def _unreadable(status: Status) -> Iterator[str]:
 
 
 def _circumstances(state: RunState) -> Iterator[str]:
-    """Whose it is, which code, the Spark that it ran in, how output came, and why it was started again."""
+    """Lines on the user, the code, Spark, the way of the output, restarts and stacks."""
     if (by := state.submitted) is not None and by.user:
         yield f"by       {by.user}" + (f" on {by.host}" if by.host else "")
     if (origin := state.origin) is not None:
@@ -90,7 +90,7 @@ def _circumstances(state: RunState) -> Iterator[str]:
 
 
 def _origin(origin: OriginFound) -> Iterator[str]:
-    """The code and the packages."""
+    """Lines on the code and the packages."""
     if origin.root:
         yield f"code     {_checkout(origin)}"
     if origin.beside is not None:
@@ -99,10 +99,10 @@ def _origin(origin: OriginFound) -> Iterator[str]:
     yield f"with     {', '.join([*python, *map('=='.join, origin.packages.items())])}"
 
 
-def _checkout(found: OriginFound | Checkout) -> str:
-    branch = f" ({found.branch})" if found.branch else ""
-    state = {True: ", with changes that are not committed", False: "", None: ", changes unknown"}[found.dirty]
-    return f"{found.revision[:12] or 'no revision'}{branch}{state}, in {found.root}"
+def _checkout(code: OriginFound | Checkout) -> str:
+    branch = f" ({code.branch})" if code.branch else ""
+    state = {True: ", with changes that are not committed", False: "", None: ", changes unknown"}[code.dirty]
+    return f"{code.revision[:12] or 'no revision'}{branch}{state}, in {code.root}"
 
 
 def _rank_row(rank: Rank) -> tuple[str, ...]:
@@ -172,10 +172,10 @@ def _failure_document(state: RunState, rank: Rank) -> dict[str, Any]:
 
 
 def result(folder: Path, rank: int, *, as_json: bool) -> int:
-    """Print one rank's value.
+    """Print one rank's return value.
 
     Raises:
-        SpecError: there is none.
+        SpecError: the rank left no value.
     """
     from launcher.errors import SpecError
     from launcher.runs.reader import read_state, read_summary
@@ -187,7 +187,7 @@ def result(folder: Path, rank: int, *, as_json: bool) -> int:
         why = ": it ended by sys.exit before the function returned" if left else ""
         raise SpecError(f"rank {rank} of run {folder.name} left no value{why}", run=folder.name)
     if as_json:
-        tell_json({k: entry[k] for k in ("rank", "type", "value")})
+        print_json({k: entry[k] for k in ("rank", "type", "value")})
         return 0
-    tell(value_text(entry))
+    print_text(value_text(entry))
     return 0

@@ -1,9 +1,9 @@
-"""The language in which lists are narrowed: what is typed on a screen, and what flags of a command ask for.
+"""The filter language of lists, typed on a screen or built from a command's flags.
 
-``llama state:failed !user:ada temp>75`` asks for all of these at once: a bare word may stand anywhere in a
-subject's texts, ``name:value`` asks a field, ``name>number`` and ``name<number`` compare a figure, and what
-follows ``!`` must not be so. Words in quotation marks belong together. What is not finished yet, as one
-types it, asks for nothing. Pure.
+``llama state:failed !user:ada temp>75``: a subject must pass every term. A bare word must occur in the
+subject's texts, ``name:value`` tests a field, ``name>number`` and ``name<number`` compare a figure, and ``!``
+inverts the term after it. Words in quotation marks form one term. A term without its value, as while
+typing, is ignored. Pure.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _TERM = re.compile(r"(\w+)([:<>])(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class NamedField(Generic[S]):
-    """What ``name:value`` asks for.
+    """A field that ``name:value`` tests.
 
     Attributes:
-        name: by which it is asked for.
-        takes: the values that mean something, in words.
-        test: the test that a value stands for; it raises a ValueError for one that means nothing.
-        examples: of terms, for a line of help.
+        name: the name before the colon.
+        takes: the valid values, in words.
+        test: returns the test for a value; it raises ValueError for an invalid value.
+        examples: terms for a line of help.
     """
 
     name: str
@@ -40,10 +40,10 @@ class NamedField(Generic[S]):
     examples: tuple[str, ...] = ()
 
     def means(self, value: str, *, option: str = "") -> Test[S]:
-        """The test that a value stands for, typed as a term, or as the value of a command's option.
+        """The test for a value, which was typed in a term, or as the value of a command's `option`.
 
         Raises:
-            SpecError: it means nothing; the sentence says what would.
+            SpecError: the value is invalid; the message names the valid ones.
         """
         try:
             return self.test(value)
@@ -53,12 +53,12 @@ class NamedField(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Figure(Generic[S]):
-    """What ``name>number`` asks for.
+    """A figure that ``name>number`` and ``name<number`` compare.
 
     Attributes:
-        name: by which it is asked for.
-        value: the figure of a subject; one that is not known is neither greater nor less.
-        units: letters that may stand behind the number.
+        name: the name before the sign.
+        value: the figure of a subject; an unknown one is neither greater nor less.
+        units: letters that may follow the number.
     """
 
     name: str
@@ -66,10 +66,10 @@ class Figure(Generic[S]):
     units: str = ""
 
     def compared(self, sign: str, number: str) -> Test[S]:
-        """The test that a comparison stands for.
+        """The test for a comparison.
 
         Raises:
-            SpecError: that is no number.
+            SpecError: `number` is not a number.
         """
         try:
             limit = float(number.lower().rstrip(self.units))
@@ -78,27 +78,27 @@ class Figure(Generic[S]):
             raise SpecError(
                 f"a figure is compared with a number, such as {example}, not {number!r}"
             ) from None
-        return lambda subject: _lies(self.value(subject), sign, limit)
+        return lambda subject: _compare(self.value(subject), sign, limit)
 
 
-def _lies(value: float | None, sign: str, limit: float) -> bool:
+def _compare(value: float | None, sign: str, limit: float) -> bool:
     return value is not None and (value > limit if sign == ">" else value < limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter(Generic[S]):
-    """What passes every test.
+    """A parsed filter.
 
     Attributes:
-        text: as it was typed, without what surrounds it.
-        tests: one a term.
+        text: the typed text without surrounding spaces.
+        tests: one test for each term.
     """
 
     text: str = ""
     tests: tuple[Test[S], ...] = ()
 
     def accepts(self, subject: S) -> bool:
-        """Whether it passes."""
+        """Whether the subject passes every test."""
         return all(test(subject) for test in self.tests)
 
 
@@ -108,16 +108,16 @@ def parse_filter(
     fields: Sequence[NamedField[S]] = (),
     figures: Sequence[Figure[S]] = (),
 ) -> Filter[S]:
-    """What a text asks for.
+    """Parse a filter.
 
     Args:
-        text: as it was typed, finished or not.
-        texts: everything in which a word may stand, in small letters.
-        fields: what can be asked for by name.
-        figures: what can be compared by name.
+        text: the typed text, finished or not.
+        texts: returns the text of a subject in which bare words are searched, in lower case.
+        fields: the fields that terms can name.
+        figures: the figures that terms can compare.
 
     Raises:
-        SpecError: a value means nothing; the sentence says what would.
+        SpecError: a value is invalid; the message names the valid ones.
     """
     named, compared = {f.name: f for f in fields}, {f.name: f for f in figures}
     tests = [_test(word, texts, named, compared) for word in _words(text)]
@@ -137,7 +137,7 @@ def _test(
     fields: Mapping[str, NamedField[S]],
     figures: Mapping[str, Figure[S]],
 ) -> Test[S] | None:
-    """The test of one word; none of one that asks for nothing yet."""
+    """The test of one term; None for an unfinished term."""
     if word in _NOTHING:
         return None
     if word.startswith("!"):
@@ -154,6 +154,6 @@ def _test(
 
 
 def help_line(fields: Sequence[NamedField[S]]) -> str:
-    """What can be typed, in a line."""
+    """One line of help on what can be typed."""
     examples = [example for field in fields for example in field.examples]
     return f"words, {', '.join(examples)}; ! before one inverts it"

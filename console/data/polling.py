@@ -1,4 +1,4 @@
-"""Looking again and again at something, in a thread, and publishing what has changed."""
+"""Polling a source in a thread, and publishing its value when it has changed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class Poller(Generic[T]):
-    """Reads in a thread of its own until closed, and publishes what differs from what it published last.
+    """Reads in its own thread until closed, and publishes values that differ from the last published one.
 
-    `read` gives what is there now: one value, several where the first is worth showing before the rest is
-    read, none where nothing can have changed. A daemon thread, because what is read may never answer: a
-    driver, a file system. A read that fails is reported as what fails in a thread is, and does not end it.
+    `read` returns the current values: one; several if the first should be shown before the rest is read; none
+    if nothing can have changed. The thread is a daemon because a read may never return: it may wait for a
+    driver or a file system. An exception of `read` goes to `threading.excepthook`, and polling goes on.
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class Poller(Generic[T]):
         last: T | None = None,
         finish: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make one that does not look yet.
+        """Make a poller that has not started.
 
         Args:
-            read: what is there now.
-            publish: called with each value that is news, in this poller's thread.
-            interval: seconds between looks, or a rule that tells them from the processor time of the last.
-            name: of the thread.
-            last: what counts as published already.
-            finish: called in the same thread after the last look.
+            read: returns the current values.
+            publish: called with each new value, in this poller's thread.
+            interval: seconds between reads, or a function that returns them for the last read's CPU seconds.
+            name: the thread's name.
+            last: the value that counts as already published.
+            finish: called in the same thread after the last read.
         """
         self.last = last
         self._read, self._publish, self._finish = read, publish, finish
@@ -46,38 +46,38 @@ class Poller(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def nudge(self) -> None:
-        """Look now."""
+        """Read now."""
         self._wake.set()
 
     def rest(self) -> None:
-        """Look no more until resumed."""
+        """Stop reading until resumed."""
         self._resting = True
 
     def resume(self) -> None:
-        """Look now, and go on."""
+        """Read now, and go on reading."""
         self._resting = False
         self._wake.set()
 
     def close(self, wait_s: float = 0.0) -> None:
-        """End; a look that has begun is waited for no longer than `wait_s`, and publishes nothing more."""
+        """End; wait at most `wait_s` seconds for a read that has begun. It publishes nothing more."""
         self._closed.set()
         self._wake.set()
         if wait_s and self._thread.is_alive():
             self._thread.join(wait_s)
 
     def look(self) -> None:
-        """Read once, in the caller's thread, and publish what is news."""
+        """Read once, in the caller's thread, and publish new values."""
         for value in self._read():
             if value != self.last and not self._closed.is_set():
                 self.last = value
                 self._publish(value)
 
     def forget(self) -> None:
-        """Publish what is read next, even if it was published last."""
+        """Publish the next value even if it equals the last published one."""
         self.last = None
 
     def _run(self) -> None:
@@ -88,11 +88,11 @@ class Poller(Generic[T]):
         self._finish()
 
     def _look_safely(self) -> float:
-        """Look; the processor time that it took."""
+        """Read and publish; return the CPU seconds that this took."""
         began = time.thread_time()
         try:
             self.look()
-        except Exception as error:  # noqa: BLE001  a thread that ends shows no more, and says nothing
+        except Exception as error:  # noqa: BLE001  if the thread ended, the screen would silently stop updating
             args = (type(error), error, error.__traceback__, threading.current_thread())
             threading.excepthook(threading.ExceptHookArgs(args))
         return time.thread_time() - began

@@ -1,7 +1,7 @@
-"""A recorded run, made up but lifelike, and written again in its own time as if it were live.
+"""The demo's invented run (`Script`), and the replay of a recorded run as if it were live (`Replay`).
 
-Curves are functions of the second, with a little noise from a seeded generator; nothing here reads a
-clock or a sensor.
+The curves of the invented run are functions of the second, with a little noise from a seeded generator: it
+reads no clock and no sensor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEP_S = 0.25
 BROKEN = 5
 
 Output = tuple[writer.Chunk, bytes]
-Happening = ev.Event | Output
+Item = ev.Event | Output
 
 ERROR = """Traceback (most recent call last):
   File "/home/ada/llm/train.py", line 88, in main
@@ -46,7 +46,7 @@ of 79.11 GiB of which 1.04 GiB is free.
 
 @dataclass(slots=True)
 class Script:
-    """The whole run as it would be told: what happens, in order of time."""
+    """The invented run: its facts and its output, in order of time."""
 
     start: float
     ranks: int = 8
@@ -57,7 +57,7 @@ class Script:
 
     @property
     def end(self) -> float:
-        """When training stops, in seconds after the start."""
+        """The end of training, in seconds after the start."""
         return self.seconds * (0.6 if self.fail else 1.0) - 2.5
 
     @property
@@ -65,19 +65,19 @@ class Script:
         """How many steps the training plans."""
         return int((self.seconds - 2.5 - TRAINS) / STEP_S)
 
-    def happenings(self, until: float = math.inf) -> list[Happening]:
-        """Everything, by time; with `until`, only what happens in that many seconds."""
+    def items(self, until: float = math.inf) -> list[Item]:
+        """All facts and output by time, up to `until` seconds after the start."""
         everything = [*self._launch(), *self._training(), *self._ending()]
-        return sorted((each for each in everything if _time(each) <= self._at(until)), key=_time)
+        return sorted((each for each in everything if time_of(each) <= self._at(until)), key=time_of)
 
     def host(self, rank: int) -> int:
-        """The host that a rank is on: two hosts, the first half on the first."""
+        """A rank's host, 0 or 1: the first half of the ranks is on host 0."""
         return rank * 2 // self.ranks if self.ranks > 1 else 0
 
     def _at(self, seconds: float) -> float:
         return self.start + seconds
 
-    def _launch(self) -> Iterator[Happening]:
+    def _launch(self) -> Iterator[Item]:
         yield ev.RunSubmitted(
             time=self._at(0), name="llama-ft", target="train.py:main", mode="cluster",
             num_processes=self.ranks, user="ada", host="driver", pid=4242,
@@ -99,11 +99,11 @@ class Script:
         for rank in range(self.ranks):
             yield ev.RankStarted(time=self._at(PLACED + 0.2 + rank * 0.02), rank=rank, pid=21000 + 13 * rank)
             yield ev.RankEntered(time=self._at(ENTERED + (rank * 37 % 11) * 0.05), rank=rank)
-            yield self._says(
+            yield self._output(
                 ENTERED + 0.6 + rank * 0.01, rank, f"rank {rank}: process group ready, nccl 2.27\n"
             )
 
-    def _training(self) -> Iterator[Happening]:
+    def _training(self) -> Iterator[Item]:
         step = 0
         while (now := TRAINS + step * STEP_S) < self.end:
             step += 1
@@ -115,7 +115,7 @@ class Script:
             )
             second += 1
 
-    def _step(self, now: float, step: int) -> Iterator[Happening]:
+    def _step(self, now: float, step: int) -> Iterator[Item]:
         loss = self._loss(step)
         if step % 4 == 0:
             for rank in range(self.ranks):
@@ -129,14 +129,14 @@ class Script:
             line = (
                 f"step {step:>4}  loss {loss:.4f}  lr {3e-4 * (1 - step / (self.steps + 1)):.2e}  61k tok/s\n"
             )
-            yield self._says(now + 0.01, 0, line)
+            yield self._output(now + 0.01, 0, line)
         if step % 40 == 7:
             rank = self.chance.randrange(self.ranks)
-            yield self._says(now + 0.02, rank, "WARNING loader waited 61 ms for a batch\n", paths.STDERR)
+            yield self._output(now + 0.02, rank, "WARNING loader waited 61 ms for a batch\n", paths.STDERR)
         if step % 60 == 0:
-            yield self._says(now + 0.03, 0, f"\x1b[32msaved\x1b[0m checkpoint step-{step}.pt\n")
+            yield self._output(now + 0.03, 0, f"\x1b[32msaved\x1b[0m checkpoint step-{step}.pt\n")
 
-    def _ending(self) -> Iterator[Happening]:
+    def _ending(self) -> Iterator[Item]:
         yield from self._failure() if self.fail else self._success()
         for agent in {self.host(r) for r in range(self.ranks)}:
             yield ev.CleanupProven(time=self._at(self.end + 2.1), agent=agent, host=_host(agent))
@@ -152,16 +152,16 @@ class Script:
             why = f"all {self.ranks} ranks succeeded"
             yield ev.RunEnded(time=self._at(self.end + 2.4), state="succeeded", exit_code=0, why=why)
 
-    def _success(self) -> Iterator[Happening]:
-        yield self._says(self.end, 0, "\n", paths.STDERR)
+    def _success(self) -> Iterator[Item]:
+        yield self._output(self.end, 0, "\n", paths.STDERR)
         for rank in range(self.ranks):
             value = {"loss": round(self._loss(self.steps), 4), "steps": self.steps, "rank": rank}
             end = self.end + 0.5 + 0.03 * rank
             yield ev.RankReturned(time=self._at(end), rank=rank, type="dict", size=96, value=value, json=True)
             yield ev.RankExited(time=self._at(end + 0.6), rank=rank, exit_code=0, duration_s=end - ENTERED)
 
-    def _failure(self) -> Iterator[Happening]:
-        yield self._says(self.end, BROKEN, ERROR, paths.STDERR)
+    def _failure(self) -> Iterator[Item]:
+        yield self._output(self.end, BROKEN, ERROR, paths.STDERR)
         frames = (
             ("/home/ada/llm/train.py", 88, "main"),
             ("/home/ada/llm/train.py", 61, "step"),
@@ -214,9 +214,9 @@ class Script:
         done = step / self.steps
         bar = "█" * int(done * 20) + " " * (20 - int(done * 20))
         text = f"\rtrain: {done:>4.0%}|{bar}| {step}/{self.steps} [{now:.0f}s, 4.00it/s, loss={loss:.3f}]"
-        return self._says(now, 0, text, paths.STDERR)
+        return self._output(now, 0, text, paths.STDERR)
 
-    def _says(self, now: float, rank: int, text: str, stream: int = paths.STDOUT) -> Output:
+    def _output(self, now: float, rank: int, text: str, stream: int = paths.STDOUT) -> Output:
         data = text.encode()
         return writer.Chunk(int(self._at(now) * 1e9), rank, len(data), stream), data
 
@@ -238,10 +238,6 @@ class Script:
         )  # fmt: skip
 
 
-def _time(happening: Happening) -> float:
-    return happening.time if isinstance(happening, ev.Event) else happening[0].time_ns / 1e9
-
-
 def _host(agent: int) -> str:
     return f"gpu-{agent + 1:02d}"
 
@@ -251,18 +247,18 @@ def _uuid(rank: int) -> str:
 
 
 _NEVER = 1 << 63
-_MOST_RECORDS = 256 << 20
-_APART_NS = 1000  # a time in seconds, as facts have it, tells no finer
+_MAX_RECORDS = 256 << 20
+_APART_NS = 1000  # the resolution of facts' times, which are seconds as floats
 
 
 class Replay:
-    """One replay, in a thread of its own; `run` is the folder that grows."""
+    """One replay, in its own thread; `run` is the folder that it writes."""
 
     def __init__(self, recorded: Path, root: Path, *, speed: float = 1.0, ahead_s: float = 0.0) -> None:
         self._start = time.time() - ahead_s / speed
         self._speed = speed
-        self._moments = list(moments(recorded))
-        self._first = time_of(self._moments[0])
+        self._items = list(recorded_items(recorded))
+        self._first = time_of(self._items[0])
         self.run = create_folder(root, time.time())
         self._writer = RunWriter(self.run, read_spec(recorded))
         self._ending: tuple[str, bool] | None = None
@@ -270,43 +266,43 @@ class Replay:
         self._thread = threading.Thread(target=self._play, name="rankdeck-replay", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write."""
         self._thread.start()
 
     def stop(self, by: str = "person", *, force: bool = False) -> None:
-        """End the replayed run as a stop would have."""
+        """End the replayed run as a real stop would."""
         self._ending = (by, force)
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end; whether it has come."""
+        """Wait for the end; return whether it was reached."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _play(self) -> None:
-        for moment in self._moments:
-            due = self._shift(time_of(moment))
+        for item in self._items:
+            due = self._shift(time_of(item))
             self._wake.wait(max(due - time.time(), 0.0))
             if self._ending is not None:
                 self._end(*self._ending)
                 break
-            self._write(moment, due)
+            self._write(item, due)
         self._writer.close()
 
     def _shift(self, then: float) -> float:
         return self._start + (then - self._first) / self._speed
 
-    def _write(self, moment: Happening, now: float) -> None:
-        if isinstance(moment, ev.Event):
-            self._writer.append(replace(moment, time=now))
-            if isinstance(moment, ev.RankReturned):
-                self._writer.open_result(moment.rank).commit()
+    def _write(self, item: Item, now: float) -> None:
+        if isinstance(item, ev.Event):
+            self._writer.append(replace(item, time=now))
+            if isinstance(item, ev.RankReturned):
+                self._writer.open_result(item.rank).commit()
         else:
-            chunk, data = moment
+            chunk, data = item
             self._writer.output([(replace(chunk, time_ns=int(now * 1e9)), memoryview(data))])
 
     def _end(self, by: str, force: bool) -> None:
-        """Write what a stop leaves behind, unless the run has ended meanwhile."""
+        """Write the facts of a stop, unless the run has ended meanwhile."""
         if self._writer.state.phase.final:
             return
         now, name = time.time(), "SIGKILL" if force else "SIGTERM"
@@ -328,27 +324,27 @@ class Replay:
 
 
 def replay(recorded: Path, root: Path, *, speed: float = 1.0, ahead_s: float = 0.0) -> Replay:
-    """Start to write `recorded` again under `root`, `ahead_s` seconds of it at once."""
-    again = Replay(recorded, root, speed=speed, ahead_s=ahead_s)
-    again.start()
-    return again
+    """Start to replay `recorded` in a new folder under `root`; its first `ahead_s` seconds come at once."""
+    started = Replay(recorded, root, speed=speed, ahead_s=ahead_s)
+    started.start()
+    return started
 
 
-def moments(recorded: Path) -> Iterator[Happening]:
+def recorded_items(recorded: Path) -> Iterator[Item]:
     """Every fact and every piece of output of a run, by time; output stays within its attempt."""
     facts = FactTail(recorded, samples=True).poll()
     begins = {f.attempt: int(f.time * 1e9) for f in facts if isinstance(f, ev.GangRestarted)}
-    mixed: list[Happening] = [*facts, *_pieces(recorded, begins)]
-    return iter(sorted(mixed, key=time_of))
+    items: list[Item] = [*facts, *_pieces(recorded, begins)]
+    return iter(sorted(items, key=time_of))
 
 
-def time_of(moment: Happening) -> float:
-    """When it happened."""
-    return moment.time if isinstance(moment, ev.Event) else moment[0].time_ns / 1e9
+def time_of(item: Item) -> float:
+    """The time of a fact or a piece of output, in seconds since the epoch."""
+    return item.time if isinstance(item, ev.Event) else item[0].time_ns / 1e9
 
 
 def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Output]:
-    """The output of every attempt; two hosts' clocks may put a piece beyond its attempt's bounds."""
+    """The output of every attempt; hosts' clocks differ, so each time is clamped to its attempt's bounds."""
     for attempt in paths.attempts(recorded):
         first, end = begins.get(attempt, 0), begins.get(attempt + 1, _NEVER) - _APART_NS
         for chunk, data in _pieces_of(recorded, attempt):
@@ -358,7 +354,7 @@ def _pieces(recorded: Path, begins: Mapping[int, int]) -> Iterator[Output]:
 def _pieces_of(recorded: Path, attempt: int) -> Iterator[Output]:
     try:
         order = paths.log_folder(recorded, attempt) / paths.CHUNKS
-        records = files.read_whole(recorded, order, _MOST_RECORDS)[len(writer.MAGIC) :]
+        records = files.read_whole(recorded, order, _MAX_RECORDS)[len(writer.MAGIC) :]
     except FileNotFoundError:
         return
     at: dict[Path, int] = {}

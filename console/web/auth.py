@@ -26,7 +26,7 @@ from typing import Self
 from launcher.runs.paths import FILE_MODE
 from launcher.runtime_dir import runtime_folder
 
-from ..echo import lasting, say, tell
+from ..echo import print_text, print_while_possible, say
 
 LOOPBACK = "127.0.0.1"
 _NAMES = (LOOPBACK, "localhost", "[::1]")
@@ -167,7 +167,7 @@ class Invitation:
 
     def _invite(self) -> None:
         url = f"http://{LOOPBACK}:{self._port}/?token={self._issue()}"
-        lasting(tell, url)
+        print_while_possible(print_text, url)
         if self._open:
             self._open = False
             self._file = _forward(url, self._port)

@@ -58,7 +58,7 @@ def _sought(candidate: MachineCandidate, metric: Metric) -> float | None:
     gpu = candidate.gpu
     if gpu is None:
         return None
-    return gpu.figure(metric) if metric.sought_by_share else gpu.amount(metric)
+    return gpu.figure(metric) if metric.filters_by_figure else gpu.amount(metric)
 
 
 def charted_metrics() -> tuple[Metric, ...]:

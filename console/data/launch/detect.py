@@ -1,6 +1,6 @@
-"""What this machine and its environment have for a launch, and the checks before it starts.
+"""What this machine and its environment offer a launch: cores, GPUs, Spark, Java; and lines that describe it.
 
-`look` asks, and must be called in a thread; the rest is pure.
+`look` inspects the machine and must be called in a thread. `named_master` reads files; the rest is pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU that a run here could use, and how much of its memory is taken; None where that is unknown."""
+    """A GPU that a local run could use, with its used and total memory in bytes; None if unknown."""
 
     name: str
     used: int | None = None
@@ -38,7 +38,7 @@ class Gpu:
 
     @property
     def free(self) -> bool | None:
-        """Whether nobody trains on it, by its memory."""
+        """Whether it is idle, judged by its used memory; None if that is unknown."""
         if self.used is None:
             return None
         return self.used < max(_IDLE_BYTES, _IDLE_SHARE * (self.total or 0))
@@ -46,17 +46,17 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """What there is.
+    """What this machine offers.
 
     Attributes:
-        cores: those that this process may use.
+        cores: the number of cores that this process may use.
         gpus, gpu_reason: the GPUs that a local run may use, and why there are none.
         spark: the version of the installed pyspark; empty if there is none.
-        home: where the Spark to run is.
-        java: whether there is one to run Spark with, and what is wrong otherwise.
-        connect: the packages that Connect needs and that are missing.
-        environ: the variables that name a Spark.
-        defaults: what ``spark-defaults.conf`` says.
+        home: the folder of the Spark that would run.
+        java: why Spark has no usable Java; empty if it has one.
+        connect: the missing packages that Spark Connect needs.
+        environ: the environment variables.
+        defaults: the settings of ``spark-defaults.conf``; None without pyspark.
     """
 
     cores: int
@@ -71,7 +71,7 @@ class Detected:
 
 
 def look(environ: Mapping[str, str]) -> Detected:
-    """Look. Imports neither pyspark nor anything that it needs."""
+    """Inspect this machine. Imports neither pyspark nor its dependencies."""
     from launcher.backends.spark.config import spark_environment
 
     gpus, reason = _gpus(environ)
@@ -104,9 +104,11 @@ def named_master(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _spark_home(environ: Mapping[str, str]) -> Path | None:
-    """Where the Spark to run is; None if there is none."""
-    found = util.find_spec("pyspark")
-    home = environ.get("SPARK_HOME") or (os.path.dirname(found.origin) if found and found.origin else "")
+    """The folder of the Spark that would run; None if there is none."""
+    pyspark = util.find_spec("pyspark")
+    home = environ.get("SPARK_HOME") or (
+        os.path.dirname(pyspark.origin) if pyspark and pyspark.origin else ""
+    )
     return Path(home) if home else None
 
 
@@ -137,51 +139,50 @@ def _java_trouble(environ: Mapping[str, str]) -> str:
     home = environ.get("JAVA_HOME", "")
     if home:
         return "" if os.access(Path(home, "bin", "java"), os.X_OK) else f"JAVA_HOME={home} holds no bin/java"
-    found = shutil.which("java", path=environ.get("PATH", os.defpath))
-    return "" if found else "there is no java on PATH"
+    java = shutil.which("java", path=environ.get("PATH", os.defpath))
+    return "" if java else "there is no java on PATH"
 
 
-def mode_line(found: Detected, draft: Draft) -> tuple[bool, str]:
-    """Whether a mode can work here as far as is known, and by what; one short line."""
+def mode_line(detected: Detected, draft: Draft) -> tuple[bool, str]:
+    """Whether the draft's mode can work here as far as known, and a line on where it runs or why not."""
     traits = draft.mode.traits
     if traits.one_host:
-        return True, f"{traits.place}: {cores(found)}, {_gpu_words(found)}"
+        return True, f"{traits.place}: {cores(detected)}, {_gpu_words(detected)}"
     if SPARK not in traits.takes:
         return True, traits.place
-    lacks = _lacks(found, draft.mode)
-    if lacks:
-        return False, lacks
+    if missing := _missing(detected, draft.mode):
+        return False, missing
     try:
-        named = _spark_named(found, draft)
+        address = _spark_address(detected, draft)
     except LauncherError as error:
         return False, error.message
-    return True, f"Spark {found.spark}, {named}"
+    return True, f"Spark {detected.spark}, {address}"
 
 
-def _lacks(found: Detected, mode: Mode) -> str:
-    if not found.spark:
+def _missing(detected: Detected, mode: Mode) -> str:
+    if not detected.spark:
         return "pyspark is not installed (pip install pyspark)"
-    if mode.traits.needs_java and found.java:
-        return f"Java 17 or newer is needed: {found.java}"
-    if mode.traits.through_server and found.connect:
-        return f"not installed: {', '.join(found.connect)} (pip install 'pyspark[connect]')"
+    if mode.traits.needs_java and detected.java:
+        return f"Java 17 or newer is needed: {detected.java}"
+    if mode.traits.through_server and detected.connect:
+        return f"not installed: {', '.join(detected.connect)} (pip install 'pyspark[connect]')"
     return ""
 
 
-def _spark_named(found: Detected, draft: Draft) -> str:
-    """Which Spark a launch would go to, and who says so."""
+def _spark_address(detected: Detected, draft: Draft) -> str:
+    """The Spark that a launch would use, and the source of its address."""
     from launcher.backends.spark.config import SparkEnvironment, choose_spark
 
     spec = spark_at(draft.mode, draft.spark.strip())
-    around = SparkEnvironment(found.environ or {}, found.home, found.defaults or {})
-    choice = choose_spark(spec, around, _most(draft), server=draft.mode.traits.through_server)
+    environment = SparkEnvironment(detected.environ or {}, detected.home, detected.defaults or {})
+    choice = choose_spark(spec, environment, _max_ranks(draft), server=draft.mode.traits.through_server)
     if choice.embedded:
         return f"no master is named: {choice.url} in this machine"
     return "as filled in" if choice.origin in ("--master", "--remote") else f"{choice.url} by {choice.origin}"
 
 
-def room_line(found: Detected | None, draft: Draft) -> str:
-    """How the processes divide, and what is free for them now."""
+def room_line(detected: Detected | None, draft: Draft) -> str:
+    """How the ranks are divided into nodes or tasks, and which GPUs, cores or slots are free for them."""
     try:
         least, most = world_size(draft.processes)
         tasks, each = _tasks(draft, most)
@@ -189,15 +190,15 @@ def room_line(found: Detected | None, draft: Draft) -> str:
         return ""
     upto = "" if least is None else f"{least} to "
     if draft.mode.traits.one_host:
-        free = f" · {_free_words(found)}" if found else ""
+        free = f" · {_free_words(detected)}" if detected else ""
         return f"1 node × {upto}{most}{free}"
     slots = _slots(draft.spark.strip())
-    held = f" · {slots} slots" if slots else " · free slots: Spark will say"
-    return f"{number(tasks, 'task')} × {number(each, 'rank')}{held}"
+    room = f" · {slots} slots" if slots else " · free slots: Spark will say"
+    return f"{number(tasks, 'task')} × {number(each, 'rank')}{room}"
 
 
 def _tasks(draft: Draft, most: int) -> tuple[int, int]:
-    """How many tasks of how many ranks."""
+    """The number of tasks, and of ranks in each."""
     sizes = ((e, text) for e, text in fitting(draft.extras, draft.mode) if e.name in _SIZES)
     counts = {e.name: e.read_text(text, draft.workdir) for e, text in sizes}
     task, rank = counts.get("gpus_per_task"), counts.get("gpus_per_rank", 1)
@@ -205,7 +206,7 @@ def _tasks(draft: Draft, most: int) -> tuple[int, int]:
     return -(-most // each), each
 
 
-def _most(draft: Draft) -> int:
+def _max_ranks(draft: Draft) -> int:
     try:
         return max(1, world_size(draft.processes)[1])
     except LauncherError:
@@ -213,26 +214,26 @@ def _most(draft: Draft) -> int:
 
 
 def _slots(master: str) -> str:
-    """What the master's own name says of its slots; empty where only Spark knows."""
+    """The slots that a local master's URL names; empty for other masters."""
     if match := _LOCAL_CLUSTER.fullmatch(master):
         return f"{match[1]} hosts × {match[2]}"
     match = re.fullmatch(r"local\[(\d+)\]", master)
     return match[1] if match else ""
 
 
-def cores(found: Detected) -> str:
-    """How many cores."""
-    return f"{number(found.cores, 'core')}"
+def cores(detected: Detected) -> str:
+    """The number of cores, as text."""
+    return f"{number(detected.cores, 'core')}"
 
 
-def _gpu_words(found: Detected) -> str:
-    if not found.gpus:
-        return found.gpu_reason or "no GPU"
-    return _free_gpus(found.gpus)
+def _gpu_words(detected: Detected) -> str:
+    if not detected.gpus:
+        return detected.gpu_reason or "no GPU"
+    return _free_gpus(detected.gpus)
 
 
-def _free_words(found: Detected) -> str:
-    return _free_gpus(found.gpus) if found.gpus else cores(found)
+def _free_words(detected: Detected) -> str:
+    return _free_gpus(detected.gpus) if detected.gpus else cores(detected)
 
 
 def _free_gpus(gpus: Sequence[Gpu]) -> str:

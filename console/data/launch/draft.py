@@ -1,4 +1,4 @@
-"""A launch as filled in: checked by the launcher, and written as the command that does the same."""
+"""A launch as filled in on the form: checked by the launcher, and written as the equivalent command."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from launcher.spec.options import PAIRS, Option, pairs, split
 from launcher.spec.redaction import REDACTED
 from launcher.spec.request import require_py_files, require_workdir
 
-from .given import leaves_nothing
+from .given import overrides_all
 
 MODES: tuple[Mode, ...] = tuple(Mode)
 """The modes that the launch screen offers."""
 
 EXTRAS: tuple[Option, ...] = tuple(each for each in LAUNCH_OPTIONS if not each.row)
-"""The options that have no row of their own on the launch form, in the order of a command."""
+"""The options without a row of their own on the launch form, in the order of a command."""
 
 PAIRED = tuple(each.name for each in EXTRAS if each.kind is PAIRS)
-"""Those that are names with values."""
+"""The extras whose values are pairs of a name and a value."""
 
 PY_FILES, WORKDIR = "py_files", "workdir"
 
 
 class Misfit(SpecError):
-    """Something that was filled in cannot be right.
+    """A field of a draft is invalid.
 
-    `field` says where: the name of a field of `Draft`, of an option, or ``param:`` and a parameter's name.
+    `field` is the name of a field of `Draft` or of an option, or ``param:`` and a parameter's name.
     """
 
     def __init__(self, error: LauncherError, field: str) -> None:
@@ -52,11 +52,11 @@ class Misfit(SpecError):
 
 
 @contextmanager
-def concerning(field: str) -> Iterator[None]:
-    """What goes wrong in here concerns a field.
+def errors_in(field: str) -> Iterator[None]:
+    """Turn launcher errors raised in the block into errors of a field.
 
     Raises:
-        Misfit: something did.
+        Misfit: the block raised a launcher error.
     """
     try:
         yield
@@ -68,12 +68,12 @@ def concerning(field: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A launch as filled in, not checked yet: everything is text as a person typed it.
+    """A launch as filled in, not checked yet: all values are text as the user typed it.
 
     `args` is one line, split as a shell would; `gpu` is ``auto``, ``yes`` or ``no``; `processes` is a
-    number or ``MIN:MAX``; `spark` is a master or a Connect server, empty for what the environment says;
-    `extras` are the other options by their names, those left out have defaults.
-    `kept` is what a text shows as stars, by its place as `JobSpec.texts` calls it; None: nobody knows it.
+    number or ``MIN:MAX``; `spark` is a master or a Connect server, empty for that of the environment;
+    `extras` are texts of other options by name, an option left out has its default.
+    `secrets` are the values that texts show as stars, by their places in `JobSpec.texts`; None if unknown.
     """
 
     target: str = ""
@@ -85,7 +85,7 @@ class Draft:
     spark: str = ""
     extras: Mapping[str, str] = field(default_factory=dict)
     workdir: Path = field(default_factory=Path.cwd)
-    kept: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False)
 
     @property
     def source(self) -> str:
@@ -98,70 +98,70 @@ class Draft:
         return split_target(self.target)[1]
 
     def without_params(self) -> Draft:
-        """The same for a script, which has none."""
+        """The draft without parameters, for a script."""
         return replace(self, params={})
 
     def resolved(self) -> JobSpec:
-        """The spec that this means.
+        """The job that the draft describes.
 
         Raises:
-            Misfit: something is missing or does not fit.
+            Misfit: a field is missing or invalid.
         """
-        if self.kept:
+        if self.secrets:
             return self._revealed().resolved()
         target = self._target()
-        with concerning("processes"):
+        with errors_in("processes"):
             least, most = world_size(self.processes)
             spec = JobSpec(target, most, min_processes=least)
         gpu = {"yes": True, "no": False}.get(self.gpu)
         spec = replace(spec, mode=self.mode, gpu=gpu, workdir=str(self.ranks_workdir))
-        with concerning("spark"):
+        with errors_in("spark"):
             spec = replace(spec, spark=self._spark())
         for extra, text in fitting(self.extras, self.mode):
-            with concerning(extra.name):
+            with errors_in(extra.name):
                 spec = spec.with_options({extra.name: extra.read_text(text, self.workdir)})
-        with concerning(WORKDIR):
+        with errors_in(WORKDIR):
             require_workdir(spec)
-        with concerning(PY_FILES):
+        with errors_in(PY_FILES):
             require_py_files(spec)
         return spec
 
     def _revealed(self) -> Draft:
-        """The same with what is kept in place of the stars.
+        """The draft with its secrets in place of the stars.
 
         Raises:
-            Misfit: there are stars in place of what nobody knows.
+            Misfit: a secret is unknown.
         """
-        with concerning("args"):
+        with errors_in("args"):
             words = split(self.args)
-        args = [self._kept(p, word, "args") for p, word in zip(argument_places(words), words, strict=True)]
-        params = {name: self._kept(f"param {name}", v, f"param:{name}") for name, v in self.params.items()}
-        extras = {name: self._extra(name, text) for name, text in self.extras.items()}
-        spark = self._kept(self.mode.traits.address, self.spark, "spark")
+        args = [self._reveal(p, word, "args") for p, word in zip(argument_places(words), words, strict=True)]
+        params = {name: self._reveal(f"param {name}", v, f"param:{name}") for name, v in self.params.items()}
+        extras = {name: self._revealed_extra(name, text) for name, text in self.extras.items()}
+        spark = self._reveal(self.mode.traits.address, self.spark, "spark")
         line = self.args if args == words else shlex.join(args)
-        return replace(self, args=line, params=params, extras=extras, spark=spark, kept={})
+        return replace(self, args=line, params=params, extras=extras, spark=spark, secrets={})
 
-    def _extra(self, name: str, text: str) -> str:
+    def _revealed_extra(self, name: str, text: str) -> str:
         place = next((each.place for each in EXTRAS if each.name == name), name)
         if REDACTED not in text:
             return text
         if name not in PAIRED:
-            return self._kept(place, text, name)
-        with concerning(name):
+            return self._reveal(place, text, name)
+        with errors_in(name):
             words = [word.partition("=") for word in split(text)]
-        return shlex.join(f"{key}{sign}{self._kept(f'{place} {key}', v, name)}" for key, sign, v in words)
+        return shlex.join(f"{key}{sign}{self._reveal(f'{place} {key}', v, name)}" for key, sign, v in words)
 
-    def _kept(self, place: str, text: str, field: str) -> str:
-        if REDACTED not in text or place not in self.kept:
+    def _reveal(self, place: str, text: str, field: str) -> str:
+        if REDACTED not in text or place not in self.secrets:
             return text
-        with concerning(field):
-            if (known := self.kept[place]) is None:
+        with errors_in(field):
+            if (secret := self.secrets[place]) is None:
                 raise SpecError(f"the secret here was not written down: type it in place of {REDACTED}")
-        return known
+        return secret
 
     @property
     def ranks_workdir(self) -> Path:
-        """The ranks' working directory: the one that is filled in, else the one in which that is done."""
+        """The ranks' working directory: the one that is filled in, else the console's."""
         text = self.extras.get(WORKDIR, "")
         return (
             (self.workdir / os.path.expanduser(text)).absolute() if text.strip() else self.workdir.absolute()
@@ -169,7 +169,7 @@ class Draft:
 
     @property
     def base(self) -> Path:
-        """Where the target is looked for: a file from here, a module from where ranks will import it."""
+        """The folder in which the target is searched: a file here, a module where ranks will import it."""
         source = self.target.strip().rpartition(":")[0]
         is_module = source and not source.endswith(".py") and "/" not in source
         return self.ranks_workdir if is_module else self.workdir.absolute()
@@ -178,18 +178,18 @@ class Draft:
         from launcher.spec.target import resolve
 
         name = self.target.strip()
-        with concerning("target"):
+        with errors_in("target"):
             if not name:
                 raise SpecError("choose a file or a function to run")
-        with concerning("args"):
+        with errors_in("args"):
             words = split(self.args)
         try:
             return resolve(name, params=dict(self.params), args=words, workdir=self.base)
         except SpecError as error:
-            raise Misfit(error, self._culprit(words)) from error
+            raise Misfit(error, self._invalid_field(words)) from error
 
-    def _culprit(self, words: list[str]) -> str:
-        """Which field keeps the target from being run."""
+    def _invalid_field(self, words: list[str]) -> str:
+        """The field for which the target cannot be resolved."""
         from launcher.spec.target import misfitting, signature_for
 
         try:
@@ -204,7 +204,7 @@ class Draft:
 
 
 def spark_at(mode: Mode, url: str) -> SparkSpec:
-    """The Spark of a mode that is at an address; empty for what the environment says."""
+    """The Spark of a mode at an address; an empty address means the environment's Spark."""
     address = mode.traits.address
     fields: dict[str, Any] = {address: url} if address else {}
     return SparkSpec(**fields)
@@ -217,26 +217,26 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def draft_of(spec: JobSpec, here: Path | None = None, private: Mapping[str, str] | None = None) -> Draft:
-    """The draft that would launch a recorded run again, from another folder if `here` says so.
+    """The draft that would launch a recorded run again, in the folder `here` if given, else in the run's.
 
-    Paths below that folder become relative to it. The source is read, if it is still there, for how the
-    arguments are typed. What the record does not hold is kept, as far as it is `private`, and shown as stars.
+    Paths below that folder become relative to it. The target's source is read, if it still exists, to write
+    the arguments as they are typed. Secrets, which the record lacks, come from `private` and show as stars.
     """
     from launcher.spec.target import typed_arguments
 
-    elsewhere = here is not None and str(here) != spec.workdir
+    moved = here is not None and str(here) != spec.workdir
     folder = here if here is not None else Path(spec.workdir or ".")
     args, params = typed_arguments(spec.target, Path(spec.workdir or "."))
-    kept = _kept_of(spec, private or {})
-    extras = extras_of(spec, known=kept)
+    secrets = _secrets_of(spec, private or {})
+    extras = extras_of(spec, secrets)
     return Draft(
-        target=_near(spec.target, str(folder)),
+        target=_relative(spec.target, str(folder)),
         params=params,
-        kept=kept,
+        secrets=secrets,
         args=shlex.join(args),
-        processes=_counted(spec),
-        spark=spec.spark.master or _known_part(spec.spark.remote, kept),
-        extras={WORKDIR: spec.workdir, **extras} if elsewhere and spec.workdir else extras,
+        processes=_processes(spec),
+        spark=spec.spark.master or _known_part(spec.spark.remote, secrets),
+        extras={WORKDIR: spec.workdir, **extras} if moved and spec.workdir else extras,
         mode=spec.mode,
         gpu="auto" if spec.gpu is None else "yes" if spec.gpu else "no",
         workdir=folder,
@@ -244,10 +244,10 @@ def draft_of(spec: JobSpec, here: Path | None = None, private: Mapping[str, str]
 
 
 def require_editable(spec: JobSpec) -> None:
-    """Refuse a run that no form can say.
+    """Refuse a run that the form cannot express.
 
     Raises:
-        SpecError: what it ran is a pickle.
+        SpecError: the run's target is a pickle.
     """
     if spec.target.kind is TargetKind.CALLABLE or spec.target.pickled:
         raise SpecError(
@@ -255,20 +255,20 @@ def require_editable(spec: JobSpec) -> None:
         )
 
 
-def _counted(spec: JobSpec) -> str:
+def _processes(spec: JobSpec) -> str:
     least = "" if spec.min_processes is None else f"{spec.min_processes}:"
     return f"{least}{spec.num_processes}"
 
 
-def _near(target: Target, workdir: str) -> str:
+def _relative(target: Target, workdir: str) -> str:
     source = target.source
     if workdir and os.path.isabs(source) and Path(source).is_relative_to(workdir):
         source = os.path.relpath(source, workdir)
     return f"{source}:{target.name}" if target.kind is TargetKind.FUNCTION else source
 
 
-def _kept_of(spec: JobSpec, private: Mapping[str, str]) -> dict[str, str | None]:
-    """What was not written down, as a person would type it; None where it is not known."""
+def _secrets_of(spec: JobSpec, private: Mapping[str, str]) -> dict[str, str | None]:
+    """The secrets that the record lacks, as the user would type them; None for an unknown one."""
     from launcher.spec.target import typed_arguments
 
     full = spec.with_texts(private).target
@@ -278,15 +278,15 @@ def _kept_of(spec: JobSpec, private: Mapping[str, str]) -> dict[str, str | None]
     return {place: typed.get(place, private[place]) if place in private else None for place in spec.withheld}
 
 
-def _known_part(remote: str, kept: Mapping[str, str | None]) -> str:
-    """A Connect server, without the parameters whose values nobody knows any more."""
-    if kept.get("remote") is not None:
+def _known_part(remote: str, secrets: Mapping[str, str | None]) -> str:
+    """A Connect server's address, without the parameters whose values are unknown."""
+    if secrets.get("remote") is not None:
         return remote
     return ";".join(part for part in remote.split(";") if not part.endswith(f"={REDACTED}"))
 
 
-def command_words(draft: Draft, settled: Mapping[str, str] | None = None) -> list[str]:
-    """The command that launches the same without the console, where settings hold what is `settled`."""
+def command_words(draft: Draft, defaults: Mapping[str, str] | None = None) -> list[str]:
+    """The command that launches the draft without the console, where the settings have these `defaults`."""
     words = ["rankdeck", "run", _positional(draft.target), "-n", draft.processes.strip() or "1"]
     if draft.mode is not DEFAULT_MODE:
         words += ["--mode", str(draft.mode)]
@@ -297,16 +297,16 @@ def command_words(draft: Draft, settled: Mapping[str, str] | None = None) -> lis
     for name, value in draft.params.items():
         words += ["--param", f"{name}={value}"]
     words += words_of(draft.extras, draft.mode)
-    whole = leaves_nothing(_settings(draft), settled or {}, draft.mode, draft.workdir)
-    return words if whole else [*words, NO_DEFAULTS]
+    complete = overrides_all(_settings(draft), defaults or {}, draft.mode, draft.workdir)
+    return words if complete else [*words, NO_DEFAULTS]
 
 
 NO_DEFAULTS = "--no-defaults"
-"""What tells a command to leave the settings' defaults aside."""
+"""The option that makes a command ignore the settings' defaults."""
 
 
 def _settings(draft: Draft) -> dict[str, str]:
-    """What is filled in, by the keys of settings, as far as a command says it."""
+    """The texts that the command contains, by the keys of settings."""
     mode = "" if draft.mode is DEFAULT_MODE else str(draft.mode)
     gpu = "" if draft.gpu == "auto" else draft.gpu
     return {
@@ -319,14 +319,14 @@ def _settings(draft: Draft) -> dict[str, str]:
 
 
 def _positional(target: str) -> str:
-    """A target that no command line takes for an option."""
+    """The target, written so that a command line does not take it for an option."""
     target = target.strip() or "TARGET"
     return f"./{target}" if target.startswith("-") else target
 
 
-def command_text(draft: Draft, settled: Mapping[str, str] | None = None) -> str:
-    """The same as one line for a shell."""
-    line = shlex.join(command_words(draft, settled))
+def command_text(draft: Draft, defaults: Mapping[str, str] | None = None) -> str:
+    """The command that launches the draft, as one line for a shell."""
+    line = shlex.join(command_words(draft, defaults))
     try:
         args = shlex.join(shlex.split(draft.args))
     except ValueError:
@@ -338,13 +338,13 @@ def split_pairs(text: str, option: str = "it") -> dict[str, str]:
     """The ``K=V`` words of a text as a mapping.
 
     Raises:
-        SpecError: one has no name or no value, or a name is given twice.
+        SpecError: a word has no name or no value, or a name is given twice.
     """
     return pairs(split(text), option)
 
 
 def fitting(extras: Mapping[str, str], mode: Mode) -> Iterator[tuple[Option, str]]:
-    """Those that are filled in and have a meaning in a mode."""
+    """The extras that are filled in and apply in a mode, each with its text."""
     for extra in EXTRAS:
         text = extras.get(extra.name, "")
         if text.strip() and applies(extra, mode):
@@ -352,28 +352,28 @@ def fitting(extras: Mapping[str, str], mode: Mode) -> Iterator[tuple[Option, str
 
 
 def words_of(extras: Mapping[str, str], mode: Mode) -> list[str]:
-    """The same as words of a command. What cannot be split stays one word."""
+    """The extras that apply in a mode as words of a command; a text that cannot be split stays one word."""
     return [word for extra, text in fitting(extras, mode) for word in extra.words(text)]
 
 
-def extras_of(spec: JobSpec, known: Mapping[str, str | None]) -> dict[str, str]:
-    """What a recorded run has of them that is not the usual; stars stand for values that are `known`."""
-    found = {}
+def extras_of(spec: JobSpec, secrets: Mapping[str, str | None]) -> dict[str, str]:
+    """The texts of a recorded run's extras that are not defaults; values hidden by stars only if known."""
+    texts = {}
     for extra in EXTRAS:
         value = extra.value(spec)
         if isinstance(value, Mapping):
-            value = {k: v for k, v in value.items() if REDACTED not in v or _is_known(extra, k, known)}
+            value = {k: v for k, v in value.items() if REDACTED not in v or _is_known(extra, k, secrets)}
         if extra.name != WORKDIR and value != extra.default and (text := extra.text(value)):
-            found[extra.name] = text
-    return found
+            texts[extra.name] = text
+    return texts
 
 
-def _is_known(extra: Option, name: str, known: Mapping[str, str | None]) -> bool:
-    return known.get(f"{extra.place} {name}") is not None
+def _is_known(extra: Option, name: str, secrets: Mapping[str, str | None]) -> bool:
+    return secrets.get(f"{extra.place} {name}") is not None
 
 
 def unwritten(spec: JobSpec, private: Mapping[str, str]) -> list[str]:
-    """The names of what neither a record nor what was kept beside it holds."""
+    """The names of secret values that neither a record nor the `private` values beside it hold."""
     return [
         name
         for extra in EXTRAS

@@ -1,7 +1,7 @@
-"""What a launch was given, by a person and by settings: the mode that it means, and which values hold.
+"""A launch's mode and values, from the options that the user gave and the defaults of the settings.
 
-What is given is by option, as values. What is settled is by the keys of ``[defaults]`` in ``config.toml``, as
-the texts that a person would type into the form.
+Given options are values by the options' names. Defaults are texts as typed into the form, by the keys of
+``[defaults]`` in ``config.toml``.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ CONNECT_ADDRESS = "sc://"
 
 
 def mode_of(
-    given: Mapping[str, Any], settled: Mapping[str, str] | None = None, usual: Mode = DEFAULT_MODE
+    given: Mapping[str, Any], defaults: Mapping[str, str] | None = None, fallback: Mode = DEFAULT_MODE
 ) -> Mode:
-    """The mode that is given, or that of the Spark that is named, or the one that is settled."""
+    """The given mode, else the mode implied by a given Spark address, else the mode of the defaults."""
     if "mode" in given:
         return Mode(given["mode"])
-    return implied_mode(given) or Mode((settled or {}).get("mode") or usual)
+    return implied_mode(given) or Mode((defaults or {}).get("mode") or fallback)
 
 
 def require_effect(given: Mapping[str, Any], mode: Mode) -> None:
-    """Refuse options that would have no effect.
+    """Refuse options that have no effect in a mode.
 
     Raises:
-        SpecError: one is given.
+        SpecError: such an option is given.
     """
     for option in LAUNCH_OPTIONS:
         if given.get(option.name, option.default) != option.default and not applies(option, mode):
@@ -45,30 +45,30 @@ def require_effect(given: Mapping[str, Any], mode: Mode) -> None:
         raise SpecError("--master names a cluster", hint="use --mode cluster, or --remote")
 
 
-def settled_for(settled: Mapping[str, str], mode: Mode) -> Iterator[tuple[Option, str]]:
-    """The options that are settled and have a meaning in a mode, each with its text."""
+def defaults_for(defaults: Mapping[str, str], mode: Mode) -> Iterator[tuple[Option, str]]:
+    """The options that apply in a mode and have a default, each with the default's text."""
     for option in LAUNCH_OPTIONS:
-        text = settled.get(option.setting or "", "")
+        text = defaults.get(option.setting or "", "")
         if text.strip() and applies(option, mode) and (option.row != "spark" or _suits(option, text, mode)):
             yield option, text
 
 
 def _suits(option: Option, address: str, mode: Mode) -> bool:
-    """Whether a settled address is one of the mode, and this the option that names such."""
+    """Whether `option` is the mode's address option, and `address` of the kind that the mode takes."""
     of_server = address.strip().startswith(CONNECT_ADDRESS)
     return option.name == mode.traits.address and of_server is mode.traits.through_server
 
 
-def with_settled(
-    given: Mapping[str, Any], settled: Mapping[str, str], mode: Mode, here: Path
+def with_defaults(
+    given: Mapping[str, Any], defaults: Mapping[str, str], mode: Mode, here: Path
 ) -> dict[str, Any]:
-    """What is given, and of what is settled all that is not; names with values are added to.
+    """The given values, and the defaults of all other options; the pairs of both are merged.
 
     Raises:
-        SpecError: a text means no value.
+        SpecError: a default's text is invalid.
     """
     values = dict(given)
-    for option, text in settled_for(settled, mode):
+    for option, text in defaults_for(defaults, mode):
         value = option.read_text(text, here)
         if option.name not in given:
             values[option.name] = value
@@ -77,18 +77,20 @@ def with_settled(
     return values
 
 
-def leaves_nothing(said: Mapping[str, str], settled: Mapping[str, str], mode: Mode, here: Path) -> bool:
-    """Whether texts, by the keys of settings, say all that would else be as it is settled."""
-    held = settled_for(settled, mode)
-    return all(_says(option, said.get(option.setting or "", ""), text, here) for option, text in held)
+def overrides_all(texts: Mapping[str, str], defaults: Mapping[str, str], mode: Mode, here: Path) -> bool:
+    """Whether texts, by the keys of settings, override every default that would change the launch."""
+    options = defaults_for(defaults, mode)
+    return all(
+        _overrides(option, texts.get(option.setting or "", ""), text, here) for option, text in options
+    )
 
 
-def _says(option: Option, said: str, settled: str, here: Path) -> bool:
+def _overrides(option: Option, text: str, default: str, here: Path) -> bool:
     try:
-        value = option.read_text(settled, here)
-        named = {word.partition("=")[0] for word in split(said)} if option.kind is PAIRS else ()
+        value = option.read_text(default, here)
+        names = {word.partition("=")[0] for word in split(text)} if option.kind is PAIRS else ()
     except SpecError:
-        return True  # it is told as wrong where it is read
+        return True  # the error is reported where the text is read
     if option.kind is PAIRS:
-        return bool(value.keys() <= set(named))
-    return bool(said.strip()) or value == option.default
+        return bool(value.keys() <= set(names))
+    return bool(text.strip()) or value == option.default

@@ -1,4 +1,4 @@
-"""The checks of ``--dry-run`` and those before it, for a launch that is filled in. Blocks."""
+"""The checks of a filled-in launch: its fields, this machine, and those of ``--dry-run``. Blocks."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from launcher.spec.request import Request
 
 from ...formatting import number, size_text, tilde
 from .detect import Detected, Line, look, mode_line, room_line
-from .draft import Draft, concerning
+from .draft import Draft, errors_in
 
 _SHOWN = 64
 
 
 def preflight(draft: Draft) -> tuple[Line, ...]:
-    """What would be started: what it is about, and what is said of it, a line each.
+    """What would be started, as pairs of a label and a text.
 
     Raises:
-        Misfit: it cannot be started; in a sentence, with the field that this concerns.
+        Misfit: the launch cannot be started; the error names the field at fault.
     """
     spec = draft.resolved()
-    found = look(os.environ)
-    with concerning("mode"):
-        works, how = mode_line(found, draft)
+    detected = look(os.environ)
+    with errors_in("mode"):
+        works, how = mode_line(detected, draft)
         if not works:
             raise CannotPlace(how)
-    return tuple(_lines(draft, spec, found, how))
+    return tuple(_lines(draft, spec, detected, how))
 
 
-def _lines(draft: Draft, spec: JobSpec, found: Detected, how: str) -> Iterator[Line]:
+def _lines(draft: Draft, spec: JobSpec, detected: Detected, how: str) -> Iterator[Line]:
     shown = spec.redacted()
     yield "target", tilde(f"{shown.target.label} {shown.target.arguments}".strip())
     yield "workdir", tilde(spec.workdir)
     yield "mode", f"{spec.mode}: {how}"
-    yield "room", room_line(found, draft)
+    yield "room", room_line(detected, draft)
     request = Request(spec)
     field = "spark" if spec.mode.traits.address else "gpu" if draft.gpu == "yes" else "processes"
-    with concerning(field):
+    with errors_in(field):
         plan = plan_for(request)
     yield from _stage(request) if plan is None else _places(request, plan)
     for name, value in shown.env.items():
@@ -63,9 +63,9 @@ def _places(request: Request, plan: Plan) -> Iterator[Line]:
 
 
 def _stage(request: Request) -> Iterator[Line]:
-    """What a scheduler is asked for; what is sent along is read here, as it is when it starts."""
+    """Lines on the request to the scheduler; the sources to be sent are bundled for it, as at the start."""
     spec, traits = request.spec, request.spec.mode.traits
-    with concerning("py_files" if spec.py_files else "target"):
+    with errors_in("py_files" if spec.py_files else "target"):
         size = len(make_bundle(spec)) if traits.ships_sources else 0
     each = spec.gpus_per_task or spec.gpus_per_rank
     gpus = "no GPU" if spec.gpu is False else f"{number(each, 'GPU')}"

@@ -1,4 +1,4 @@
-"""Launches that are kept under a name: ``presets/NAME.toml`` in the config folder. For threads."""
+"""Named launches, stored as ``presets/NAME.toml`` in the config folder. Everything here may block."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A launch that was kept; or the file of that name, and why it is none."""
+    """A stored launch; or, for a file that cannot be read, `problem` and no draft."""
 
     name: str
     draft: Draft | None
@@ -40,12 +40,12 @@ class Preset:
 
 
 def presets_folder() -> Path:
-    """Where they lie."""
+    """The folder of the presets."""
     return config_file().parent / "presets"
 
 
 def list_presets(folder: Path, workdir: Path) -> list[Preset]:
-    """All of them by name, to be launched from `workdir`; those that cannot be read with the reason."""
+    """All presets by name, to be launched in `workdir`; those that cannot be read have a problem."""
     try:
         names = sorted(n for n in os.listdir(folder) if n.endswith(_SUFFIX) and not n.startswith("."))
     except OSError:
@@ -63,7 +63,11 @@ def _read(file: Path, workdir: Path) -> Preset:
 
 
 def _draft(data: Mapping[str, Any], workdir: Path) -> Draft:
-    """What a file says; ValueError where it says what no form holds."""
+    """The draft of a preset's file.
+
+    Raises:
+        ValueError: a key or a value is invalid.
+    """
     known = {e.name for e in EXTRAS}
     for key, value in data.items():
         if key not in (*_TEXTS, *_TABLES):
@@ -71,19 +75,20 @@ def _draft(data: Mapping[str, Any], workdir: Path) -> Draft:
         texts = [value] if key in _TEXTS else [*value.values()] if isinstance(value, dict) else [None]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"`{key}` must be {'text' if key in _TEXTS else 'a table of texts'}")
-    strange = data.get("extras", {}).keys() - known
-    if strange:
-        raise ValueError(f"`extras` has no {min(strange)}")
+    if unknown := data.get("extras", {}).keys() - known:
+        raise ValueError(f"`extras` has no {min(unknown)}")
     if data.get("gpu", "auto") not in _GPU:
         raise ValueError(f"`gpu` must be one of {', '.join(_GPU)}")
-    return _unknown(Draft(**{**data, "mode": Mode(data.get("mode", DEFAULT_MODE)), "workdir": workdir}))
+    return _with_unknown_secrets(
+        Draft(**{**data, "mode": Mode(data.get("mode", DEFAULT_MODE)), "workdir": workdir})
+    )
 
 
 def check_name(name: str) -> str:
-    """The name without space around it.
+    """The name without surrounding spaces.
 
     Raises:
-        SpecError: no file may be called so.
+        SpecError: the name is not a valid preset name.
     """
     name = name.strip()
     if not _NAME.fullmatch(name):
@@ -94,16 +99,16 @@ def check_name(name: str) -> str:
 
 
 def save_preset(folder: Path, name: str, draft: Draft) -> list[str]:
-    """Keep a launch under a name, whatever had it before; the names whose secret values were left out.
+    """Store a launch, replacing a preset of that name; return the names whose secret values were left out.
 
     Raises:
-        SpecError: the name is none, or the launch holds what no file can.
+        SpecError: the name is invalid, or a text of the launch is not valid Unicode.
         RecordError: the file cannot be written.
     """
     name = check_name(name)
-    kept, withheld = without_secrets(draft)
+    stored, withheld = without_secrets(draft)
     try:
-        data = "".join(_lines(kept)).encode()
+        data = "".join(_lines(stored)).encode()
     except UnicodeError:
         raise SpecError("a name in it is no valid Unicode, which a preset's file must be") from None
     file, new = folder / f"{name}{_SUFFIX}", folder / f".{name}.{os.getpid()}"
@@ -113,17 +118,17 @@ def save_preset(folder: Path, name: str, draft: Draft) -> list[str]:
             opened.write(data)
         os.replace(new, file)
     except OSError as error:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # report the first error
             new.unlink(missing_ok=True)
         raise RecordError(f"{file} cannot be written: {error.strerror}") from error
     return withheld
 
 
 def remove_preset(folder: Path, name: str) -> None:
-    """Remove one; that it is gone already is no matter.
+    """Remove a preset, if it exists.
 
     Raises:
-        RecordError: it cannot be removed.
+        RecordError: the file cannot be removed.
     """
     if "/" in name:
         raise RecordError(f"{name} is no preset's name")
@@ -134,7 +139,7 @@ def remove_preset(folder: Path, name: str) -> None:
 
 
 def without_secrets(draft: Draft) -> tuple[Draft, list[str]]:
-    """The same without the values of names that look secret, and those names."""
+    """The draft without values whose names look secret, and those names."""
     extras, withheld = dict(draft.extras), list[str]()
     for option in PAIRED:
         words = _words(extras.get(option, ""))
@@ -157,10 +162,10 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _without_secret_words(line: str) -> tuple[str, list[str]]:
-    """Arguments with stars for what is secret in them, and which options those were for."""
+    """Arguments with stars in place of secret words, and the options that those words belong to."""
     try:
         words = split(line)
-    except SpecError:  # a quotation has not ended: there are no options to be told yet
+    except SpecError:  # an open quotation: the line cannot be split into options
         return redacted_text(line), []
     named = list(zip(words, argument_places(words), named_words(words), strict=True))
     masked = [Redactor().mask(word, option) for word, _, (option, _) in named]
@@ -169,20 +174,24 @@ def _without_secret_words(line: str) -> tuple[str, list[str]]:
     return (shlex.join(masked), hidden) if hidden else (line, [])
 
 
-def _unknown(draft: Draft) -> Draft:
-    """A draft that was kept without its secrets: stars are to be typed over, and never sent."""
+def _with_unknown_secrets(draft: Draft) -> Draft:
+    """Mark the stars in a stored draft's arguments as unknown secrets: the user must replace them."""
     if REDACTED not in draft.args:
         return draft
     try:
         words = _words(draft.args)
     except SpecError as error:
         raise ValueError(str(error)) from error
-    lost = [place for place, word in zip(argument_places(words), words, strict=True) if REDACTED in word]
-    return replace(draft, kept=dict.fromkeys(lost))
+    places = [place for place, word in zip(argument_places(words), words, strict=True) if REDACTED in word]
+    return replace(draft, secrets=dict.fromkeys(places))
 
 
 def _words(text: str) -> list[str]:
-    """What cannot be split is kept from being written, rather than searched for secrets in vain."""
+    """Split a text into words.
+
+    Raises:
+        SpecError: it cannot be split, and so cannot be searched for secrets; it must not be stored.
+    """
     try:
         return split(text)
     except SpecError as error:
@@ -200,5 +209,5 @@ def _lines(draft: Draft) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Text as TOML has it: JSON's way, and DEL too is escaped."""
+    """Text as a TOML string: escaped as in JSON, and DEL too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

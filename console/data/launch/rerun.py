@@ -1,4 +1,4 @@
-"""A recorded run as a request to run it again, and what that would do, in words."""
+"""Running a recorded run again: its request, its missing secrets, and lines that describe what would run."""
 
 from __future__ import annotations
 
@@ -40,66 +40,68 @@ def request_again(
 ) -> Request:
     """The request that would run a recorded run again.
 
-    Secrets are in no record that leaves this machine. Those of an own run come from what its launch kept
-    beside it, else from the environment; a run from elsewhere gets none that nobody gave for it.
+    Records do not contain secrets. Those of an own run come from the private file that its launch wrote, else
+    from the environment; those of a run from elsewhere only from `given`, `args` and `ask`.
 
     Args:
         folder: the run's folder.
-        given: the options of a launch that are to be otherwise, as values by their names.
+        given: the launch options to change, as values by their names.
         args: other arguments, if any.
-        environ: where values that were not written down are taken from; ours by default.
-        ask: asks a person for a secret that is missing, by the option that it belongs to.
-        agree: is told what a run from elsewhere would run, before anything else is done with it, and raises
-            what it likes.
-        root: the folder of the runs that are our own, if not the usual one.
+        environ: the environment variables in which missing secrets are looked up; ours by default.
+        ask: asks the user for a missing secret; called with the option that it belongs to.
+        agree: called with the job of a run from elsewhere before anything else is done with it; raises any
+            error to refuse it.
+        root: the folder of our own runs, if not the usual one.
 
     Raises:
-        SpecError: it cannot be run again so: a secret or the target is missing, or an option does not fit.
+        SpecError: the run cannot be run again: a secret or the target is missing, or an option does not fit.
         RecordError: the folder holds no readable run.
     """
     own = is_own(folder, root)
-    known = read_private(folder) if own else {}
-    asked = changed(_as_typed(filled(read_spec(folder), known)), given or {}, args)
+    private = read_private(folder) if own else {}
+    job = changed(_as_typed(filled(read_spec(folder), private)), given or {}, args)
     if agree is not None and not own:
-        agree(asked)
-    around = (os.environ if environ is None else environ) if own else {}
-    spec = _checked(restored(asked, around, folder.name, ask))
+        agree(job)
+    variables = (os.environ if environ is None else environ) if own else {}
+    spec = _checked(restored(job, variables, folder.name, ask))
     pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
     path = (*_import_root(spec), spec.workdir) if pickled else ()
     return Request(spec, payload=_payload(folder) if pickled else None, path=path)
 
 
 def is_own(folder: Path, root: Path | None = None) -> bool:
-    """Whether a run was launched from here, by its place: a folder of its own among those of our runs."""
+    """Whether a run was launched here: its folder is in the folder of our runs, and not by a link."""
     if not paths.is_run_id(folder.name) or folder.is_symlink():
         return False
     return folder.parent.resolve() == (root or paths.runs_root()).resolve()
 
 
-def filled(spec: JobSpec, known: Mapping[str, str]) -> JobSpec:
-    """A spec with what is known of the values that were not written down."""
-    values = {place: known[place] for place in spec.withheld if place in known}
-    left = tuple(place for place in spec.withheld if place not in known)
-    return replace(spec.with_texts(values), withheld=left)
+def filled(spec: JobSpec, private: Mapping[str, str]) -> JobSpec:
+    """A spec with those of its withheld values that `private` contains."""
+    values = {place: private[place] for place in spec.withheld if place in private}
+    missing = tuple(place for place in spec.withheld if place not in private)
+    return replace(spec.with_texts(values), withheld=missing)
 
 
 def changed(spec: JobSpec, given: Mapping[str, Any], args: Sequence[str]) -> JobSpec:
-    """A spec with some of its values given anew; environment, settings and parameters are added to.
+    """A spec with some of its values replaced; the pairs of environment, conf and parameters are merged.
 
     Raises:
         SpecError: a value does not fit the others.
     """
-    mode = mode_of(given, usual=spec.mode)
+    mode = mode_of(given, fallback=spec.mode)
     require_effect(given, mode)
     dropped = {each.name: each.default for each in options_of(JobSpec) if not applies(each, mode)}
-    # an address of another kind is not meant any more
+    # the address of another mode does not apply
     dropped |= {name: "" for name in ADDRESSES if name != mode.traits.address}
-    values = {each.name: _anew(each, spec, given[each.name]) for each in LAUNCH_OPTIONS if each.name in given}
+    values = {
+        each.name: _merged(each, spec, given[each.name]) for each in LAUNCH_OPTIONS if each.name in given
+    }
     other = spec.with_options({**dropped, **values, "mode": mode})
     return _with_arguments(other, given.get("param", {}), args)
 
 
-def _anew(option: Option, spec: JobSpec, value: Any) -> Any:
+def _merged(option: Option, spec: JobSpec, value: Any) -> Any:
     return {**dict(option.value(spec)), **value} if option.kind is PAIRS else value
 
 
@@ -116,45 +118,45 @@ def _with_arguments(spec: JobSpec, params: Mapping[str, str], args: Sequence[str
 
 
 def restored(spec: JobSpec, environ: Mapping[str, str], run: str, ask: Ask | None = None) -> JobSpec:
-    """A spec with the secrets that it still lacks, from the environment, else by `ask`.
+    """A spec with its missing secrets, from the environment, else from `ask`.
 
     Raises:
-        SpecError: it lacks some; all of them are named.
+        SpecError: secrets are missing; the message names all of them.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     missing: dict[str, str] = {}
     for place in missing_places(spec):
         masked = spec.texts[place]
-        value = _around(place, masked, environ)
+        value = _from_environment(place, masked, environ)
         if value is None and ask is not None:
             answer = ask(option_of(place))
             value = None if answer is None else masked.replace(REDACTED, answer)
         if value is None:
             missing[place] = option_of(place)
         else:
-            found[place] = value
+            values[place] = value
     if missing:
         raise SpecError(
             f"run {run} was given secrets that were not written down: give "
             f"{', '.join(dict.fromkeys(missing.values()))}",
             hint="those of the environment may also be set here",
         )
-    return replace(spec.with_texts(found), withheld=())
+    return replace(spec.with_texts(values), withheld=())
 
 
 def missing_places(spec: JobSpec) -> list[str]:
-    """Where a spec lacks what was not written down, as `JobSpec.texts` calls it.
+    """The places, as in `JobSpec.texts`, of a spec's missing secrets.
 
-    Records of before say only what was masked, and not where.
+    Older records mask secrets without listing their places, so masked values are recognised too.
     """
     pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
-    told = [
+    places = [
         place
         for place, text in spec.texts.items()
         if REDACTED in text and (place in spec.withheld or _looks_masked(place, text))
     ]
-    # what a pickle holds is there, masked or not
-    return [p for p in told if not (pickled and p.startswith(("args ", "param ", "source", "function")))]
+    # a pickle still contains its target and arguments, even if the record masks them
+    return [p for p in places if not (pickled and p.startswith(("args ", "param ", "source", "function")))]
 
 
 def _looks_masked(place: str, text: str) -> bool:
@@ -164,8 +166,8 @@ def _looks_masked(place: str, text: str) -> bool:
     return kind == "remote" and f"={REDACTED}" in text
 
 
-def _around(place: str, masked: str, environ: Mapping[str, str]) -> str | None:
-    """What the environment has for a place: the variable, or a server that differs by its secrets only."""
+def _from_environment(place: str, masked: str, environ: Mapping[str, str]) -> str | None:
+    """A place's value in the environment: the variable, or a server whose masked address is the same."""
     kind, _, name = place.partition(" ")
     if kind == "env":
         return environ.get(name)
@@ -174,7 +176,7 @@ def _around(place: str, masked: str, environ: Mapping[str, str]) -> str | None:
 
 
 def option_of(place: str) -> str:
-    """How a person gives what belongs to a place."""
+    """The option or argument by which the user gives a place's value."""
     kind, _, name = place.partition(" ")
     if kind == "args":
         return "its arguments anew, after --"
@@ -187,7 +189,7 @@ def option_of(place: str) -> str:
 
 
 def _as_typed(spec: JobSpec) -> JobSpec:
-    """The spec with its arguments as a person types them, which is how those given anew come."""
+    """The spec with its arguments as the user types them, so that typed ones can be merged in."""
     from launcher.spec.target import typed_arguments
 
     if spec.target.pickled:
@@ -197,18 +199,18 @@ def _as_typed(spec: JobSpec) -> JobSpec:
 
 
 def _checked(spec: JobSpec) -> JobSpec:
-    """The spec with its target found again.
+    """The spec with its target resolved again.
 
     Raises:
-        SpecError: it is not there any more, or takes other arguments now.
+        SpecError: the target no longer exists, or takes other arguments now.
     """
     from launcher.spec.target import resolve
 
     target = spec.target
     if target.kind is TargetKind.CALLABLE or target.pickled:
         return spec
-    found = resolve(target.label, params=dict(target.kwargs), args=target.args, workdir=Path(spec.workdir))
-    return replace(spec, target=found)
+    now = resolve(target.label, params=dict(target.kwargs), args=target.args, workdir=Path(spec.workdir))
+    return replace(spec, target=now)
 
 
 def _payload(folder: Path) -> bytes:
@@ -235,7 +237,7 @@ _MOST = 400
 
 
 def what_would_run(spec: JobSpec) -> list[str]:
-    """A line for each thing that decides what happens; nothing in it is left out unseen."""
+    """A line for each value that decides what would run; control characters in it are shown as escapes."""
     spec = spec.redacted()
     pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
     python = spec.mode.traits.python or sys.executable
@@ -244,14 +246,14 @@ def what_would_run(spec: JobSpec) -> list[str]:
         ("with", " ".join(f"{name}={value}" for name, value in spec.target.kwargs)),
         ("pickle", "code and data of whoever made it, which every rank runs as you" if pickled else ""),
         ("ranks", f"{spec.num_processes}, {spec.mode}"),
-        *((each.place, _told(each, spec)) for each in options_of(JobSpec)),
+        *((each.place, _option_text(each, spec)) for each in options_of(JobSpec)),
         ("python", python),
     ]
     return [f"{name:<8} {_short(escaped(text))}" for name, text in rows if text]
 
 
-def _told(option: Option, spec: JobSpec) -> str:
-    """Every text of an option, names with their values."""
+def _option_text(option: Option, spec: JobSpec) -> str:
+    """An option's values, or pairs of names and values; empty if it has no texts."""
     value = option.value(spec)
     return " ".join(option.kind.write(option, value)) if texts_in(option, value) else ""
 
@@ -264,8 +266,8 @@ _LONGEST = 300
 
 
 def spec_lines(spec: JobSpec) -> tuple[tuple[str, str], ...]:
-    """What each line is about, and what is said of it."""
-    return tuple((about, _shortened(text)) for about, text in _lines(spec, draft_of(spec)) if text)
+    """A description of a recorded run's request, as pairs of a label and a text."""
+    return tuple((label, _shortened(text)) for label, text in _lines(spec, draft_of(spec)) if text)
 
 
 def _lines(spec: JobSpec, draft: Draft) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What could be launched below a folder, found by reading source; nothing is imported to find out."""
+"""The scripts and functions below a folder that could be launched, found by reading source, not importing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN_FILES = frozenset({"__init__.py", "__main__.py", "conftest.py", "setup.py"}
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something to run: how it is typed, what it takes, and what it says of itself."""
+    """A possible target: its text for the form, its signature, and its docstring's first line."""
 
     target: str
     takes: str = ""
@@ -46,79 +46,83 @@ def candidates(workdir: Path) -> Iterator[list[Candidate]]:
 def _of_file(path: Path, workdir: Path) -> list[Candidate]:
     name = os.path.relpath(path, workdir)
     if not name.isprintable():
-        return []  # nobody can type it
+        return []  # such a name cannot be typed
     try:
-        told, functions = _read(path)
+        doc, functions = _read(path)
     except SpecError as error:
         return [Candidate(name, "script", error.message)]
-    found = [Candidate(f"{name}:{f.name}", takes(f), f.doc) for f in functions]
-    return [Candidate(name, "script", told), *found]
+    return [
+        Candidate(name, "script", doc),
+        *(Candidate(f"{name}:{f.name}", takes(f), f.doc) for f in functions),
+    ]
 
 
 def _read(path: Path) -> tuple[str, tuple[Signature, ...]]:
-    """What a file says of itself, and its functions; it is read again only when it has changed."""
+    """A file's docstring and its functions; the file is read again only when it has changed."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return described(path)
-    return _read_then(path, found.st_mtime_ns, found.st_size)
+    return _read_version(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=4096)
-def _read_then(path: Path, _changed: int, _size: int) -> tuple[str, tuple[Signature, ...]]:
+def _read_version(path: Path, _changed: int, _size: int) -> tuple[str, tuple[Signature, ...]]:
     return described(path)
 
 
 def recent_candidates(runs: Iterable[Status], workdir: Path, limit: int = 8) -> list[Candidate]:
-    """What was run lately, as it would be typed from here; what lies elsewhere and is gone is left out."""
-    found = dict.fromkeys(_near(run.target, workdir) for run in runs if run.target)
-    kept = (target for target in found if _is_there(target, workdir))
-    return [Candidate(target, "recent", recent=True) for target, _ in zip(kept, range(limit), strict=False)]
+    """The targets of recent runs, as typed in `workdir`; files that no longer exist are left out."""
+    targets = dict.fromkeys(_relative(run.target, workdir) for run in runs if run.target)
+    existing = (target for target in targets if _exists(target, workdir))
+    return [
+        Candidate(target, "recent", recent=True) for target, _ in zip(existing, range(limit), strict=False)
+    ]
 
 
-def _near(target: str, workdir: Path) -> str:
+def _relative(target: str, workdir: Path) -> str:
     source, name = split_target(target)
     if os.path.isabs(source) and Path(source).is_relative_to(workdir):
         source = os.path.relpath(source, workdir)
     return f"{source}:{name}" if name else source
 
 
-def _is_there(target: str, workdir: Path) -> bool:
+def _exists(target: str, workdir: Path) -> bool:
     source, name = split_target(target)
     is_module = name and not source.endswith(".py") and "/" not in source
     return bool(is_module) or (workdir / source).is_file()
 
 
 def with_recent(found: Sequence[Candidate], recent: Sequence[Candidate]) -> list[Candidate]:
-    """What was run lately before the others, and each only once; with what is known of it now."""
-    known = {c.target: c for c in found}
-    first = [replace(known.get(c.target, c), recent=True) for c in recent]
+    """Recent targets before the others, each only once, with the signature and docstring of `found`."""
+    by_target = {c.target: c for c in found}
+    first = [replace(by_target.get(c.target, c), recent=True) for c in recent]
     names = {c.target for c in first}
     return [*first, *sorted((c for c in found if c.target not in names), key=lambda c: is_aside(c.target))]
 
 
 def is_aside(target: str) -> bool:
-    """Whether it is seldom what is to be trained: a test, an example, a package's own file."""
+    """Whether a target is seldom meant: a test, an example, a package's own file."""
     *folders, file = split_target(target)[0].split("/")
     return bool(_ASIDE & {*folders}) or file in _OWN_FILES or file.startswith("test_")
 
 
 def takes(signature: Signature) -> str:
-    """A signature as a person reads it."""
+    """A signature as text."""
     return f"({', '.join(map(_parameter, signature.parameters))})"
 
 
 def _parameter(parameter: Parameter) -> str:
     stars = {ParameterKind.VAR_POSITIONAL: "*", ParameterKind.VAR_KEYWORD: "**"}.get(parameter.kind, "")
     typed = f": {parameter.annotation}" if parameter.annotation else ""
-    given = f" = {parameter.default}" if parameter.default is not None else ""
-    return f"{stars}{parameter.name}{typed}{given}"
+    default = f" = {parameter.default}" if parameter.default is not None else ""
+    return f"{stars}{parameter.name}{typed}{default}"
 
 
 def narrow(found: Sequence[Candidate], query: str) -> list[Candidate]:
-    """Those whose name holds the letters of `query` in their order, the tightest match first.
+    """The candidates whose target contains the letters of `query` in their order, the shortest match first.
 
-    What is aside comes after all others.
+    Candidates that are seldom meant (`is_aside`) come last.
     """
     pattern = _pattern(query)
     if pattern is None:
@@ -134,7 +138,7 @@ def _pattern(query: str) -> re.Pattern[str] | None:
 
 
 def matched(target: str, query: str) -> frozenset[int]:
-    """Where in `target` the letters of `query` are, as tightly as they can be."""
+    """The positions in `target` of the letters of `query`, in their shortest match."""
     pattern, name = _pattern(query), target.lower()
     spans = [] if pattern is None else [m.span(1) for m in pattern.finditer(name)]
     if not spans:
@@ -160,14 +164,14 @@ def options_of(target: str, workdir: Path) -> tuple[ScriptOption, ...]:
     if path is None or name:
         return ()
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return ()
-    return _options_then(path, found.st_mtime_ns, found.st_size)
+    return _options_version(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=64)
-def _options_then(path: Path, _changed: int, _size: int) -> tuple[ScriptOption, ...]:
+def _options_version(path: Path, _changed: int, _size: int) -> tuple[ScriptOption, ...]:
     return options_in(path)
 
 
@@ -183,7 +187,7 @@ def functions_of(target: str, workdir: Path) -> tuple[Signature, ...]:
 
 
 def _source_file(source: str, workdir: Path) -> Path | None:
-    """The file that a target's first part names, where it lies below a folder."""
+    """The file that a target's first part names, relative to `workdir`; None if there is none."""
     if not source or "\0" in source:
         return None
     path = workdir / os.path.expanduser(source)

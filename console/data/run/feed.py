@@ -1,4 +1,4 @@
-"""A thread that watches one run folder and says what changed: one frozen view a tick, none without news."""
+"""A thread that watches one run's folder and publishes a frozen view of it whenever it has changed."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from launcher.state.run_state import Phase, RankPhase, RunState
 
 from ..logs.book import LogBook
 from ..polling import Poller
-from .health import Alarms, Alert, Looked
+from .health import Alarms, Alert, AlertInput
 from .model import RankView, RankViews, RunView
 from .progress import PastReader
 
 _LOST_CHECK_S = 2.0
 _IDLE_S = 1.0
-_REST = 12.0
-_BEHIND_REST = 0.5
-_SHORTEST_S = 0.01
+_REST_FACTOR = 12.0
+_CATCH_UP_REST_FACTOR = 0.5
+_MIN_PAUSE_S = 0.01
 _RECENT_BYTES = 1 << 20
 _RECALL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class _FeedRequest:
+class _Limits:
     max_restarts: int = 0
     no_progress_s: float | None = None
 
 
 def usual_interval() -> float:
-    """Seconds between looks: often on a local terminal, seldom over a line that every frame loads."""
+    """Seconds between reads: short on a local terminal, longer over SSH, where each frame loads the line."""
     return 0.5 if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY") else 0.2
 
 
@@ -64,7 +64,7 @@ class RunFeed:
         self._presence, self._gone = Presence(run), False
         self._state = self._tail.state
         self._results: tuple[dict[str, object], ...] = ()
-        self._asked: _FeedRequest | None = None
+        self._limits: _Limits | None = None
         self._more = False
         self.poller = Poller(self.read, publish, self._pause, name="rankdeck-feed")
 
@@ -75,21 +75,21 @@ class RunFeed:
         self.book.close()
 
     def look(self) -> bool:
-        """Look once, in the caller's thread; whether more waits to be read."""
+        """Read and publish once, in the caller's thread; return whether more is left to read."""
         self.poller.look()
         return self._more
 
     def read(self) -> Iterator[RunView]:
-        """The view with what is new; a folder that cannot be read is said to have failed."""
+        """The current view; a folder that cannot be read is reported by `failed`."""
         self._more = False
         try:
-            yield self._renewed()
-            self._look_for_the_folder()
+            yield self._read_view()
+            self._check_folder()
         except (OSError, ValueError, TypeError, LauncherError) as error:
             self._more = False
             self._failed(f"{self._run.name} cannot be read: {error}")
 
-    def _renewed(self) -> RunView:
+    def _read_view(self) -> RunView:
         facts = self._tail.poll()
         self._past.take(facts, self._tail.state, self._tail.skipped)
         self._more = self._recall() if self.poller.last is not None else bool(self._tail.skipped)
@@ -101,7 +101,7 @@ class RunFeed:
             self._results = self._read_results()
         if facts or self._tail.state.unreadable != self._state.unreadable:
             self._state = self._tail.state
-        self._judge()
+        self._check_end()
         return self._view()
 
     def _note_unreadable(self) -> None:
@@ -115,26 +115,26 @@ class RunFeed:
             self._tail.note(PartUnreadable(time=0.0, file=paths.SUMMARY, reason=reason_of(error.__cause__)))
             return ()
 
-    def _look_for_the_folder(self) -> None:
-        """Say once that the record of a run that goes on was deleted: nothing more will come."""
+    def _check_folder(self) -> None:
+        """Report once that the record of a running run was deleted."""
         if not self._gone and not self._state.phase.final and self._presence.gone():
             self._gone = True
             self._failed(deleted_line(self._presence.seen))
 
     def _recall(self) -> bool:
-        """Read some of a long past; whether there is more. Nobody waits for it, so what is new goes first."""
+        """Read a part of a long past, after the new facts; return whether more is left."""
         until = time.monotonic() + _RECALL_S
         return self._past.recall(self._tail.state, lambda: time.monotonic() >= until)
 
     def _pause(self, spent: float) -> float:
-        """Seconds to the next look, after one that took `spent` of the processor.
+        """Seconds to the next read, after one that took `spent` seconds of CPU time.
 
-        A large gang is looked at less often, so that who types need not wait for what is counted here.
+        A large gang is read less often, so that the screen still reacts to keys at once.
         """
         if self._more:
-            return min(max(spent * _BEHIND_REST, _SHORTEST_S), self._interval)
+            return min(max(spent * _CATCH_UP_REST_FACTOR, _MIN_PAUSE_S), self._interval)
         ended = self.poller.last is not None and not self.poller.last.live
-        return _IDLE_S if ended else max(self._interval, spent * _REST)
+        return _IDLE_S if ended else max(self._interval, spent * _REST_FACTOR)
 
     def _view(self) -> RunView:
         state = self._state
@@ -146,7 +146,7 @@ class RunFeed:
             written=self.book.written,
             past=past.history,
             step_s=past.step_s,
-            limit_s=self._asked_for().no_progress_s,
+            limit_s=self._read_limits().no_progress_s,
             life=past.life,
             skew=past.skew,
         )
@@ -157,32 +157,32 @@ class RunFeed:
             progress=past.progress(state, now),
             results=self._results,
             logs=self.book.view(),
-            max_restarts=self._asked_for().max_restarts,
+            max_restarts=self._read_limits().max_restarts,
             alerts=self._alerts_of(ranks, now),
             recalled=int(self._past.recalled * 100) / 100,
         )
 
     def _alerts_of(self, ranks: tuple[RankView, ...], now: float) -> tuple[Alert, ...]:
-        """What is alarming, found out once a second."""
+        """The alerts, updated once a second."""
         if int(now) != self._alerts_at:
             self._alerts_at = int(now)
-            told = self._past.known.not_finite
-            looked = [_looked(v, told(v.rank.rank)) for v in ranks if v.rank.alive]
-            self._alerts = self._alarms.look(now, looked)
+            not_finite = self._past.known.not_finite
+            inputs = [_alert_input(v, not_finite(v.rank.rank)) for v in ranks if v.rank.alive]
+            self._alerts = self._alarms.look(now, inputs)
         return self._alerts
 
-    def _asked_for(self) -> _FeedRequest:
-        """What was asked for; a folder without a readable request says nothing of it."""
-        if self._asked is None:
+    def _read_limits(self) -> _Limits:
+        """The limits of the run's request; without a readable request, the defaults."""
+        if self._limits is None:
             try:
                 spec = read_spec(self._run)
-                self._asked = _FeedRequest(spec.max_restarts, spec.no_progress_timeout_s)
+                self._limits = _Limits(spec.max_restarts, spec.no_progress_timeout_s)
             except RecordError:
-                self._asked = _FeedRequest()
-        return self._asked
+                self._limits = _Limits()
+        return self._limits
 
-    def _judge(self) -> None:
-        """See whether the run ended where its facts do not say so: its owner died, or they cannot be read."""
+    def _check_end(self) -> None:
+        """Check for an end that no fact records: the owner died, or the facts cannot be read."""
         now = self._clock()
         if self._state.phase.final or now - self._lost_check < _LOST_CHECK_S:
             return
@@ -190,30 +190,30 @@ class RunFeed:
         status = read_status(self._run)
         if status is not None and status.state is Phase.LOST:
             self._state = _lost(self._state, status)
-        elif status is not None and status.state.final and _facts_are_spoiled(self._state):
+        elif status is not None and status.state.final and _facts_are_unreadable(self._state):
             self._state = _ended(self._state, status)
             self.book.end()
 
 
-def _looked(view: RankView, not_finite: Mapping[str, int | None]) -> Looked:
+def _alert_input(view: RankView, not_finite: Mapping[str, int | None]) -> AlertInput:
     silent = min((age for age in (view.step_age, view.log_age) if age is not None), default=None)
-    return Looked(view.rank.rank, view.figures, silent, not_finite)
+    return AlertInput(view.rank.rank, view.figures, silent, not_finite)
 
 
 def _lost(state: RunState, status: Status) -> RunState:
-    known = [v for r in state.ranks for v in (r.reported_at, r.sampled_at, r.started) if v is not None]
-    ended = max(known, default=state.started)
+    times = [v for r in state.ranks for v in (r.reported_at, r.sampled_at, r.started) if v is not None]
+    ended = max(times, default=state.started)
     ranks = tuple(r if r.phase.ended else replace(r, phase=RankPhase.LOST, ended=ended) for r in state.ranks)
     code, why = status.exit_code, status.why
     return replace(state, phase=Phase.LOST, ranks=ranks, ended=ended, exit_code=code, why=why)
 
 
-def _facts_are_spoiled(state: RunState) -> bool:
+def _facts_are_unreadable(state: RunState) -> bool:
     return any(part.file == paths.EVENTS for part in state.unreadable)
 
 
 def _ended(state: RunState, status: Status) -> RunState:
-    """What the status tells of a run whose own facts cannot be read."""
+    """The end of a run by its status, where its facts cannot be read."""
     return replace(
         state,
         phase=status.state,
@@ -226,10 +226,10 @@ def _ended(state: RunState, status: Status) -> RunState:
 
 
 class Presence:
-    """Looks for one run's record.
+    """Checks whether a run's record still exists.
 
     Attributes:
-        seen: when it was last there.
+        seen: when it last existed, in seconds since the epoch.
     """
 
     def __init__(self, run: Path) -> None:
@@ -237,7 +237,7 @@ class Presence:
         self._facts = run / paths.EVENTS
 
     def gone(self) -> bool:
-        """Whether somebody has deleted it."""
+        """Whether the record was deleted."""
         if not self._facts.exists():
             return True
         self.seen = time.time()
@@ -245,6 +245,6 @@ class Presence:
 
 
 def deleted_line(seen: float) -> str:
-    """That a run's record was deleted, which was last there at `seen`."""
+    """The sentence that a run's record was deleted; `seen` is when it last existed."""
     at = time.strftime("%H:%M:%S", time.localtime(seen))
     return f"the run's record was deleted while it ran: output and verdict after {at} are lost"

@@ -1,6 +1,6 @@
-"""Figures by metric: of one rank at one moment, over its last minutes, over its life, and of all ranks.
+"""Figures by metric: of one rank at one moment, over its last minutes and over its life, and of all ranks.
 
-Every sample of a large gang passes here once a second, so sums are kept as samples come. Pure.
+A large gang delivers thousands of samples a second, so sums are updated as samples arrive. Pure.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MAX, _DEVICE, _PROCESSES = Aggregate.MAX, Source.DEVICE, Source.PROCESSES
 Curve = tuple[float, ...]
 
 HISTORY = 120
-"""How many of the last samples are kept."""
+"""The number of last samples that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is known of one rank: amounts, and how much there can be of them. What is unknown is missing."""
+    """The known figures of one rank: amounts, and their totals. An unknown one is absent."""
 
     amounts: Mapping[Metric, float] = field(default_factory=dict)
     totals: Mapping[Metric, float] = field(default_factory=dict)
@@ -37,27 +37,27 @@ class Figures:
 def sampled_figures(
     devices: Sequence[DeviceSample], processes: RankSample | None, lag: float | None
 ) -> Figures:
-    """What samples say of a rank: those of its devices and of its processes, and how far it is behind."""
+    """A rank's figures from the samples of its devices and processes, and its lag in steps."""
     amounts: dict[Metric, float] = {}
     totals: dict[Metric, float] = {}
     if len(devices) == 1:
-        _take_in(TABLE.fields(_DEVICE), devices[0], amounts, totals)
+        _add_sample(TABLE.fields(_DEVICE), devices[0], amounts, totals)
     elif devices:
-        _take_in_all(devices, amounts, totals)
+        _add_devices(devices, amounts, totals)
     if processes is not None:
-        _take_in(TABLE.fields(_PROCESSES), processes, amounts, totals)
+        _add_sample(TABLE.fields(_PROCESSES), processes, amounts, totals)
     if lag is not None:
         amounts[LAG] = lag
     return Figures(amounts, totals)
 
 
-def _take_in(
+def _add_sample(
     fields: Iterable[tuple[Metric, str, str]],
     sample: object,
     amounts: dict[Metric, float],
     totals: dict[Metric, float],
 ) -> None:
-    """One sample: nothing is to be summed up, and most ranks have one device."""
+    """Add one sample without aggregation: most ranks have one device."""
     for metric, field_, whole in fields:
         amount = getattr(sample, field_)
         if is_known(amount):
@@ -66,7 +66,7 @@ def _take_in(
             totals[metric] = total
 
 
-def _take_in_all(
+def _add_devices(
     devices: Sequence[DeviceSample], amounts: dict[Metric, float], totals: dict[Metric, float]
 ) -> None:
     for metric in TABLE.of(_DEVICE):
@@ -77,14 +77,14 @@ def _take_in_all(
 
 
 Charted = tuple[float | None, ...]
-"""The figures of `TABLE.charted` at one moment: a plain tuple, of which a large gang has a hundred thousand.
+"""The figures of `TABLE.charted` at one moment, in its order, which only this module uses.
 
-Only this module knows the order.
+A plain tuple, because a large gang has a hundred thousand of them.
 """
 
 
 def charted(figures: Figures) -> Charted:
-    """What is kept of one moment for charts."""
+    """The charted figures of one moment."""
     amounts, totals = figures.amounts, figures.totals
     return tuple(
         [
@@ -105,8 +105,8 @@ class History:
 
     def of(self, metric: Metric, most: int) -> list[float | None]:
         """Up to `most` of one metric's last figures."""
-        at = TABLE.charted.index(metric)
-        return [row[at] for row in self._rows[-most:]] if most > 0 else []
+        column = TABLE.charted.index(metric)
+        return [row[column] for row in self._rows[-most:]] if most > 0 else []
 
 
 class Histories:
@@ -117,12 +117,12 @@ class Histories:
         self._frozen: dict[int, History] = {}
 
     def take(self, rank: int, row: Charted) -> None:
-        """Remember one moment."""
+        """Add one moment."""
         self._rows.setdefault(rank, deque(maxlen=HISTORY)).append(row)
         self._frozen.pop(rank, None)
 
     def of(self, rank: int) -> History:
-        """One rank's; the same object as long as there is nothing new."""
+        """One rank's history; the same object until a moment is added."""
         frozen = self._frozen.get(rank)
         if frozen is None:
             frozen = self._frozen[rank] = History(tuple(self._rows.get(rank, ())))
@@ -130,20 +130,20 @@ class Histories:
 
 
 class LifeSums:
-    """What a rank used since it began: means of how it worked, peaks of what fills up."""
+    """A rank's amounts over its life: the mean or the peak of each, as `Metric.life` requires."""
 
     def __init__(self) -> None:
-        self._kept: dict[Metric, list[float]] = {}
+        self._sums: dict[Metric, list[float]] = {}  # a sum and a count; of a peak, the peak and 1
 
     def take(self, figures: Figures) -> None:
-        """Take in one moment."""
-        kept = self._kept
+        """Add one moment."""
+        sums = self._sums
         for metric, amount in figures.amounts.items():
             if metric.life is None:
                 continue
-            known = kept.get(metric)
+            known = sums.get(metric)
             if known is None:
-                kept[metric] = [amount, 1]
+                sums[metric] = [amount, 1]
             elif metric.life is not _MAX:
                 known[0] += amount
                 known[1] += 1
@@ -152,43 +152,45 @@ class LifeSums:
 
     @property
     def amounts(self) -> Mapping[Metric, float]:
-        """What they come to."""
-        return {metric: kept / count for metric, (kept, count) in self._kept.items()}
+        """The means and peaks so far."""
+        return {metric: total / count for metric, (total, count) in self._sums.items()}
 
 
 class GangAverages:
-    """What each figure over all ranks came to in each of the last seconds that have samples."""
+    """Each charted figure over all ranks, in each of the last seconds that have samples."""
 
     def __init__(self) -> None:
         self._seconds: dict[int, tuple[list[float], list[int]]] = {}
         self._means: Mapping[Metric, Curve] | None = None
-        self._peaks = frozenset(at for at, metric in enumerate(TABLE.charted) if metric.together is _MAX)
+        self._peaks = frozenset(i for i, metric in enumerate(TABLE.charted) if metric.together is _MAX)
 
     def sampled(self, time: float, ranks: Iterable[Charted]) -> None:
-        """Take in what the ranks of one host did at a time. Hosts may tell of it in any order."""
+        """Add one sample of one host's ranks. Hosts' samples may arrive in any order."""
         size, peaks = len(TABLE.charted), self._peaks
         sums, counts = self._seconds.setdefault(int(time), ([0.0] * size, [0] * size))
         for row in ranks:
-            for at, value in enumerate(row):
+            for column, value in enumerate(row):
                 if value is None:
                     continue
-                if at not in peaks:
-                    sums[at] += value
-                    counts[at] += 1
-                elif not counts[at] or value > sums[at]:
-                    sums[at], counts[at] = value, 1
+                if column not in peaks:
+                    sums[column] += value
+                    counts[column] += 1
+                elif not counts[column] or value > sums[column]:
+                    sums[column], counts[column] = value, 1
         self._means = None
         if len(self._seconds) > HISTORY:
             del self._seconds[min(self._seconds)]
 
     @property
     def means(self) -> Mapping[Metric, Curve]:
-        """Each known figure's course, rounded, oldest first."""
+        """Each known figure's curve, rounded, oldest first."""
         if self._means is None:
-            drawn = {metric: self._course(at) for at, metric in enumerate(TABLE.charted)}
-            self._means = {metric: course for metric, course in drawn.items() if course}
+            curves = {metric: self._curve(column) for column, metric in enumerate(TABLE.charted)}
+            self._means = {metric: curve for metric, curve in curves.items() if curve}
         return self._means
 
-    def _course(self, at: int) -> Curve:
-        told = (self._seconds[second] for second in sorted(self._seconds))
-        return tuple(float(round(sums[at] / counts[at])) for sums, counts in told if counts[at])
+    def _curve(self, column: int) -> Curve:
+        seconds = (self._seconds[second] for second in sorted(self._seconds))
+        return tuple(
+            float(round(sums[column] / counts[column])) for sums, counts in seconds if counts[column]
+        )

@@ -1,10 +1,9 @@
-"""How ranks are doing: their condition in a word, figures that are no longer finite, and alerts. Pure.
+"""The health of ranks: their conditions, reported figures that are not finite, and alerts.
 
-Progress is judged by steps, never by how busy a device looks: a wedged gang can show 100 %.
+Conditions are judged by steps, never by device utilization: a gang that hangs can show 100 %.
 
-Pure but for what is remembered: the time is an argument, and what is unknown neither raises nor ends
-an alert. An alert is raised when a figure has been bad for as long as its rule says, and is over when the
-figure has been good for as long.
+An alert is raised when a figure has been bad for as long as its rule requires, and ends when the figure has
+been good for as long. An unknown figure neither raises nor ends an alert. No function reads a clock.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ BEHIND_PACES = 3.0
 
 
 class Condition(StrEnum):
-    """What one rank is doing, the worst last."""
+    """A rank's condition, from the best to the worst."""
 
     DONE = "done"
     OK = "running"
@@ -61,7 +60,10 @@ _BY_PHASE = {
 def condition_of(
     rank: Rank, *, now: float, front: int | None, step_s: float | None, silent: bool = False
 ) -> Condition:
-    """How one rank is doing at `now`, beside the first in the gang and its usual seconds a step."""
+    """A rank's condition at `now`.
+
+    `front` is the highest step of any rank, `step_s` the usual seconds a step.
+    """
     if rank.phase in _BY_PHASE:
         return _BY_PHASE[rank.phase]
     if rank.reported_at is not None and now - rank.reported_at > max(HUNG_S, HUNG_STEPS * (step_s or 0.0)):
@@ -76,35 +78,35 @@ def condition_of(
 
 
 def silent_after(step_s: float | None, limit_s: float | None) -> float | None:
-    """Seconds without a sign of life after which a rank is called silent: by the run's own pace and limit.
+    """Seconds without a sign of life after which a rank is silent, by the run's pace and its progress limit.
 
-    None where neither is known: there are trainings that say nothing for hours.
+    None if both are unknown: some trainings print nothing for hours.
     """
-    paced = None if step_s is None else max(SILENT_S, SILENT_PACES * step_s)
-    known = [seconds for seconds in (paced, None if limit_s is None else limit_s / 2) if seconds is not None]
-    return min(known, default=None)
+    by_pace = None if step_s is None else max(SILENT_S, SILENT_PACES * step_s)
+    by_limit = None if limit_s is None else limit_s / 2
+    return min((seconds for seconds in (by_pace, by_limit) if seconds is not None), default=None)
 
 
 def signs_of_life(ranks: Sequence[Rank], written: Mapping[int, float]) -> list[float | None]:
-    """When each rank showed last that it goes on, by a report or by output; None for one that has not begun.
+    """The time of each rank's last report or output; None for a rank that has not started.
 
-    Often only rank 0 tells of steps: of a rank that tells none, what any of them does is taken for a sign.
+    Often only rank 0 reports steps: for a rank that reports none, the newest sign of any rank counts.
     """
-    told = [(rank.reported_at, written.get(rank.rank), rank.entered or rank.started) for rank in ranks]
-    own = [max((time for time in times if time is not None), default=None) for times in told]
+    signs = [(rank.reported_at, written.get(rank.rank), rank.entered or rank.started) for rank in ranks]
+    own = [max((time for time in times if time is not None), default=None) for times in signs]
     newest = max((time for time in own if time is not None), default=None)
     return [time if rank.step is not None else newest for rank, time in zip(ranks, own, strict=True)]
 
 
 def _is_behind(rank: Rank, now: float, front: int, step_s: float) -> bool:
-    """Whether others have gone on for longer than reports usually take: ranks never report all at once."""
+    """Whether a rank has fewer steps than `front` for longer than reports usually take to arrive."""
     if rank.step is None or rank.reported_at is None or front - rank.step < BEHIND_STEPS:
         return False
     return now - rank.reported_at > max(BEHIND_S, BEHIND_PACES * step_s)
 
 
 def front_of(ranks: Sequence[Rank]) -> int | None:
-    """The step of whoever is or was first, those that have ended included; None if none has reported one."""
+    """The highest step of any rank, also of those that have ended; None if no rank has reported a step."""
     return max((r.step for r in ranks if r.step is not None), default=None)
 
 
@@ -113,7 +115,7 @@ _SHOWN_RANKS = 4
 
 @dataclass(frozen=True, slots=True)
 class NotFinite:
-    """A figure that is no number any more; `step` is the first at which it was none, if steps are told."""
+    """A reported figure that is NaN or infinite; `step` is the first step at which it was, if known."""
 
     name: str
     ranks: tuple[int, ...]
@@ -125,21 +127,21 @@ class NotFinite:
 
 
 def named_ranks(ranks: Sequence[int]) -> str:
-    """Sorted ranks by their numbers while those are few stretches, else how many."""
+    """Sorted ranks by number if they form few ranges, else their count."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    named = spans(ranks)
-    return f"ranks {named}" if named.count(",") < _SHOWN_RANKS else f"{len(ranks)} ranks"
+    numbers = spans(ranks)
+    return f"ranks {numbers}" if numbers.count(",") < _SHOWN_RANKS else f"{len(ranks)} ranks"
 
 
 class Soundness:
-    """Follows what ranks report: which of their last figures are not finite."""
+    """Tracks which of the ranks' last reported figures are not finite."""
 
     def __init__(self) -> None:
         self._since: dict[int, dict[str, int | None]] = {}
 
     def reported(self, fact: RankReported) -> None:
-        """Take in one report; what it does not tell of stays as it was."""
+        """Add one report; figures that it does not contain stay as they were."""
         for name, value in fact.metrics.items():
             if not is_finite(value):
                 self._since.setdefault(fact.rank, {}).setdefault(name, fact.step)
@@ -147,18 +149,18 @@ class Soundness:
                 self._since[fact.rank].pop(name, None)
 
     def of(self, rank: int) -> Mapping[str, int | None]:
-        """What is not finite of one rank, and since which step."""
+        """One rank's figures that are not finite, each with its first such step."""
         return self._since.get(rank, {})
 
     @property
     def all(self) -> tuple[NotFinite, ...]:
-        """Each figure once, a loss before others, with all its ranks and its first step."""
-        found: dict[str, list[int]] = {}
+        """Each figure that is not finite, losses first, with all its ranks and its first step."""
+        ranks_of: dict[str, list[int]] = {}
         for rank, since in self._since.items():
             for name in sorted(since, key=lambda name: "loss" not in name.lower()):
-                found.setdefault(name, []).append(rank)
+                ranks_of.setdefault(name, []).append(rank)
         return tuple(
-            NotFinite(name, tuple(sorted(ranks)), self._first(name)) for name, ranks in found.items()
+            NotFinite(name, tuple(sorted(ranks)), self._first(name)) for name, ranks in ranks_of.items()
         )
 
     def _first(self, name: str) -> int | None:
@@ -175,9 +177,9 @@ _SILENT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that is wrong, or was: `over` says when it ended. `rank` may be `GANG`.
+    """An alert; `over` is the time of its end, None while it goes on. `rank` may be `GANG`.
 
-    `figure` is the name of the one that is not finite, where that is what is wrong; `step`, since when.
+    For an alert about a figure that is not finite, `figure` is its name and `step` its first such step.
     """
 
     what: str
@@ -189,7 +191,7 @@ class Alert:
 
 
 def not_finite(name: str) -> Rule:
-    """The rule for a reported figure, which is 1 where it is NaN or infinite: told at once, and over late."""
+    """The rule for a reported figure; its value is 1 if the figure is not finite. It alerts at once."""
     return Rule(f"{name} is not finite", lambda v: v > 0, lambda v: v <= 0, 0.0, name, end_s=5.0)
 
 
@@ -197,10 +199,11 @@ SILENT = Rule("neither output nor a step for 5 min", lambda v: v >= _SILENT_S, l
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What the rules look at: one rank that is at work. Silence is in seconds, None if it never spoke.
+class AlertInput:
+    """One working rank's data for the rules.
 
-    `not_finite` are its figures that are NaN or infinite, and since which step.
+    `silent_s` is the time since its last output or step, None if it had none. `not_finite` maps its figures
+    that are NaN or infinite to their first such step.
     """
 
     rank: int
@@ -217,41 +220,41 @@ class Alarms:
         self._turning: dict[tuple[str, int], float] = {}
         self._over: deque[Alert] = deque(maxlen=REMEMBERED)
 
-    def look(self, now: float, ranks: Sequence[Looked]) -> tuple[Alert, ...]:
-        """The alerts at `now`: those that go on first, then those that are over, the newest first."""
+    def look(self, now: float, ranks: Sequence[AlertInput]) -> tuple[Alert, ...]:
+        """Apply the rules at `now`; return the alerts: active ones first, then ended ones, newest first."""
         seen = set()
         for rule, rank, value in _values(ranks):
             seen.add((rule.what, rank))
             self._judge(rule, rank, value, now)
-        for rule, looked in self._figures(ranks):
-            seen.add((rule.what, looked.rank))
-            self._judge(rule, looked.rank, float(rule.figure in looked.not_finite), now)
-            self._date(rule, looked)
+        for rule, data in self._figures(ranks):
+            seen.add((rule.what, data.rank))
+            self._judge(rule, data.rank, float(rule.figure in data.not_finite), now)
+            self._set_step(rule, data)
         for key in [key for key in self._active if key not in seen]:
             self._end(key, now)
         return self.alerts
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
-        """Those of the last look."""
-        going_on = sorted(self._active.values(), key=lambda a: (a.since, a.what, a.rank))
-        return (*reversed(going_on), *reversed(self._over))
+        """The alerts after the last call of `look`."""
+        active = sorted(self._active.values(), key=lambda a: (a.since, a.what, a.rank))
+        return (*reversed(active), *reversed(self._over))
 
-    def _figures(self, ranks: Sequence[Looked]) -> Iterator[tuple[Rule, Looked]]:
-        """Each figure that is not finite, or was when the alert of it was raised."""
+    def _figures(self, ranks: Sequence[AlertInput]) -> Iterator[tuple[Rule, AlertInput]]:
+        """The rules and ranks of figures that are not finite or have an active alert."""
         alarmed: dict[int, list[str]] = {}
         for alert in self._active.values():
             if alert.figure:
                 alarmed.setdefault(alert.rank, []).append(alert.figure)
-        for looked in ranks:
-            for name in dict.fromkeys((*looked.not_finite, *alarmed.get(looked.rank, ()))):
-                yield not_finite(name), looked
+        for data in ranks:
+            for name in dict.fromkeys((*data.not_finite, *alarmed.get(data.rank, ()))):
+                yield not_finite(name), data
 
-    def _date(self, rule: Rule, looked: Looked) -> None:
-        """Say since which step; an earlier one may be found when more of the past is read."""
-        alert, step = self._active.get((rule.what, looked.rank)), looked.not_finite.get(rule.figure)
+    def _set_step(self, rule: Rule, data: AlertInput) -> None:
+        """Set an alert's first step; reading more of the past may find an earlier one."""
+        alert, step = self._active.get((rule.what, data.rank)), data.not_finite.get(rule.figure)
         if alert is not None and step is not None and (alert.step is None or step < alert.step):
-            self._active[rule.what, looked.rank] = replace(alert, step=step)
+            self._active[rule.what, data.rank] = replace(alert, step=step)
 
     def _judge(self, rule: Rule, rank: int, value: float | None, now: float) -> None:
         key = rule.what, rank
@@ -274,13 +277,13 @@ class Alarms:
         self._over.append(replace(self._active.pop(key), over=now))
 
 
-def _values(ranks: Sequence[Looked]) -> Iterable[tuple[Rule, int, float | None]]:
-    """Every rule's figure for every rank that it concerns."""
+def _values(ranks: Sequence[AlertInput]) -> Iterable[tuple[Rule, int, float | None]]:
+    """Every rule with each rank that it applies to and that rank's figure."""
     for metric, rule in TABLE.rules:
-        figures = [looked.figures.figure(metric) for looked in ranks]
+        figures = [data.figures.figure(metric) for data in ranks]
         if rule.median_from is None or _median(figures) >= rule.median_from:
-            yield from ((rule, looked.rank, figure) for looked, figure in zip(ranks, figures, strict=True))
-    silences = [looked.silent_s for looked in ranks if looked.silent_s is not None]
+            yield from ((rule, data.rank, figure) for data, figure in zip(ranks, figures, strict=True))
+    silences = [data.silent_s for data in ranks if data.silent_s is not None]
     if silences:
         yield SILENT, GANG, min(silences)
 

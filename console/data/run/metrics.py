@@ -1,7 +1,7 @@
-"""The table of metrics: everything that is told of a figure of a device, of a rank's processes or of a host.
+"""The table of metrics: the names, units, scales and rules of the figures of devices, processes and hosts.
 
-A sampled figure is one row here. Columns, details, sums, charts, alerts and the filters of the cluster screen
-read the row; none of them knows a metric that it does not treat in a way of its own. Pure.
+Each sampled figure is one row. Columns, details, sums, charts, alerts and the cluster screen's filters are
+made from the rows, and name a metric only if they treat it specially. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST = float_info.max
 
 
 class Source(Enum):
-    """Whose figure it is, and by that the kind of sample that has it."""
+    """The source of a metric; its value names the kind of sample that contains it."""
 
     DEVICE = "DeviceSample"
     PROCESSES = "RankSample"
@@ -27,14 +27,14 @@ class Source(Enum):
 
 
 class Aggregate(Enum):
-    """What several values come to."""
+    """How several values are combined."""
 
     MEAN = "mean"
     SUM = "sum"
     MAX = "peak"
 
     def of(self, values: Sequence[float]) -> float | None:
-        """Of no values it is None."""
+        """Combine the values; None if there are none."""
         if not values:
             return None
         if self is _MAX:
@@ -48,15 +48,15 @@ _MEAN, _SUM, _MAX = Aggregate.MEAN, Aggregate.SUM, Aggregate.MAX
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a figure is alarming. Between the two thresholds all stays as it was.
+    """When a figure raises an alert. Between the two thresholds the alert stays as it is.
 
     Attributes:
-        what: the alert's words.
+        what: the alert's text.
         bad, good: whether the figure raises the alert, or ends it.
-        hold_s: how long it must have been so.
-        figure: the name of the reported figure that it is about, if it is about one.
-        end_s: how long it must have been good, where that differs from `hold_s`.
-        median_from: it holds only while the median of all ranks is at least this.
+        hold_s: how many seconds the figure must have been bad, or good.
+        figure: the name of the reported figure that the rule is about, if any.
+        end_s: how many seconds the figure must have been good, if not `hold_s`.
+        median_from: the rule applies only while the median of all ranks is at least this.
     """
 
     what: str
@@ -73,22 +73,22 @@ class Metric:
     """One row. An amount is in the unit of the sensor; a figure is on the metric's scale.
 
     Attributes:
-        name: what it is called where devices and hosts are shown.
-        key: its short name, before the sign in a filter (``temp>75``) and above a column of GPUs.
-        label, head: what it is called on the run screen, and above a column of ranks.
-        source, field: which samples have it, and there under which name.
-        whole: the field with how much there can be of it. Its scale is then per cent of that.
-        unit: of its amounts; ``%`` if those are on a scale of per cent.
-        together: what the amounts of a rank's devices come to, of a host's ranks, and of all ranks.
-        life: what the amounts over a rank's whole life come to; None: nothing.
+        name: its name where devices and hosts are shown.
+        key: its short name, in a filter (``temp>75``) and above a column of GPUs.
+        label, head: its name on the run screen, and above a column of ranks.
+        source, field: the samples that contain it, and their field.
+        whole: the field with its total, if any. The scale is then per cent of the total.
+        unit: of its amounts; ``%`` if they are percentages.
+        together: how the amounts of a rank's devices, of a host's ranks and of all ranks are combined.
+        life: how the amounts over a rank's life are combined; None if they are not.
         written: an amount as text, in at most `width` characters.
         top: the end of its scale. Metrics without one are not charted.
-        follows: whether greater figures widen the scale; otherwise they are shown as `top`.
-        wished: whether the greatest figure is the best one rather than the worst.
-        keep: the importance of its column. One without has a column only while it is charted.
-        plot: the title of its chart over all ranks; it has none without.
-        sought_by_share: whether filters compare the figure rather than the amount.
-        rules: when its figure is alarming.
+        scale_grows: whether greater figures widen the scale; otherwise they are shown as `top`.
+        more_is_better: whether the greatest figure is the best one rather than the worst.
+        keep: the importance of its column. A metric without it has a column only while it is charted.
+        plot: the title of its chart over all ranks; empty if it has no such chart.
+        filters_by_figure: whether filters compare the figure rather than the amount.
+        rules: when its figure raises an alert.
     """
 
     name: str
@@ -104,11 +104,11 @@ class Metric:
     written: Callable[[float | None], str]
     width: int = 6
     top: float = 0.0
-    follows: bool = False
-    wished: bool = False
+    scale_grows: bool = False
+    more_is_better: bool = False
     keep: int = 0
     plot: str = ""
-    sought_by_share: bool = False
+    filters_by_figure: bool = False
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """What is charted, with the unit of its scale where that is no percentage."""
+        """The chart's title: the label, with the unit unless the scale is per cent."""
         return self.label if self.is_share or not self.unit else f"{self.label} {self.unit}"
 
     @property
@@ -131,16 +131,16 @@ class Metric:
 
     @property
     def is_charted(self) -> bool:
-        """Whether the course of a rank's or of a device's figures can be drawn."""
+        """Whether a rank's or a device's figures can be drawn as a curve."""
         return self.top > 0 and self.source is not Source.HOST
 
     def amount(self, samples: Sequence[object]) -> float | None:
-        """What samples of its source come to; None if it is unknown in all of them."""
-        return come_to(samples, self.field, self.together)
+        """The combined amount in samples of its source; None if it is unknown in all of them."""
+        return combined(samples, self.field, self.together)
 
     def total(self, samples: Sequence[object]) -> float | None:
-        """How much there can be of it by these samples."""
-        return come_to(samples, self.whole, self.together) if self.whole else None
+        """The combined total in these samples; None if the metric has none."""
+        return combined(samples, self.whole, self.together) if self.whole else None
 
     def figure(self, amount: float | None, total: float | None) -> float | None:
         """An amount on the scale."""
@@ -154,30 +154,30 @@ class Metric:
         return fig.percent(figure) if self.is_share else self.written(figure)
 
     def amount_text(self, amount: float | None, total: float | None) -> str:
-        """An amount as text, and of how much."""
+        """An amount as text, with its total if it has one."""
         return f"{self.written(amount)} of {self.written(total)}" if self.whole else self.written(amount)
 
     def life_label(self, width: int) -> str:
-        """What the amount over a whole life is called, in at most `width` characters if that can be."""
+        """The label of the amount over a rank's life, in at most `width` characters if possible."""
         kind = "" if self.life is None else f" {self.life.value}"
         labels = [f"{text}{kind}" for text in (self.label, self.head, self.unit)]
         return next((label for label in labels if len(label) <= width), labels[-1])
 
     def scale_of(self, figures: Iterable[float | None]) -> float:
         """The end of a scale on which these figures are drawn."""
-        if not self.follows:
+        if not self.scale_grows:
             return self.top
         return max([self.top, *filter(is_known, figures)])
 
     def badness(self, figure: float | None) -> float:
-        """How far a figure is from what one wishes for, unknown last: busy is good, hot and late are bad."""
+        """A sort key, greater for worse figures; unknown ones are least."""
         if figure is None:
             return -1000.0
-        return -figure if self.wished else figure
+        return -figure if self.more_is_better else figure
 
 
-def come_to(samples: Sequence[object], field: str, how: Aggregate) -> float | None:
-    """What one field of several samples comes to; None if it is unknown, or no number, in all of them."""
+def combined(samples: Sequence[object], field: str, how: Aggregate) -> float | None:
+    """One field of several samples, combined; None if it is unknown or not a number in all of them."""
     values = [value for sample in samples if is_known(value := getattr(sample, field))]
     value = values[0] if len(values) == 1 else how.of(values)
     return value if is_known(value) else None
@@ -203,16 +203,17 @@ HOT = Rule("GPU above 87 °C", lambda v: v > 87, lambda v: v < 83, 5.0)
 
 UTIL = Metric(
     name="util", label="GPU", source=Source.DEVICE, field="util", unit="%", together=_MEAN, life=_MEAN,
-    written=fig.percent, width=4, top=100.0, wished=True, keep=9, plot="GPU % of all ranks", rules=(IDLE,),
+    written=fig.percent, width=4, top=100.0, more_is_better=True, keep=9, plot="GPU % of all ranks",
+    rules=(IDLE,),
 )  # fmt: skip
 MEMORY = Metric(
     name="memory", key="mem", head="mem", source=Source.DEVICE, field="memory_used", whole="memory_total",
     unit="B", together=_SUM, life=_MAX, written=fig.memory, top=100.0, keep=7, plot="GPU memory %",
-    sought_by_share=True, rules=(FULL,),
+    filters_by_figure=True, rules=(FULL,),
 )  # fmt: skip
 POWER = Metric(
     name="power", source=Source.DEVICE, field="power_w", whole="power_limit_w", unit="W", together=_SUM,
-    life=_MEAN, written=fig.watts, top=100.0, wished=True, keep=4, plot="power %",
+    life=_MEAN, written=fig.watts, top=100.0, more_is_better=True, keep=4, plot="power %",
 )  # fmt: skip
 TEMPERATURE = Metric(
     name="temp", source=Source.DEVICE, field="temperature_c", unit="°C", together=_MAX, life=_MAX,
@@ -220,7 +221,7 @@ TEMPERATURE = Metric(
 )  # fmt: skip
 CLOCK = Metric(
     name="clock", source=Source.DEVICE, field="sm_clock_mhz", unit="MHz", together=_MEAN, life=_MEAN,
-    written=_megahertz, width=7, top=2000.0, wished=True,
+    written=_megahertz, width=7, top=2000.0, more_is_better=True,
 )  # fmt: skip
 LAG = Metric(
     name="lag", source=Source.STEPS, field="lag", unit="steps", together=_MAX, life=None,
@@ -228,7 +229,7 @@ LAG = Metric(
 )  # fmt: skip
 CPU = Metric(
     name="CPU", key="cpu", source=Source.PROCESSES, field="cpu", unit="%", together=_MEAN, life=_MEAN,
-    written=fig.percent, top=100.0, follows=True, wished=True, keep=9,
+    written=fig.percent, top=100.0, scale_grows=True, more_is_better=True, keep=9,
 )  # fmt: skip
 RSS = Metric(
     name="RSS", key="rss", source=Source.PROCESSES, field="rss", unit="B", together=_SUM, life=_MAX,
@@ -248,14 +249,14 @@ LOAD = Metric(
 
 
 class MetricTable:
-    """The rows, in the order in which they are offered and shown. What is asked for often is ready."""
+    """The rows, in the order in which they are shown. Frequent selections are computed in advance."""
 
     def __init__(self, *rows: Metric) -> None:
         self.rows = rows
 
     @property
     def rows(self) -> tuple[Metric, ...]:
-        """All of them. Others can be put in their place before anything is sampled."""
+        """All rows. They can be replaced before the first sample."""
         return self._rows
 
     @rows.setter
@@ -269,28 +270,28 @@ class MetricTable:
         self.rules = tuple((metric, rule) for metric in rows for rule in metric.rules)
 
     def of(self, source: Source) -> tuple[Metric, ...]:
-        """Those that are sampled there."""
+        """The metrics of a source."""
         return self._of[source]
 
     def fields(self, source: Source) -> tuple[tuple[Metric, str, str], ...]:
-        """The same with their fields and with those of how much there can be."""
+        """The metrics of a source, with the fields of their amounts and totals."""
         return self._fields[source]
 
     def shown(self, source: Source) -> tuple[Metric, ...]:
-        """Those of them that tables, sums and details show without being asked."""
+        """The metrics of a source that tables, sums and details show by default."""
         return self._shown[source]
 
     def choices(self, *, devices: bool) -> tuple[Metric, ...]:
-        """What can be charted of ranks with or without devices."""
+        """The metrics that can be charted for ranks with or without devices."""
         return tuple(m for m in self.charted if devices or m.source is not Source.DEVICE)
 
     def first(self, *, devices: bool) -> Metric:
-        """What is charted at first."""
+        """The metric that is charted at first."""
         source = Source.DEVICE if devices else Source.PROCESSES
         return next(metric for metric in self.charted if metric.source is source)
 
     def after(self, metric: Metric, *, devices: bool) -> Metric:
-        """The choice after this one, all the way round."""
+        """The choice after this one; after the last comes the first."""
         choices = self.choices(devices=devices)
         return choices[(choices.index(metric) + 1) % len(choices)] if metric in choices else choices[0]
 

@@ -1,8 +1,6 @@
-"""What the run screen shows, as one frozen value a tick: the folded state and what is derived from it.
+"""The view of a run: the folded state and what is derived from it, as one frozen value for each update.
 
-None is unknown and stays unknown.
-
-Pure: a state and a time in, views out. None is unknown and stays unknown.
+Pure: views are made from a state and a time. None means unknown.
 """
 
 from __future__ import annotations
@@ -24,9 +22,10 @@ from .step_times import StepTimes, behind, furthest_behind
 
 @dataclass(frozen=True, slots=True)
 class RankView:
-    """One rank on the screen. Ages are whole seconds, so that equal views stay equal within one.
+    """One rank on the screen.
 
-    Of a rank that has ended the amounts are what those of its whole life come to.
+    Ages are whole seconds, so that views made within one second are equal. The amounts of a rank that has
+    ended are those over its whole life.
     """
 
     rank: Rank
@@ -40,29 +39,29 @@ class RankView:
 
     @property
     def lag(self) -> float | None:
-        """How many steps it is behind."""
+        """The number of steps that it is behind."""
         return self.figures.amounts.get(LAG)
 
     def amount(self, metric: Metric) -> float | None:
-        """How much it has of something, in the unit of the sensor."""
+        """A metric's amount, in the unit of the sensor."""
         return self.figures.amounts.get(metric)
 
     def amount_text(self, metric: Metric) -> str:
-        """The same as text, and of how much."""
+        """A metric's amount as text, with its total if it has one."""
         return metric.amount_text(self.figures.amounts.get(metric), self.figures.totals.get(metric))
 
     def figure(self, metric: Metric) -> float | None:
-        """The same on the scale on which it is charted."""
+        """A metric's amount on the scale on which it is charted."""
         return self.figures.figure(metric)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far training is, by what ranks reported: figures are rank 0's, or those of the first that reports.
+    """The progress of training by the ranks' reports; `metrics` and `curves` are the leading rank's.
 
-    `step` is that of the slowest rank that lives, for which all must wait, and `left_pace_s` its pace; it is
-    `stalled` where it has told of no step for so long that its pace says nothing of what is left. `front` is
-    the step of the first. `gang` has what each charted figure over all ranks came to, second by second.
+    `step` is the step of the slowest living rank, for which all others must wait, and `left_pace_s` its
+    seconds a step; `stalled` means that it has not reported for so long that its pace predicts nothing.
+    `front` is the highest step of any rank. `gang` has each charted figure over all ranks, second by second.
     """
 
     step: int | None = None
@@ -87,12 +86,12 @@ class Progress:
         pace = self.step_s if self.left_pace_s is None else self.left_pace_s
         if self.step is None or self.total is None or pace is None or self.stalled:
             return None
-        left = max(self.total - self.step, 0) * pace
-        return left if is_finite(left) else None
+        seconds = max(self.total - self.step, 0) * pace
+        return seconds if is_finite(seconds) else None
 
     @property
     def spread(self) -> bool:
-        """Whether ranks are at steps so far apart that it is worth a word."""
+        """Whether the ranks' steps are far enough apart to show it."""
         return bool(behind(self.step, self.front, self.skew))
 
     @property
@@ -105,7 +104,8 @@ class Progress:
 class RunView:
     """A run at one moment.
 
-    `max_restarts` is how many attempts may follow the first; `recalled`, the share of its past that is known.
+    `max_restarts` is the number of attempts that may follow the first; `recalled` is the share of the run's
+    past that has been read, 0 to 1.
     """
 
     state: RunState
@@ -120,12 +120,12 @@ class RunView:
 
     @property
     def straggler(self) -> tuple[int, float] | None:
-        """The rank that is the most steps behind the front of the gang, and how many, if any is."""
+        """The rank that is the most steps behind the front of the gang, and how many; None if none is."""
         return furthest_behind((view.rank.rank, view.lag) for view in self.ranks if view.rank.alive)
 
     @property
     def size(self) -> int:
-        """How many ranks there are, or were asked for while none has a place."""
+        """The number of ranks; before they are placed, the requested number."""
         return len(self.ranks) or self.state.num_processes
 
     @property
@@ -135,18 +135,18 @@ class RunView:
 
     @property
     def live(self) -> bool:
-        """Whether anything can still happen."""
+        """Whether the run has not ended."""
         return not self.state.phase.final
 
 
 def together(ranks: Iterable[RankView], metrics: Iterable[Metric]) -> list[float | None]:
-    """What the amounts of several ranks come to, metric by metric; None if none is known."""
-    told = [view.figures.amounts for view in ranks]
-    return [metric.together.of([some[metric] for some in told if metric in some]) for metric in metrics]
+    """Each metric's amounts aggregated over several ranks; None if no rank's amount is known."""
+    amounts = [view.figures.amounts for view in ranks]
+    return [metric.together.of([some[metric] for some in amounts if metric in some]) for metric in metrics]
 
 
 def fullest(ranks: Iterable[RankView], metric: Metric) -> float | None:
-    """The same for one of them, whose sums are those of one rank: that which has most."""
+    """A metric's amount aggregated over several ranks, but the greatest instead of a sum."""
     how = Aggregate.MAX if metric.together is Aggregate.SUM else metric.together
     return how.of([view.figures.amounts[metric] for view in ranks if metric in view.figures.amounts])
 
@@ -161,15 +161,14 @@ def _unknown(_: int) -> None:
 
 
 class RankViews:
-    """Makes the views of all ranks again and again, and takes over those that are as they were.
+    """Makes the views of all ranks, and reuses the objects of unchanged ones.
 
-    A gang of a thousand is looked at several times a second, and most of it has said nothing since. What has
-    not changed is the same object as before, all of it or each rank.
+    The views of a thousand ranks are made several times a second, and most ranks have not changed in between.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[object, ...], RankView]] = {}
-        self._made_of: tuple[RunState, int, Past] | None = None
+        self._last: dict[int, tuple[tuple[object, ...], RankView]] = {}
+        self._inputs: tuple[RunState, int, Past] | None = None
         self._all: tuple[RankView, ...] = ()
 
     def of(
@@ -184,21 +183,22 @@ class RankViews:
         life: Life = _unknown,
         skew: float = 1.0,
     ) -> tuple[RankView, ...]:
-        """Every rank of `state` at `now`; `written` says when each last wrote a line, asked once a second.
+        """The views of all ranks of `state` at `now`; made again if the state, the second or `past` changed.
 
-        `limit_s` is how long the gang may be without progress, if there is a limit; `life`, what the
-        amounts of a rank that has ended come to; `skew`, how many steps lie between ranks that go together.
+        `written` maps ranks to the time of their last line; `past` returns a rank's last figures, `life` the
+        amounts over the life of a rank that has ended. `step_s` is the usual seconds a step, `limit_s` the
+        run's limit without progress, `skew` the steps by which ranks may differ that are not behind.
         """
-        if not self._is_of(state, int(now), past):
-            self._made_of = state, int(now), past
+        if not self._is_current(state, int(now), past):
+            self._inputs = state, int(now), past
             self._all = self._views(
                 state, now, written, past, step_s, silent_after(step_s, limit_s), life, skew
             )
         return self._all
 
-    def _is_of(self, state: RunState, second: int, past: Past) -> bool:
-        made = self._made_of
-        return made is not None and made[0] is state and made[1:] == (second, past)
+    def _is_current(self, state: RunState, second: int, past: Past) -> bool:
+        inputs = self._inputs
+        return inputs is not None and inputs[0] is state and inputs[1:] == (second, past)
 
     def _views(
         self,
@@ -246,13 +246,13 @@ class RankViews:
         past: History,
         amounts: Mapping[Metric, float] | None,
     ) -> RankView:
-        made_of = (rank, past, devices, condition, ages, lag, amounts)
-        known = self._known.get(rank.rank)
-        if known is None or known[0] != made_of:
+        inputs = (rank, past, devices, condition, ages, lag, amounts)
+        last = self._last.get(rank.rank)
+        if last is None or last[0] != inputs:
             view = _rank_view(rank, _figures(rank, devices, lag, amounts), condition, ages, past)
-            known = made_of, view
-            self._known[rank.rank] = known
-        return known[1]
+            last = inputs, view
+            self._last[rank.rank] = last
+        return last[1]
 
 
 def _rank_view(rank: Rank, figures: Figures, condition: Condition, ages: Ages, past: History) -> RankView:
@@ -275,7 +275,7 @@ def _figures(
     lag: float | None,
     life: Mapping[Metric, float] | None,
 ) -> Figures:
-    """What it does now; of a rank that has ended, what it did in all."""
+    """A rank's current figures; with `life`, of a rank that has ended, those over its life."""
     figures = sampled_figures(devices, rank.sample, lag)
     if life is None:
         return figures

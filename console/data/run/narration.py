@@ -1,4 +1,4 @@
-"""What a run says about itself on standard error while it goes on, and what its record lacks. Pure."""
+"""Messages about a run for standard error while it goes on, and lines on what its record lacks. Pure."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ..logs.book import attempt_mark
 
 
 def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterator[str]:
-    """The lines for what is new in `after`; each thing is said once.
+    """The lines for what is new in `after`.
 
     Args:
-        before: what was known when this was asked the last time.
-        after: what is known now.
-        marks: whether to say where attempts begin; False where the output itself is marked.
+        before: the state at the last call.
+        after: the state now.
+        marks: whether to mark the begin of attempts; False if the printed output is marked itself.
     """
     if after.spark is not None and after.spark != before.spark:
         yield spark_line(after.spark)
@@ -55,26 +55,26 @@ _DELIVERY = {
 
 
 def spark_line(spark: SparkReady) -> str:
-    """Which Spark, and where its pages are."""
+    """The Spark version, master, application and page."""
     kind = "Spark Connect" if spark.remote else "Spark"
     page = f", {spark.ui}" if spark.ui else ""
     return f"{kind} {spark.version} on {spark.master}: application {spark.application}{page}"
 
 
 def waiting_line(waiting: SlotsAwaited) -> str:
-    """What is waited for, why, and how long that may take."""
+    """The slots that the run waits for, the time limit and the reason."""
     limit = f", at most {waiting.limit_s:g} s" if waiting.limit_s is not None else ""
     reason = f" ({waiting.reason})" if waiting.reason else ""
     return f"waiting for slots: {waiting.have} of {waiting.need}{limit}{reason}"
 
 
 def near_line(near: LimitNear, now: float | None = None) -> str:
-    """Which limit is near, and when it ends the run if nothing happens before."""
+    """The limit that will end the run, and in how many seconds."""
     left = max(0.0, near.at - (near.time if now is None else now))
     so_far = _seconds(max(0.0, near.limit_s - left))
-    known = {"start": f"no room for {so_far}", "progress": f"no progress for {so_far}"}
-    said = known.get(near.limit, f"the time limit of {near.limit_s:g} s is near")
-    return f"{said}: ends in {_seconds(left)}"
+    texts = {"start": f"no room for {so_far}", "progress": f"no progress for {so_far}"}
+    text = texts.get(near.limit, f"the time limit of {near.limit_s:g} s is near")
+    return f"{text}: ends in {_seconds(left)}"
 
 
 def _seconds(value: float) -> str:
@@ -94,7 +94,7 @@ def _limits(before: RunState, after: RunState) -> Iterator[str]:
 
 
 def _record(before: RunState, after: RunState) -> Iterator[str]:
-    """That the folder takes no more, and what it had not taken when it did again, or at the end."""
+    """Lines on the start and end of a failure to write the folder, on lost records and unreadable parts."""
     if after.recording is not None and after.recording != before.recording:
         yield stopped_line(after.recording)
     if after.lost is not None and after.lost != before.lost:
@@ -107,8 +107,8 @@ def _waiting(before: RunState, after: RunState) -> Iterator[str]:
     if after.waiting is None:
         return
     line = waiting_line(after.waiting)
-    told = before.waiting if before.attempt == after.attempt else None
-    if told is None or line != waiting_line(told):
+    last = before.waiting if before.attempt == after.attempt else None
+    if last is None or line != waiting_line(last):
         yield line
 
 
@@ -117,11 +117,11 @@ def _ending(before: RunState, after: RunState) -> Iterator[str]:
     stop = after.stop
     if stop is not None and not (same and before.stop is not None):
         yield f"stopping: {stop.reason} (SIGTERM, then SIGKILL after {stop.grace_s:g} s)"
-    told = {stop.reason if stop is not None else ""}
+    printed = {stop.reason if stop is not None else ""}
     for loss in after.losses[len(before.losses) if same else 0 :]:
         line = loss_sentence(after, loss)
-        if isinstance(loss, ExecutorLost | ServerLost) and line not in told:
-            told.add(line)
+        if isinstance(loss, ExecutorLost | ServerLost) and line not in printed:
+            printed.add(line)
             yield line
     last = after.final_stop
     if last is not None and last != stop and before.final_stop is None:
@@ -129,12 +129,12 @@ def _ending(before: RunState, after: RunState) -> Iterator[str]:
 
 
 def stopped_line(stopped: RecordingStopped) -> str:
-    """That the folder takes no more, and why."""
+    """The sentence that the folder can no longer be written, and why."""
     return f"recording stopped: {stopped.reason}; the training goes on"
 
 
 def lost_line(lost: RecordsLost) -> str:
-    """How much was not recorded; empty if nothing was lost."""
+    """The amount of data that was not recorded; empty if nothing was lost."""
     parts = [
         f"{count:,} {what}"
         for count, what in (
@@ -148,12 +148,12 @@ def lost_line(lost: RecordsLost) -> str:
 
 
 def unreadable_line(part: PartUnreadable) -> str:
-    """What cannot be read, and why."""
-    return f"unreadable: {part.file}{_places(part)}" + (f" ({part.reason})" if part.reason else "")
+    """The file and lines that cannot be read, and why."""
+    return f"unreadable: {part.file}{_numbers(part)}" + (f" ({part.reason})" if part.reason else "")
 
 
-def _places(part: PartUnreadable) -> str:
-    """Which lines of a file, or records, as far as they are known by number."""
+def _numbers(part: PartUnreadable) -> str:
+    """The numbers of the unreadable lines or records, as far as known."""
     what = "record" if part.file.endswith("/chunks") else "line"
     more = part.count - len(part.lines)
     if not part.count:
@@ -165,22 +165,22 @@ def _places(part: PartUnreadable) -> str:
 
 
 def newer_line(count: int) -> str:
-    """That a newer version wrote what this one does not know; empty if there is nothing of the kind."""
+    """The number of facts that only a newer version can read; empty if there are none."""
     return f"{number(count, 'fact')} of a newer version were skipped" if count else ""
 
 
 def unreadable_lines(state: RunState) -> list[str]:
-    """What of a run's folder could not be read."""
+    """A line for each part of a run's folder that could not be read."""
     return [*map(unreadable_line, state.unreadable), *filter(None, [newer_line(state.newer)])]
 
 
 def record_line(state: RunState) -> str:
-    """All that there is to know of a run's record, in one line; empty where it is complete."""
-    return "; ".join(filter(None, [_kept_line(state), *unreadable_lines(state)]))
+    """Everything that a run's record lacks, in one line; empty if it is complete."""
+    return "; ".join(filter(None, [_unrecorded_line(state), *unreadable_lines(state)]))
 
 
-def _kept_line(state: RunState) -> str:
-    """What the folder has not taken."""
+def _unrecorded_line(state: RunState) -> str:
+    """What could not be written to the folder."""
     if state.recording is not None and not state.phase.final:
         return stopped_line(state.recording)
     lost = lost_line(state.lost) if state.lost else ""
@@ -190,7 +190,7 @@ def _kept_line(state: RunState) -> str:
 
 
 def value_text(entry: dict[str, Any]) -> str:
-    """A summary's value for people: JSON where it is, else what is known of it."""
+    """A summary's value for people: JSON if it has JSON, else its text and its pickled size."""
     if entry["json"]:
         text = json.dumps(entry["value"], indent=2, ensure_ascii=False)
         return "\n".join(map(json_escaped, text.split("\n")))

@@ -1,10 +1,8 @@
-"""What happened lately and over a whole life, kept as facts pass: device strips, losses, pace.
+"""The history and progress of a run, collected as its facts are read: device strips, losses, pace.
 
-A day of a thousand ranks is gigabytes. What is shown of it is a few hundred points of the leading rank's
-figures, and the last minutes of every rank: so of the long past only the leader's reports are read, in
-windows that lie evenly apart if even that would be too much.
-
-A screen asks several times a second, and a gang of a thousand has a hundred thousand readings. Pure.
+The facts of a thousand ranks in a day are gigabytes, but the screen shows only a few hundred points of the
+leading rank's figures, and the last minutes of every rank. So of the far past only the leader's reports are
+read, and if these are too many, only in evenly spaced pieces.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _NO_FIGURES = ("total_steps", "checkpoint")
 
 
 class Past:
-    """Short histories of one run. Fed by the thread that reads it; what it returns is frozen."""
+    """The short histories of one run. Used by one thread; its results are frozen."""
 
     def __init__(self) -> None:
         self._histories = Histories()
@@ -42,11 +40,11 @@ class Past:
         self._steps, self._gang, self._sound = Paces(), GangAverages(), Soundness()
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._curves: dict[str, list[float]] = {}
-        self._drawn: dict[str, Curve] = {}
+        self._frozen_curves: dict[str, Curve] = {}
         self._checkpoint: tuple[float, float] | None = None
 
     def take(self, facts: Iterable[ev.Event], state: RunState) -> None:
-        """Remember what `facts`, already folded into `state`, say."""
+        """Add facts, which are already folded into `state`."""
         leader = _number(state.leader)
         for fact in facts:
             if isinstance(fact, ev.GangRestarted):
@@ -59,8 +57,8 @@ class Past:
                 self._sampled(fact, state)
 
     def forget(self) -> None:
-        """Another attempt begins: its ranks may be elsewhere, and its steps go on from a checkpoint."""
-        for history in (self._lives, self._paces, self._curves, self._drawn):
+        """Clear the histories for another attempt: its ranks may be elsewhere, and it repeats steps."""
+        for history in (self._lives, self._paces, self._curves, self._frozen_curves):
             history.clear()
         self._histories = Histories()
         self._steps, self._gang, self._sound = Paces(), GangAverages(), Soundness()
@@ -71,21 +69,21 @@ class Past:
 
     @property
     def skew(self) -> float:
-        """How many steps lie between ranks that go together."""
+        """The number of steps by which ranks may differ that are not behind."""
         return self._steps.skew
 
     def life(self, rank: int) -> Mapping[Metric, float] | None:
-        """What a rank's amounts over its life come to; None without any sample of it."""
+        """A rank's amounts over its life; None if it has no sample."""
         sums = self._lives.get(rank)
         return None if sums is None else sums.amounts
 
     def not_finite(self, rank: int) -> Mapping[str, int | None]:
-        """Which of a rank's last figures are not finite, and since which step."""
+        """A rank's last figures that are not finite, each with its first such step."""
         return self._sound.of(rank)
 
     @property
     def step_s(self) -> float | None:
-        """The middle of the last seconds a step."""
+        """The median of the leader's last seconds a step."""
         return median(self._paces) if self._paces else None
 
     def progress(self, state: RunState, now: float) -> Progress:
@@ -95,14 +93,14 @@ class Past:
             return Progress(gang=self._gang.means)
         total = rank.metrics.get("total_steps")
         saved = self._checkpoint
-        last = last_of(state)
-        pace = self.step_s if last is None else self._steps.pace(last.rank) or self.step_s
+        slowest = slowest_of(state)
+        pace = self.step_s if slowest is None else self._steps.pace(slowest.rank) or self.step_s
         return Progress(
-            step=rank.step if last is None else last.step,
+            step=rank.step if slowest is None else slowest.step,
             front=front_of(state.ranks),
             left_pace_s=pace,
             skew=self._steps.skew,
-            stalled=_is_stalled(last, pace, now),
+            stalled=_is_stalled(slowest, pace, now),
             total=_whole(total) or None,
             step_s=self.step_s,
             metrics={k: v for k, v in rank.metrics.items() if k not in _NO_FIGURES},
@@ -117,9 +115,9 @@ class Past:
 
     def _all_curves(self) -> dict[str, Curve]:
         for name, points in self._curves.items():
-            if name not in self._drawn:
-                self._drawn[name] = tuple(points)
-        return dict(self._drawn)
+            if name not in self._frozen_curves:
+                self._frozen_curves[name] = tuple(points)
+        return dict(self._frozen_curves)
 
     def _reported(self, fact: ev.RankReported, leader: int | None) -> None:
         self._sound.reported(fact)
@@ -141,12 +139,12 @@ class Past:
             self._checkpoint = saved, fact.time
 
     def _plot(self, name: str, value: float) -> None:
-        """Another point; every second one goes when there are many, so that the whole course stays."""
+        """Add a point to a curve; a curve with too many points drops every second one."""
         if name not in self._curves and len(self._curves) >= _CURVES:
             return
         points = self._curves.setdefault(name, [])
         points.append(value)
-        self._drawn.pop(name, None)
+        self._frozen_curves.pop(name, None)
         if len(points) > _POINTS:
             self._curves[name] = points[::2]
 
@@ -180,10 +178,10 @@ def _is_stalled(rank: Rank | None, pace: float | None, now: float) -> bool:
     return now - rank.reported_at > max(SILENT_S, SILENT_PACES * pace)
 
 
-def last_of(state: RunState) -> Rank | None:
-    """The rank that has most before it, of those that tell steps and live; of all, where none lives."""
-    told = [rank for rank in state.ranks if rank.step is not None]
-    living = [rank for rank in told if rank.alive] or told
+def slowest_of(state: RunState) -> Rank | None:
+    """The rank with the lowest step, of the living ones that report steps; of all if none is alive."""
+    reporting = [rank for rank in state.ranks if rank.step is not None]
+    living = [rank for rank in reporting if rank.alive] or reporting
     return min(living, key=lambda rank: rank.step or 0, default=None)
 
 
@@ -192,19 +190,22 @@ NEAR_BYTES, PIECE_BYTES, MOST_PIECES = 32 << 20, 1 << 20, 96
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the past to be read at once: the facts of all ranks if it is `near`, else the leader's."""
+    """A part of the past that is read at once: the facts of all ranks if it is `near`, else the leader's."""
 
     stretch: Stretch
     near: bool
 
 
 def pieces(skipped: Sequence[Stretch]) -> list[Piece]:
-    """What is to be read of the stretches, oldest first. Pure; a piece may begin and end within a line."""
+    """The pieces to read of skipped stretches, oldest first; a piece may begin and end within a line."""
     cut = [part for stretch in skipped for part in _cut(stretch)]
     near = sum(1 for _ in _last(cut, NEAR_BYTES))
     far = cut[: len(cut) - near]
-    few = [far[at * len(far) // MOST_PIECES] for at in range(MOST_PIECES)] if len(far) > MOST_PIECES else far
-    return [*(Piece(part, near=False) for part in few), *(Piece(part, near=True) for part in cut[len(far) :])]
+    some = [far[i * len(far) // MOST_PIECES] for i in range(MOST_PIECES)] if len(far) > MOST_PIECES else far
+    return [
+        *(Piece(part, near=False) for part in some),
+        *(Piece(part, near=True) for part in cut[len(far) :]),
+    ]
 
 
 def _cut(stretch: Stretch) -> Iterator[Stretch]:
@@ -221,46 +222,49 @@ def _last(cut: Sequence[Stretch], limit: int) -> Iterator[Stretch]:
 
 
 class PastReader:
-    """What happened in a run. Fed by the thread that reads it, which also reads the rest of it in between."""
+    """The past of a run: new facts at once, and a long past piece by piece. Used by one thread.
+
+    While the long past is read, `known` has only the new facts; then it is replaced by the whole past.
+    """
 
     def __init__(self) -> None:
         self.known = Past()
         self._whole: Past | None = None
-        self._meanwhile: list[ev.Event] = []
-        self._left: list[Piece] = []
-        self._all = 0
+        self._new_facts: list[ev.Event] = []
+        self._unread: list[Piece] = []
+        self._piece_count = 0
 
     def take(self, facts: Iterable[ev.Event], state: RunState, skipped: Sequence[Stretch] = ()) -> None:
-        """Remember new facts; with the first of them comes what was `skipped` before them."""
+        """Add new facts; the first call also passes the stretches that were `skipped` before them."""
         facts = list(facts)
         self.known.take(facts, state)
         if self._whole is not None:
-            self._meanwhile += facts
-        elif skipped and not self._all:
-            self._left = pieces(skipped)[::-1]
-            self._all = len(self._left)
+            self._new_facts += facts
+        elif skipped and not self._piece_count:
+            self._unread = pieces(skipped)[::-1]
+            self._piece_count = len(self._unread)
             self._whole = Past()
-            # a restart that was long ago must not come after what followed it
-            self._meanwhile = [fact for fact in facts if fact.telemetry]
+            # without restarts: an old one would clear what the newer pieces have added
+            self._new_facts = [fact for fact in facts if fact.telemetry]
 
     @property
     def recalled(self) -> float:
-        """The share of it that is known."""
-        return 1.0 - len(self._left) / self._all if self._all else 1.0
+        """The share of the past that has been read, 0 to 1."""
+        return 1.0 - len(self._unread) / self._piece_count if self._piece_count else 1.0
 
     def recall(self, state: RunState, enough: Callable[[], bool]) -> bool:
-        """Read more of what was skipped, at least one piece; whether any is left."""
+        """Read at least one piece of the long past, until `enough` returns True; return whether any is left."""
         whole = self._whole
         if whole is None:
             return False
-        while self._left:
-            whole.take(facts_of(self._left.pop(), _number(state.leader)), state)
+        while self._unread:
+            whole.take(facts_of(self._unread.pop(), _number(state.leader)), state)
             if enough():
                 break
-        if not self._left:
-            whole.take(self._meanwhile, state)
-            self.known, self._whole, self._meanwhile = whole, None, []
-        return bool(self._left)
+        if not self._unread:
+            whole.take(self._new_facts, state)
+            self.known, self._whole, self._new_facts = whole, None, []
+        return bool(self._unread)
 
 
 def facts_of(piece: Piece, leader: int | None) -> list[ev.Event]:

@@ -1,6 +1,6 @@
-"""What ranks were doing, told once for all that did the same; and the odd one out. Pure.
+"""Stacks of ranks, grouped by equal stacks or by place, so that the one rank that differs is seen. Pure.
 
-Of a gang that hangs most ranks wait for one another, and one does something else.
+In a gang that hangs, most ranks wait in a collective, and one does something else.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from launcher.state.events import StacksTaken
 from launcher.state.run_state import RunState
 
 MOST = 8
-# what tells two threads apart and nothing else: their identifiers
+# thread identifiers, by which otherwise equal stacks differ
 _IDENTITY = re.compile(r" 0x[0-9a-f]{4,}(?= [(\[])|(?<=thread) \d+(?=:)")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ranks that were in the same place; `text` is their stacks, or `reason` why there are none."""
+    """Ranks with equal stacks; `text` is their stacks, or `reason` why there are none."""
 
     ranks: tuple[int, ...]
     text: str = ""
@@ -27,13 +27,12 @@ class Group:
 
 
 def grouped(stacks: Iterable[StacksTaken]) -> list[Group]:
-    """The ranks by what they were doing: what most of them did first, and then the odd ones out."""
-    found: dict[tuple[str, str], list[int]] = {}
+    """The ranks grouped by equal stacks, the largest group first."""
+    members: dict[tuple[str, str], list[int]] = {}
     for taken in stacks:
-        found.setdefault((_IDENTITY.sub("", taken.text), _IDENTITY.sub("", taken.reason)), []).append(
-            taken.rank
-        )
-    groups = [Group(tuple(sorted(ranks)), *told) for told, ranks in found.items()]
+        key = _IDENTITY.sub("", taken.text), _IDENTITY.sub("", taken.reason)
+        members.setdefault(key, []).append(taken.rank)
+    groups = [Group(tuple(sorted(ranks)), *key) for key, ranks in members.items()]
     return sorted(groups, key=lambda group: (-len(group.ranks), group.ranks))
 
 
@@ -49,11 +48,11 @@ def spans(ranks: Sequence[int]) -> str:
 
 
 def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
-    """All stacks that were taken last, for people; empty if there are none.
+    """The stacks that were taken last, for people; empty if there are none.
 
     Args:
         state: the run.
-        most: how many different ones are shown; None for all.
+        most: the number of groups that are shown; None for all.
     """
     groups = grouped(state.stacks)
     hosts = {rank.rank: rank.host for rank in state.ranks}
@@ -74,8 +73,8 @@ def _block(group: Group, host: str) -> str:
 _MOST = 3
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 _LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python\d[\d.]*)/|^<frozen |\.zip/")
-# what ranks do together: who is in one of these waits for whoever is not
-_TOGETHER = re.compile(
+# collectives and waits: a rank in one of these waits for the ranks that are not
+_COLLECTIVE = re.compile(
     r"_*(?:monitored_)?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|scatter|gather"
     r"|reduce|send|recv|irecv|isend|wait|synchronize)(?:_\w+)?"
 )
@@ -83,7 +82,7 @@ _TOGETHER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """Ranks that were in one place; `waits`, whether it is one where they wait for others."""
+    """Ranks that were in one place; `waits` means that they wait for others there."""
 
     ranks: tuple[int, ...]
     function: str = ""
@@ -101,16 +100,16 @@ class Standstill:
 
 
 def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
-    """The ranks by where they were: the fewest first, of as many those first that do not wait for others."""
-    found: dict[tuple[str, str, bool, str], list[int]] = {}
+    """The ranks grouped by place: the smallest group first; of equal ones, those that do not wait first."""
+    members: dict[tuple[str, str, bool, str], list[int]] = {}
     for taken in stacks:
-        found.setdefault(_where(taken), []).append(taken.rank)
-    groups = [Standstill(tuple(sorted(ranks)), *where) for where, ranks in found.items()]
+        members.setdefault(_where(taken), []).append(taken.rank)
+    groups = [Standstill(tuple(sorted(ranks)), *where) for where, ranks in members.items()]
     return sorted(groups, key=lambda group: (len(group.ranks), group.waits, group.ranks))
 
 
 def standstill_line(stacks: Iterable[StacksTaken]) -> str:
-    """The same in a line; empty if no rank was asked."""
+    """The ranks grouped by place, in one line; empty if no stacks were taken."""
     groups = standstills(stacks)
     more = len(groups) - _MOST
     rest = [f"and {more} other place{'s' * (more > 1)}"] if more > 0 else []
@@ -118,19 +117,19 @@ def standstill_line(stacks: Iterable[StacksTaken]) -> str:
 
 
 def _where(taken: StacksTaken) -> tuple[str, str, bool, str]:
-    """Function, place, whether one waits there, and why nothing is known."""
+    """Function, place, whether a rank waits for others there, and why the stacks are missing."""
     frames = [match.groupdict() for match in _FRAME.finditer(_main_thread(taken.text))]
     if not frames:
         return "", "", False, next(iter(taken.reason.strip().splitlines()), "")
     own = next((n for n, frame in enumerate(frames) if not _LIBRARY.search(frame["file"])), 0)
-    together = next((f["function"] for f in frames[: own + 1] if _TOGETHER.fullmatch(f["function"])), "")
+    collective = next((f["function"] for f in frames[: own + 1] if _COLLECTIVE.fullmatch(f["function"])), "")
     file = frames[own]["file"].rpartition("/")[2]
-    function = (together or frames[own]["function"]).rpartition(".")[2]
-    return function, f"{file}:{frames[own]['line']}", bool(together), ""
+    function = (collective or frames[own]["function"]).rpartition(".")[2]
+    return function, f"{file}:{frames[own]['line']}", bool(collective), ""
 
 
 def _main_thread(text: str) -> str:
-    """Its stack: of the thread that answered, else of the last, which is the oldest."""
+    """The stack of the thread that dumped the stacks, else of the last thread, which is the oldest."""
     threads = [block for block in text.strip().split("\n\n") if _FRAME.search(block)]
     current = [block for block in threads if block.startswith("Current thread")]
     return next(iter((*current, *threads[-1:])), "")

@@ -1,4 +1,4 @@
-"""How long steps take, over ranks and over their last reports, and how far ranks are behind. Pure."""
+"""Seconds a step over all ranks and their last reports, and the steps that ranks are behind. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class StepTimes:
     """Seconds a step, each the mean between two reports of one rank.
 
     Attributes:
-        p50, p99, most: over all ranks and their last reports.
-        most_rank: whose step took the most.
-        slow_rank: whose own middle is the greatest.
-        slow_ratio: that middle against the one of all.
+        p50, p99, most: percentiles and maximum over all ranks and their last reports.
+        most_rank: the rank of the maximum.
+        slow_rank: the rank with the greatest median.
+        slow_ratio: that median divided by the median of all ranks.
     """
 
     p50: float
@@ -33,10 +33,10 @@ class StepTimes:
 
 
 class Paces:
-    """What the ranks of one attempt reported of their steps, kept short.
+    """The seconds a step in the last reports of an attempt's ranks, and their lags.
 
     Attributes:
-        skew: how many steps pass between two reports of the rank that is first, and at least one.
+        skew: the number of steps between two reports of the leading rank, at least one.
     """
 
     def __init__(self) -> None:
@@ -51,10 +51,10 @@ class Paces:
         self._stale = False
 
     def reported(self, rank: int, step: int, time: float) -> float | None:
-        """Take in a report; the seconds a step since the one before, if it tells them."""
+        """Add a report; return the seconds a step since the rank's last one, None if unknown."""
         before, then = self._last.get(rank, (step, time))
         self._last[rank] = step, time
-        self._look_around(time)
+        self._compare(time)
         if step <= before or time <= then:
             return None
         pace = (time - then) / (step - before)
@@ -64,29 +64,29 @@ class Paces:
         return pace
 
     def lag(self, rank: int) -> float | None:
-        """How many steps a rank is behind the front; None if it reports none."""
+        """The number of steps that a rank is behind the front; None if it reports no steps."""
         last = self._last.get(rank)
         return None if last is None else behind(last[0], self._front, self.skew)
 
     def pace(self, rank: int) -> float | None:
-        """The middle of a rank's last seconds a step; None before it has told any."""
+        """The median of a rank's last seconds a step; None if there are none."""
         own = self._paces.get(rank)
         return median(own) if own else None
 
     @property
     def lags(self) -> tuple[float, ...]:
-        """How far the last rank was behind, once a second, oldest first; only where several ranks report."""
+        """The lag of the slowest rank, once a second, oldest first; empty if only one rank reports."""
         return tuple(self._lags)
 
     @property
     def times(self) -> StepTimes | None:
-        """How long steps take; None before any rank has reported two."""
+        """The seconds a step over all ranks; None before any rank has reported two steps."""
         if self._stale:
             self._times, self._stale = step_times(self._paces), False
         return self._times
 
-    def _look_around(self, time: float) -> None:
-        """Compare the ranks, once a second of their own time."""
+    def _compare(self, time: float) -> None:
+        """Compare the ranks' steps, once a second of the reports' time."""
         if time < self._lagged_at + _LAG_S:
             return
         self._lagged_at = time
@@ -96,39 +96,39 @@ class Paces:
         pace = self.pace(first)
         self.skew = float(max(1 + (_REPORTS_S / pace if pace else 0.0), self._strides.get(first, 0)))
         if len(steps) > 1:
-            # against the middle, for here whoever reports first in a second is not yet followed by the others
+            # compared with the median: when the first rank reports a step, the others have not yet
             self._lags.append(max(median(steps) - min(steps), 0.0))
 
 
 def step_times(paces: Mapping[int, Sequence[float]]) -> StepTimes | None:
-    """What the last paces of each rank come to; of many ranks fewer are looked at. None if there are none."""
+    """The statistics of the ranks' last paces, of many ranks fewer of each; None if there are no paces."""
     each = max(_ALL // max(len(paces), 1), _LEAST)
     last = {rank: list(own)[-each:] for rank, own in paces.items() if own}
     every = sorted(pace for own in last.values() for pace in own)
     if not every:
         return None
-    middle = median(every)
+    overall = median(every)
     most_rank = max(last, key=lambda rank: (max(last[rank]), -rank))
-    own_middle, slow = max((median(own), -rank) for rank, own in last.items())
+    slowest, slow = max((median(own), -rank) for rank, own in last.items())
     return StepTimes(
-        p50=middle,
+        p50=overall,
         p99=percentile(every, 0.99),
         most=every[-1],
         most_rank=most_rank,
         slow_rank=-slow,
-        slow_ratio=own_middle / middle,
+        slow_ratio=slowest / overall,
     )
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The least of some ordered values that at least this share of them does not exceed."""
+    """The least of the ordered values that is not less than a `share` (0 to 1) of them."""
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 
 
 def behind(step: int | None, front: int | None, skew: float) -> float | None:
-    """How many steps a rank is behind the front of the gang; None if either is not known.
+    """The number of steps that a rank is behind the front of the gang; None if either step is unknown.
 
-    Ranks never report all at once: as few as `skew` steps, which pass between two reports, are none at all.
+    Up to `skew` steps count as 0: they pass between two reports, and ranks do not all report at once.
     """
     if step is None or front is None:
         return None
@@ -136,7 +136,7 @@ def behind(step: int | None, front: int | None, skew: float) -> float | None:
 
 
 def furthest_behind(lags: Iterable[tuple[int, float | None]]) -> tuple[int, float] | None:
-    """The rank that is the most steps behind, and how many; None if no rank is behind at all."""
+    """The rank that is the most steps behind, and how many; None if no rank is behind."""
     known = [(lag, -rank) for rank, lag in lags if lag]
     lag, rank = max(known, default=(0.0, 0))
     return (-rank, lag) if lag else None

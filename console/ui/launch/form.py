@@ -266,13 +266,13 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
             extras=self._more.values,
             workdir=self._workdir,
             params=self._params.values,
-            kept=self._kept,
+            secrets=self._kept,
         )
         return draft if draft.function else draft.without_params()
 
     def fill(self, draft: Draft) -> None:
         """Fill in a draft; parameters follow when the function's signature is known."""
-        self._filling, self._kept = draft.params, draft.kept
+        self._filling, self._kept = draft.params, draft.secrets
         self._filled.pop(draft.target, None)
         self._input("processes").value = draft.processes
         self._input("args").value = draft.args

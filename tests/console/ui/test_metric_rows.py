@@ -8,7 +8,7 @@ import pytest
 
 from console.data.cluster.model import ClusterView, GpuView, HostView, Use
 from console.data.cluster.query import MapQuery, arranged, charted_metrics, parse_machine_filter
-from console.data.run.health import Alarms, Looked
+from console.data.run.health import Alarms, AlertInput
 from console.data.run.metrics import CLOCK, TABLE, UTIL, Aggregate, Metric, Rule, Source
 from console.data.run.model import RankViews, RunView
 from console.data.run.progress import Past
@@ -141,7 +141,7 @@ def test_all_ranks_are_charted() -> None:
 
 
 def test_its_thresholds_alarm() -> None:
-    looked = [Looked(rank.rank.rank, rank.figures) for rank in view(devices=True).ranks]
+    looked = [AlertInput(rank.rank.rank, rank.figures) for rank in view(devices=True).ranks]
 
     assert [("too few NVLinks", 1)] == [(alert.what, alert.rank) for alert in Alarms().look(1.0, looked)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.data.run.figures import Figures
-from console.data.run.health import GANG, REMEMBERED, SILENT, Alarms, Looked
+from console.data.run.health import GANG, REMEMBERED, SILENT, Alarms, AlertInput
 from console.data.run.metrics import BEHIND, FULL, HOT, IDLE, LAG, MEMORY, TEMPERATURE, UTIL
 
 
@@ -24,7 +24,7 @@ def late(steps: float) -> Figures:
 
 
 def said(alarms: Alarms, now: float, *ranks: Figures, silent: float | None = None) -> list[tuple[str, int]]:
-    looked = [Looked(rank, each, silent) for rank, each in enumerate(ranks)]
+    looked = [AlertInput(rank, each, silent) for rank, each in enumerate(ranks)]
     return [(alert.what, alert.rank) for alert in alarms.look(now, looked) if alert.over is None]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from console.data.run.figures import Figures
-from console.data.run.health import Alarms, Alert, Looked, NotFinite, Soundness, named_ranks
+from console.data.run.health import Alarms, Alert, AlertInput, NotFinite, Soundness, named_ranks
 from console.data.run.model import RunView
 from console.data.run.progress import Past
 from console.formatting import metric_style
@@ -44,7 +44,7 @@ def test_ranks_are_told_together_with_the_first_step() -> None:
 
 
 def look(alarms: Alarms, now: float, since: dict[str, int | None]) -> list[Alert]:
-    told = alarms.look(now, [Looked(1, Figures(), not_finite=since)])
+    told = alarms.look(now, [AlertInput(1, Figures(), not_finite=since)])
     return [alert for alert in told if alert.over is None]
 
 
