@@ -1,1 +1,1 @@
-"""A run taken elsewhere: one file of it, a page for any browser, a list as CSV."""
+"""Exports: a run as one file and as an HTML page, a list of runs as CSV."""

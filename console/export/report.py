@@ -1,4 +1,4 @@
-"""One page of a run for any browser: no script, nothing fetched, everything that a rank wrote escaped."""
+"""A run as one HTML page for any browser: no scripts, nothing loaded, all text from ranks escaped."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from ..sanitize import plain, printable
 
 TAIL_LINES = 40
 TAIL_BYTES = 16 << 10
-MOST_TAILS = 256
-MOST_RESULTS = 64
+MAX_TAILS = 256
+MAX_RESULTS = 64
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --muted: #7a7a7a; --bad: #c62828; --good: #2e7d32; }
@@ -52,7 +52,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class _ReportFacts:
-    """All that the page tells of a run; `phase` is that of a run whose owner has been judged."""
+    """The run's data for the page; `phase`, `exit_code` and `why` show a run without its owner as lost."""
 
     run: Path
     state: RunState
@@ -68,22 +68,22 @@ def report_page(run: Path, *, logs: bool = True) -> str:
     Raises:
         RecordError: the folder cannot be read.
     """
-    known = _known(run)
-    title = text(known.state.name or run.name)
-    parts = [f"{_HEAD}<title>{title} · {known.phase.value}</title><style>{_STYLE}</style></head><body>"]
-    parts += [f"<h1>{title}</h1>", *_summary(known), *_failure(known), *_ranks(known.state)]
-    parts += [*_metrics(run), *_values(run), *_remarks(known.state), *_spec(known.spec)]
+    facts = _read(run)
+    title = text(facts.state.name or run.name)
+    parts = [f"{_HEAD}<title>{title} · {facts.phase.value}</title><style>{_STYLE}</style></head><body>"]
+    parts += [f"<h1>{title}</h1>", *_summary(facts), *_failure(facts), *_ranks(facts.state)]
+    parts += [*_metrics(run), *_values(run), *_remarks(facts.state), *_spec(facts.spec)]
     if logs:
-        parts += _tails(run, known.state)
+        parts += _tails(run, facts.state)
     return "\n".join([*parts, "</body></html>\n"])
 
 
 def text(value: object) -> str:
-    """Escaped, and without what could control anything."""
+    """A value as text without control characters, escaped for HTML."""
     return escape(printable(str(value)))
 
 
-def _known(run: Path) -> _ReportFacts:
+def _read(run: Path) -> _ReportFacts:
     state = examined(run, read_state(run))
     try:
         spec: JobSpec | None = read_spec(run)
@@ -103,16 +103,16 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return f"<table>{top}{body}</table>"
 
 
-def _summary(known: _ReportFacts) -> Iterator[str]:
-    state, spec = known.state, known.spec
-    code = "" if known.exit_code is None else f", exit {known.exit_code}"
-    yield f'<p class="state {known.phase.value}">{known.phase.value}{code}</p>'
+def _summary(facts: _ReportFacts) -> Iterator[str]:
+    state, spec = facts.state, facts.spec
+    code = "" if facts.exit_code is None else f", exit {facts.exit_code}"
+    yield f'<p class="state {facts.phase.value}">{facts.phase.value}{code}</p>'
     target = shlex.join([spec.target.label, *spec.target.args]) if spec else state.target
     began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(state.started)) if state.started else ""
     by = state.submitted
     rows = [
-        ("why", known.why),
-        ("run", known.run.name),
+        ("why", facts.why),
+        ("run", facts.run.name),
         ("target", target),
         ("ranks", f"{state.num_processes} ({state.mode})"),
         ("started", began),
@@ -131,9 +131,9 @@ def _code(state: RunState) -> str:
     return origin.revision + (", with changes" if origin.dirty else "")
 
 
-def _failure(known: _ReportFacts) -> Iterator[str]:
-    ranks, blamed = known.state.ranks, known.state.blamed
-    first = ranks[blamed] if blamed is not None and blamed < len(ranks) else known.state.first_failure
+def _failure(facts: _ReportFacts) -> Iterator[str]:
+    ranks, blamed = facts.state.ranks, facts.state.blamed
+    first = ranks[blamed] if blamed is not None and blamed < len(ranks) else facts.state.first_failure
     if first is None:
         return
     end = first.signal or (f"exit {first.exit_code}" if first.exit_code is not None else "")
@@ -158,14 +158,14 @@ def _rank_row(rank: Rank) -> tuple[object, ...]:
 
 
 def _metrics(run: Path) -> Iterator[str]:
-    drawn = list(curves(FactTail(run, samples=True).poll()))
-    if drawn:
-        yield f'<h2>Figures</h2><div class="curves">{"".join(drawn)}</div>'
+    figures = list(curves(FactTail(run, samples=True).poll()))
+    if figures:
+        yield f'<h2>Figures</h2><div class="curves">{"".join(figures)}</div>'
 
 
 def _values(run: Path) -> Iterator[str]:
     try:
-        entries = read_summary(run)[:MOST_RESULTS]
+        entries = read_summary(run)[:MAX_RESULTS]
     except RecordError:
         return
     if entries:
@@ -184,7 +184,7 @@ def _remarks(state: RunState) -> Iterator[str]:
 
 
 def _details(title: str, body: str, *, opened: bool = False) -> str:
-    """A block that can be opened; `body` is escaped already."""
+    """A block that can be opened; `body` is already escaped."""
     return f"<details{' open' * opened}><summary>{escape(title)}</summary><pre>{body}</pre></details>"
 
 
@@ -195,15 +195,15 @@ def _spec(spec: JobSpec | None) -> Iterator[str]:
 
 
 def _tails(run: Path, state: RunState) -> Iterator[str]:
-    """The last lines of ranks, first those that went wrong."""
+    """The last lines of the ranks, failed ranks first."""
     order = sorted(state.ranks, key=lambda r: (r.failed_at is None, r.rank))
     yield "<h2>Last output</h2>"
-    for rank in islice(order, MOST_TAILS):
+    for rank in islice(order, MAX_TAILS):
         for stream, name in ((paths.STDOUT, "stdout"), (paths.STDERR, "stderr")):
             if lines := _last_lines(run, paths.log_file(run, state.attempt, rank.rank, stream)):
                 yield _details(f"rank {rank.rank}, {name}", lines, opened=rank.failed_at is not None)
-    if len(order) > MOST_TAILS:
-        yield f'<p class="muted">and {len(order) - MOST_TAILS} ranks more</p>'
+    if len(order) > MAX_TAILS:
+        yield f'<p class="muted">and {len(order) - MAX_TAILS} ranks more</p>'
 
 
 def _last_lines(run: Path, path: Path) -> str:
@@ -214,23 +214,23 @@ def _last_lines(run: Path, path: Path) -> str:
             lines = [*last_segments(file.read(TAIL_BYTES))]
     except OSError:
         return ""
-    whole = lines[1:] if skipped and len(lines) > 1 else lines
-    return "\n".join(escape(plain(line)) for line in whole[-TAIL_LINES:])
+    complete = lines[1:] if skipped and len(lines) > 1 else lines
+    return "\n".join(escape(plain(line)) for line in complete[-TAIL_LINES:])
 
 
-MOST_POINTS = 400
-MOST_CURVES = 12
+MAX_POINTS = 400
+MAX_CURVES = 12
 _WIDTH, _HEIGHT, _EDGE = 340, 120, 6
 
 Point = tuple[float, float]
 
 
 def curves(facts: Iterable[Event]) -> Iterator[str]:
-    """Each figure that the first reporting rank told at least twice, over its steps or over time."""
-    told = [fact for fact in facts if isinstance(fact, RankReported)]
-    leader = min((fact.rank for fact in told), default=0)
+    """A chart for each figure that the lowest reporting rank reported at least twice, over steps or time."""
+    reports = [fact for fact in facts if isinstance(fact, RankReported)]
+    leader = min((fact.rank for fact in reports), default=0)
     series: dict[str, list[Point]] = {}
-    for fact in told:
+    for fact in reports:
         at = fact.time if fact.step is None else fact.step
         if fact.rank == leader and is_finite(at):
             for name, value in fact.metrics.items():
@@ -240,12 +240,12 @@ def curves(facts: Iterable[Event]) -> Iterator[str]:
         for name, points in series.items()
         if sum(is_finite(value) for _, value in points) > 1 and name != "total_steps"
     ]
-    for name, points in drawable[:MOST_CURVES]:
-        yield _figure(name, thinned(points, MOST_POINTS))
+    for name, points in drawable[:MAX_CURVES]:
+        yield _figure(name, thinned(points, MAX_POINTS))
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """At most `most` points, evenly chosen, the first and the last among them."""
+    """At most `most` evenly chosen points, including the first and the last."""
     if len(points) <= most:
         return list(points)
     return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]
@@ -253,17 +253,17 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 
 def _figure(name: str, points: Sequence[Point]) -> str:
     label = escape(plain(name.encode(errors="replace")))
-    drawn = "".join(f'<polyline points="{line}"/>' for line in _lines(points))
+    lines = "".join(f'<polyline points="{line}"/>' for line in _lines(points))
     first, last = points[0][1], points[-1][1]
     return (
         f'<figure><svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
-        f"<title>{label}</title>{drawn}</svg>"
+        f"<title>{label}</title>{lines}</svg>"
         f"<figcaption>{label}: {metric(first, 6)} → {metric(last, 6)}</figcaption></figure>"
     )
 
 
 def _lines(points: Sequence[Point]) -> Iterator[str]:
-    """The course as lines, one after each gap: what is not finite is none."""
+    """The points as lines; values that are not finite are gaps between lines."""
     known = [point for point in points if is_finite(point[1])]
     for finite, line in groupby(points, key=lambda point: is_finite(point[1])):
         if finite:

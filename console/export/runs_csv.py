@@ -1,4 +1,4 @@
-"""A list of runs as a file that spreadsheets and programs read."""
+"""Writing a list of runs as a CSV file for spreadsheets and programs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_runs(runs: Sequence[Status], folder: Path, now: float) -> Path:
-    """Write the runs in their order; where the file is. Times are UTC, metrics are JSON.
+    """Write the runs in their order to a new file in `folder`, and return its path.
+
+    Times are UTC, metrics are JSON.
 
     Raises:
-        SpecError: the file is there.
-        RecordError: it cannot be written.
+        SpecError: the file exists.
+        RecordError: the file cannot be written.
     """
     out = folder / time.strftime("runs-%Y%m%d-%H%M%S.csv", time.gmtime(now))
     try:
@@ -63,7 +65,7 @@ def _moment(seconds: float | None) -> str:
 
 
 def _cell(value: object) -> object:
-    """A text as it is, but never a formula: names and reasons are whatever a user's code made them."""
+    """A cell's value; text that a spreadsheet would take for a formula is quoted, as it may be hostile."""
     if not isinstance(value, str):
         return "" if value is None else value
     return f"'{value}" if value.startswith(_FORMULA) else value

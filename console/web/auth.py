@@ -1,7 +1,7 @@
-"""Who may reach the console that is served to browsers, and the address that lets one person in.
+"""Access control of the console in browsers, and the one-time address that admits a person.
 
-An address with a token opens once. Whoever brought it gets a cookie, and from then on only that cookie
-counts. Other users of this machine, and pages that a person's browser shows from elsewhere, bring neither.
+An address with a token works once. The browser that opens it gets a cookie, which its later requests need.
+Other users of this machine, and other sites' pages in the person's browser, have neither.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from ..echo import print_text, print_while_possible, say
 
 LOOPBACK = "127.0.0.1"
 _NAMES = (LOOPBACK, "localhost", "[::1]")
-_ELSEWHERE = ("cross-site", "same-site")  # another port of this machine is of the same site
-_KEPT = 64
+_FOREIGN_SITES = ("cross-site", "same-site")  # another port of this machine is of the same site
+_MAX_SESSIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What a request says of itself. What it does not say is empty; `hosts` are all its Host headers.
+    """The parts of a request that decide on access; missing ones are empty. `hosts` are all its Host headers.
 
-    `token` is None without one. `site` and `sort` are what the browser tells of where the request comes from
-    (Sec-Fetch-Site) and whether a person goes there (Sec-Fetch-Mode).
+    `token` is None if the address has none. `site` and `fetch_mode` are the headers by which the browser
+    reports where the request comes from (Sec-Fetch-Site) and whether it is a navigation (Sec-Fetch-Mode).
     """
 
     path: str = "/"
@@ -49,12 +49,16 @@ class PageRequest:
     token: str | None = None
     cookie: str = ""
     site: str = ""
-    sort: str = ""
+    fetch_mode: str = ""
     socket: bool = False
 
 
 class AdmissionAnswer(Enum):
-    """What becomes of a request."""
+    """The decisions on a request.
+
+    `ENTER`: serve it; `WELCOME`: set the cookie and redirect; `RETRY`: let our own page load it again,
+    because browsers withhold the cookie from requests of other sites; `REFUSE`: answer 403.
+    """
 
     ENTER = auto()
     WELCOME = auto()
@@ -64,63 +68,63 @@ class AdmissionAnswer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An answer. `text` is the new cookie's value for a welcome, if there is one, and why for a refusal."""
+    """A decision. `text` is a welcome's new cookie, empty if the old one is valid; or a refusal's reason."""
 
     answer: AdmissionAnswer
     text: str = ""
 
 
 class Admission:
-    """Remembers the token that is still good, and the sessions that were given out. Not for threads."""
+    """Decides on requests by the valid token and the sessions' cookies. Not thread-safe."""
 
     def __init__(self, port: int, *, secret: Callable[[], str] = lambda: secrets.token_urlsafe(32)) -> None:
         self._hosts = [f"{name}:{port}" for name in _NAMES]
         self._secret = secret
         self._token = ""
         self._sessions: list[str] = []
-        self.cookie_name = f"rankdeck-{port}"  # browsers keep the cookies of all ports of a host together
+        self.cookie_name = f"rankdeck-{port}"  # browsers share cookies among all ports of a host
 
     def issue(self) -> str:
-        """A new token. The one before it opens nothing any more; sessions last."""
+        """Make a new token, which replaces the one before; sessions stay valid."""
         self._token = self._secret()
         return self._token
 
-    def judge(self, asked: PageRequest) -> Verdict:
-        """What becomes of a request. A good token is used up by this."""
-        if reason := self._stranger(asked):
+    def judge(self, request: PageRequest) -> Verdict:
+        """Decide on a request. A valid token in it is used up."""
+        if reason := self._foreign(request):
             return Verdict(AdmissionAnswer.REFUSE, reason)
-        if asked.token is not None and asked.path == "/" and asked.method == "GET":
-            return self._redeem(asked)
-        if self._knows(asked.cookie):
+        if request.token is not None and request.path == "/" and request.method == "GET":
+            return self._redeem(request)
+        if self._knows(request.cookie):
             return Verdict(AdmissionAnswer.ENTER)
-        if asked.path == "/" and asked.site == "cross-site":
+        if request.path == "/" and request.site == "cross-site":
             return Verdict(AdmissionAnswer.RETRY)
         return Verdict(AdmissionAnswer.REFUSE, "come in by the address that `rankdeck serve` prints")
 
-    def _stranger(self, asked: PageRequest) -> str:
-        """Why a request cannot be from a page of ours, if it cannot, whatever else it brings."""
-        if len(asked.hosts) != 1 or asked.hosts[0].lower() not in self._hosts:
+    def _foreign(self, request: PageRequest) -> str:
+        """Why a request cannot come from our pages, whatever cookie or token it has; empty if it can."""
+        if len(request.hosts) != 1 or request.hosts[0].lower() not in self._hosts:
             return f"this is reached as {self._hosts[0]} only; a tunnel must have the same port at both ends"
-        if (asked.origin or asked.socket) and asked.origin != f"http://{asked.hosts[0].lower()}":
+        if (request.origin or request.socket) and request.origin != f"http://{request.hosts[0].lower()}":
             return "another site's page asks for this"
-        if asked.site in _ELSEWHERE and asked.sort != "navigate":
+        if request.site in _FOREIGN_SITES and request.fetch_mode != "navigate":
             return "another site's page asks for this"
         return ""
 
-    def _redeem(self, asked: PageRequest) -> Verdict:
-        if self._token and _same(asked.token or "", self._token):
+    def _redeem(self, request: PageRequest) -> Verdict:
+        if self._token and _same(request.token or "", self._token):
             self._token = ""
             session = self._secret()
-            self._sessions = [*self._sessions, session][-_KEPT:]
+            self._sessions = [*self._sessions, session][-_MAX_SESSIONS:]
             return Verdict(AdmissionAnswer.WELCOME, session)
-        if self._knows(asked.cookie):
+        if self._knows(request.cookie):
             return Verdict(AdmissionAnswer.WELCOME)
         return Verdict(
             AdmissionAnswer.REFUSE, "this address was used or replaced; press Enter there for a new one"
         )
 
     def _knows(self, cookie: str) -> bool:
-        return any([_same(cookie, session) for session in self._sessions])  # noqa: C419  as long for a miss
+        return any([_same(cookie, session) for session in self._sessions])  # noqa: C419  constant time
 
 
 def _same(given: str, secret: str) -> bool:
@@ -131,10 +135,10 @@ _FORWARD = '<!doctype html><meta http-equiv="refresh" content="0;url={url}"><tit
 
 
 class Invitation:
-    """Says an address that opens once, and another at each Enter or SIGUSR1, while its context lasts.
+    """Prints a one-time address, and another at each Enter or SIGUSR1, while its context lasts.
 
-    `issue` makes the tokens. A browser is not handed the address on its command line, which all users of the
-    machine can read, but a file of ours that leads to it.
+    `issue` makes the tokens. A browser does not get the address on its command line, which all users of the
+    machine can read, but the path of a private file that redirects to it.
     """
 
     def __init__(self, issue: Callable[[], str], port: int, *, open_page: bool) -> None:
@@ -150,7 +154,7 @@ class Invitation:
         self._invite()
         again = f"kill -USR1 {os.getpid()}"
         if sys.stdin is not None and sys.stdin.isatty():
-            loop.add_reader(sys.stdin.fileno(), self._listen)
+            loop.add_reader(sys.stdin.fileno(), self._read_enter)
             again = "press Enter"
         say(f"the address opens once; for another: {again}")
         return self
@@ -173,10 +177,10 @@ class Invitation:
             self._file = _forward(url, self._port)
             threading.Thread(target=_browse, args=(self._file.as_uri(),), daemon=True).start()
 
-    def _listen(self) -> None:
-        """Enter asks for another address. In the background the terminal is somebody else's."""
+    def _read_enter(self) -> None:
+        """Print another address at Enter, unless this process is in the background of its terminal."""
         descriptor = sys.stdin.fileno()
-        with suppress(OSError):  # a terminal that was hung up; its signal ends us
+        with suppress(OSError):  # the terminal hung up; its signal ends this process
             if os.tcgetpgrp(descriptor) != os.getpgrp():
                 return
             if os.read(descriptor, 1024):
@@ -186,7 +190,7 @@ class Invitation:
 
 
 def tunnel(environ: Mapping[str, str], port: int) -> str:
-    """The command that brings the port to the machine that we were reached from by SSH; empty without SSH."""
+    """The command that forwards the port from the machine of our SSH client; empty without SSH."""
     words = environ.get("SSH_CONNECTION", "").split()
     if len(words) != 4:
         return ""
@@ -196,7 +200,7 @@ def tunnel(environ: Mapping[str, str], port: int) -> str:
 
 
 def has_screen(environ: Mapping[str, str]) -> bool:
-    """Whether a browser that is started here would be seen by whoever starts it."""
+    """Whether a browser started here would be visible to the user."""
     graphical = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
     return bool(graphical and not environ.get("SSH_CONNECTION"))
 
@@ -210,6 +214,6 @@ def _forward(url: str, port: int) -> Path:
 
 
 def _browse(address: str) -> None:
-    """Start the person's browser; some do not return before they are closed, so this is for a thread."""
+    """Start the user's browser. Blocks: some browsers return only when they are closed."""
     if not webbrowser.open(address):
         say("no browser could be started; open the address in one")

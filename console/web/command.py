@@ -1,4 +1,4 @@
-"""`rankdeck serve`: the console in a browser; and what each page of it runs."""
+"""The commands `rankdeck serve`, and `serve-page`, which runs the console of one page."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _TEXTUAL = {
 def serve(look: Mapping[str, Any], port: int, open_page: bool | None, pages: int) -> int:
     """Show the console in browsers on this machine, through a tunnel over SSH.
 
-    The address that it prints opens once, for whoever has it; Enter prints another. Each page is a console
-    of its own. Ctrl-C ends them, and no run.
+    The address that it prints opens once, for whoever has it; Enter prints another. Each page is its own
+    console. Ctrl-C ends them, and no run.
     """
     from . import auth
 
@@ -54,9 +54,9 @@ def serve(look: Mapping[str, Any], port: int, open_page: bool | None, pages: int
     except ModuleNotFoundError as error:
         reason = f"serving needs {error.name}, which is not installed"
         raise SpecError(reason, hint="pip install 'rankdeck[serve]'") from error
-    wanted = auth.has_screen(os.environ) if open_page is None else open_page
+    opens = auth.has_screen(os.environ) if open_page is None else open_page
     command = [sys.executable, "-P", "-m", "console", *look_options(look), "serve-page"]
-    return server.serve(server.listen(port), command, open_page=wanted, most_pages=pages)
+    return server.serve(server.listen(port), command, open_page=opens, max_pages=pages)
 
 
 @click.command("serve-page", hidden=True)
@@ -64,24 +64,24 @@ def serve(look: Mapping[str, Any], port: int, open_page: bool | None, pages: int
 @click.argument("rows", type=int)
 @click.pass_obj
 def serve_page(look: Mapping[str, Any], columns: int, rows: int) -> int:
-    """Draw the console into a page of `serve`, which is at the other end of our standard streams."""
+    """Run the console of a page of `serve`, which is connected to the standard streams."""
     from launcher.runs.paths import runs_root
 
-    with _lent(_TEXTUAL):
+    with _temporarily_set(_TEXTUAL):
         from ..app import run_console
     return run_console(root=runs_root(), workdir=Path.cwd(), look=look, page=(columns, rows))
 
 
 def look_options(look: Mapping[str, Any]) -> list[str]:
-    """The options of the command line that say the same as `look`, which holds None for what was not said."""
+    """The command line options for the settings in `look`; None means not given."""
     theme = [] if look["theme"] is None else [f"--theme={look['theme']}"]
     switches = {name: look[name] for name in ("mouse", "ascii") if look[name] is not None}
     return theme + [f"--{name}" if on else f"--no-{name}" for name, on in switches.items()]
 
 
 @contextmanager
-def _lent(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that Textual reads when it is imported; runs do not inherit them."""
+def _temporarily_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that Textual reads at import, and restore them, so that runs do not inherit them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

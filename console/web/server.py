@@ -1,7 +1,7 @@
 """The server of `rankdeck serve`: HTTP on this machine's loopback, and one console process for each page.
 
-Scripts, fonts and the protocol are textual-serve's; who comes in, what a page may load and how consoles
-begin and end are ours. Nothing is loaded from another machine.
+Scripts, fonts and the protocol are textual-serve's; access control, the pages' security headers, and the
+start and end of consoles are ours. Nothing is loaded from another machine.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, AssertionError)  # as theirs tells
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, AssertionError)  # textual-serve's errors
 _MESSAGE_BYTES = 1 << 20
-MOST_PAGES = 16
+MAX_PAGES = 16
 """Each page is a process of its own."""
-_LASTING = ("/static/", "/page/")
+_CACHED = ("/static/", "/page/")
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,10 +61,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def listen(port: int) -> socket.socket:
-    """A socket that listens on the loopback interface; 0 is any free port.
+    """A socket that listens on the loopback interface; port 0 takes any free one.
 
     Raises:
-        SpecError: the port is taken, or not ours to take.
+        SpecError: the port is taken or not permitted.
     """
     try:
         return socket.create_server((LOOPBACK, port), backlog=128)
@@ -73,21 +73,19 @@ def listen(port: int) -> socket.socket:
         raise SpecError(f"port {port} {why}", hint="--port N takes another, --port 0 any free one") from error
 
 
-def serve(
-    sock: socket.socket, command: Sequence[str], *, open_page: bool, most_pages: int = MOST_PAGES
-) -> int:
-    """Serve until a signal says otherwise, and return the exit code for it.
+def serve(sock: socket.socket, command: Sequence[str], *, open_page: bool, max_pages: int = MAX_PAGES) -> int:
+    """Serve until a signal, and return the exit code for it.
 
-    Each page runs `command` with its columns and rows behind it, at most `most_pages` of them at once. All of
-    them are gone on return.
+    Each page runs `command` with its columns and rows appended; at most `max_pages` run at once. On return
+    all of them have ended.
     """
-    return asyncio.run(_serve(sock, command, open_page=open_page, most_pages=most_pages))
+    return asyncio.run(_serve(sock, command, open_page=open_page, max_pages=max_pages))
 
 
-async def _serve(sock: socket.socket, command: Sequence[str], *, open_page: bool, most_pages: int) -> int:
+async def _serve(sock: socket.socket, command: Sequence[str], *, open_page: bool, max_pages: int) -> int:
     port = sock.getsockname()[1]
     admission = Admission(port)
-    server = PageServer(admission, command, port, most_pages)
+    server = PageServer(admission, command, port, max_pages)
     _LOG.addFilter(_no_bad_request)
     runner = web.AppRunner(
         server.application(), access_log=None, logger=_LOG, shutdown_timeout=GRACE_S + _CLOSE_S
@@ -103,12 +101,12 @@ async def _serve(sock: socket.socket, command: Sequence[str], *, open_page: bool
 
 
 def _no_bad_request(record: logging.LogRecord) -> bool:
-    """Whether a defect of ours is told. What others send amiss is not: it is quoted, and may hold a token."""
+    """Whether to log a record; not for malformed requests: the text quotes them, and may contain a token."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def _on_signals(*numbers: signal.Signals) -> asyncio.Future[int]:
-    """The exit code for the first of these signals. One that was ignored before us, as by nohup, stays so."""
+    """A future of the exit code for the first of these signals; those ignored, as by nohup, stay ignored."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 
@@ -123,19 +121,19 @@ def _on_signals(*numbers: signal.Signals) -> asyncio.Future[int]:
 
 
 class PageServer(Server):
-    """Answers browsers. Every response passes the admission and carries the headers that keep pages apart."""
+    """Answers browsers. Every request passes access control; every response gets the security headers."""
 
     def __init__(
-        self, admission: Admission, command: Sequence[str], port: int, most_pages: int = MOST_PAGES
+        self, admission: Admission, command: Sequence[str], port: int, max_pages: int = MAX_PAGES
     ) -> None:
-        self._most_pages = most_pages
+        self._max_pages = max_pages
         super().__init__("rankdeck", host=LOOPBACK, port=port)
-        self._admission, self._words = admission, command
+        self._admission, self._command = admission, command
         self._headers = _HEADERS | {"Content-Security-Policy": _POLICY.format(name=LOOPBACK, port=port)}
         self._pages: dict[PageConsole, web.WebSocketResponse] = {}
 
     def application(self) -> web.Application:
-        """What aiohttp is to run."""
+        """The aiohttp application."""
         app = web.Application(middlewares=[self._admit])
         app.on_response_prepare.append(self._protect)
         app.on_shutdown.append(self._end_pages)
@@ -152,7 +150,7 @@ class PageServer(Server):
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        verdict = self._admission.judge(_asked(request, self._admission.cookie_name))
+        verdict = self._admission.judge(_page_request(request, self._admission.cookie_name))
         if verdict.answer is AdmissionAnswer.ENTER:
             return await handler(request)
         if verdict.answer is AdmissionAnswer.RETRY:
@@ -170,14 +168,14 @@ class PageServer(Server):
 
     @property
     def _has_room(self) -> bool:
-        return len(self._pages) < self._most_pages
+        return len(self._pages) < self._max_pages
 
     def _full(self) -> web.Response:
-        count = "1 page is" if self._most_pages == 1 else f"{self._most_pages} pages are"
+        count = "1 page is" if self._max_pages == 1 else f"{self._max_pages} pages are"
         return web.Response(status=503, text=f"rankdeck: {count} open already; close one\n")
 
     async def handle_websocket(self, request: web.Request) -> web.StreamResponse:  # type: ignore[override]
-        """Run a console for as long as its page is there."""
+        """Run a console until its page closes."""
         if not self._has_room:
             return self._full()
         websocket = web.WebSocketResponse(
@@ -185,7 +183,7 @@ class PageServer(Server):
         )
         await websocket.prepare(request)
         page = PageConsole(
-            self._words,
+            self._command,
             send=websocket.send_bytes,
             send_text=websocket.send_str,
             close=websocket.close,
@@ -204,7 +202,7 @@ class PageServer(Server):
         return websocket
 
     async def _process_messages(self, websocket: web.WebSocketResponse, app_service: AppService) -> None:
-        """Take what the page says; what is nested deeper than anything that a page says is passed over."""
+        """Process the page's messages; a message nested too deeply to parse is skipped."""
         while not websocket.closed:
             with suppress(RecursionError):
                 await super()._process_messages(websocket, app_service)
@@ -212,15 +210,15 @@ class PageServer(Server):
 
     async def _protect(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(self._headers)
-        if request.path.startswith(_LASTING) and response.status in (200, 304):
-            response.headers["Cache-Control"] = "no-cache"  # kept, but asked for each time
+        if request.path.startswith(_CACHED) and response.status in (200, 304):
+            response.headers["Cache-Control"] = "no-cache"  # cached, but validated each time
 
     async def _end_pages(self, _app: web.Application) -> None:
         await asyncio.gather(*(page.stop() for page in self._pages))
         await asyncio.gather(*(websocket.close() for websocket in self._pages.values()))
 
 
-def _asked(request: web.Request, cookie: str) -> PageRequest:
+def _page_request(request: web.Request, cookie: str) -> PageRequest:
     headers = request.headers
     return PageRequest(
         path=request.path,
@@ -230,21 +228,21 @@ def _asked(request: web.Request, cookie: str) -> PageRequest:
         token=request.query.get("token"),
         cookie=request.cookies.get(cookie, ""),
         site=headers.get("Sec-Fetch-Site", ""),
-        sort=headers.get("Sec-Fetch-Mode", ""),
+        fetch_mode=headers.get("Sec-Fetch-Mode", ""),
         socket=request.path == "/ws",
     )
 
 
 GRACE_S = 8.0
-"""How long a console may take to leave when its page has gone."""
+"""Seconds that a console may take to exit after its page has closed."""
 
-_BEGIN = b"__GANGLION__\n"  # what Textual's driver writes before its first packet
-_LARGEST = 1000
-_TOLD_LINES = 40
+_BEGIN = b"__GANGLION__\n"  # Textual's driver writes this before its first packet
+_MAX_CELLS = 1000
+_MAX_ERROR_LINES = 40
 
 
 class PageConsole(AppService):
-    """The console of one page. What goes to the page is written by `send`; `close` ends the page."""
+    """The console of one page. `send` writes to the page; `close` ends it."""
 
     def __init__(
         self,
@@ -259,46 +257,46 @@ class PageConsole(AppService):
             shlex.join(command),
             write_bytes=send,
             write_str=send_text,
-            close=close,  # type: ignore[arg-type]  # what it yields is not looked at
+            close=close,  # type: ignore[arg-type]  # its result is not used
             download_manager=downloads,
         )
-        self._words = command
+        self._command = command
         self._end: asyncio.Future[None] | None = None
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Tell the console how large its page is now, in cells."""
-        await super().set_terminal_size(_sane(width), _sane(height))
+        """Send the console the new size of its page, in cells."""
+        await super().set_terminal_size(_clamped(width), _clamped(height))
 
     async def stop(self) -> None:
-        """End the console, and return when its process is gone."""
+        """End the console, and return when its process has ended."""
         if self._end is None:
             self._end = asyncio.ensure_future(self._finish())
         await asyncio.shield(self._end)
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
-        """Start the console: no shell, our environment as it is, and out of reach of our terminal's keys."""
-        size = [str(_sane(width)), str(_sane(height))]
+        """Start the console: no shell, our environment, and its own session, so that our Ctrl-C misses it."""
+        size = [str(_clamped(width)), str(_clamped(height))]
         self._process = await asyncio.create_subprocess_exec(
-            *self._words, *size, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            *self._command, *size, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         self._stdin = self._process.stdin
         return self._process
 
     async def run(self) -> None:
-        """Pass on what the console draws, until it or its page has gone."""
+        """Forward the console's output to the page, until one of them ends."""
         assert self._process is not None
         try:
             with suppress(asyncio.IncompleteReadError, ConnectionError):
-                await self._pass_on(_reader(self._process.stdout))
+                await self._forward(_reader(self._process.stdout))
         finally:
             await self.remote_close()
 
-    async def _pass_on(self, drawn: asyncio.StreamReader) -> None:
-        takers = {b"D": self.on_data, b"M": self.on_meta, b"P": self.on_packed}
-        await drawn.readuntil(_BEGIN)
+    async def _forward(self, output: asyncio.StreamReader) -> None:
+        handlers = {b"D": self.on_data, b"M": self.on_meta, b"P": self.on_packed}
+        await output.readuntil(_BEGIN)
         while True:
-            take = takers[await drawn.readexactly(1)]
-            await take(await drawn.readexactly(int.from_bytes(await drawn.readexactly(4), "big")))
+            handle = handlers[await output.readexactly(1)]
+            await handle(await output.readexactly(int.from_bytes(await output.readexactly(4), "big")))
 
     async def _finish(self) -> None:
         if self._process is None:
@@ -308,7 +306,9 @@ class PageConsole(AppService):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        rest = asyncio.gather(_discard(_reader(self._process.stdout)), _tell(_reader(self._process.stderr)))
+        rest = asyncio.gather(
+            _discard(_reader(self._process.stdout)), _report_errors(_reader(self._process.stderr))
+        )
         try:
             await asyncio.wait_for(self._process.wait(), GRACE_S)
         except TimeoutError:
@@ -317,8 +317,8 @@ class PageConsole(AppService):
         await rest
 
 
-def _sane(cells: object) -> int:
-    return max(1, min(cells, _LARGEST)) if isinstance(cells, int) else 1
+def _clamped(cells: object) -> int:
+    return max(1, min(cells, _MAX_CELLS)) if isinstance(cells, int) else 1
 
 
 def _reader(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
@@ -327,13 +327,13 @@ def _reader(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
 
 
 async def _discard(stream: asyncio.StreamReader) -> None:
-    """Read to the end, so that a console that still draws is not held up."""
+    """Read to the end, so that a console that still draws does not block."""
     while await stream.read(1 << 16):
         pass
 
 
-async def _tell(stream: asyncio.StreamReader) -> None:
-    """Say what a console had to say at its end, in the terminal of the one who serves it."""
+async def _report_errors(stream: asyncio.StreamReader) -> None:
+    """Print the last lines of a console's standard error in the terminal of `rankdeck serve`."""
     text = (await stream.read()).decode("utf-8", "replace")
-    for line in text.splitlines()[-_TOLD_LINES:]:
+    for line in text.splitlines()[-_MAX_ERROR_LINES:]:
         say(line)

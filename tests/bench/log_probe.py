@@ -74,7 +74,7 @@ async def measure(run: Path, lines: int) -> dict[str, float]:
         assert "filtered)" in (pane.border_title or ""), pane.border_title
         begin = time.perf_counter()
         pane.filter_by(NOWHERE)
-        await until(lambda: pane.state.sifted == 1.0)
+        await until(lambda: pane.state.filtered == 1.0)
         figures["whole"] = time.perf_counter() - begin
         figures["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
     return figures

@@ -1,1 +1,1 @@
-"""Machines, GPUs, Spark, and whose they are."""
+"""Machines, GPUs and Spark, and who uses them."""

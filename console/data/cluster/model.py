@@ -1,4 +1,4 @@
-"""What is known of machines, GPUs, runs and Spark at one moment: the values that the cluster screen shows."""
+"""The values that the cluster screen shows: machines, GPUs, runs, engines and Spark at one moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..run.metrics import MEMORY, Metric
 
 
 class Use(StrEnum):
-    """Whose a GPU is. `TAKEN` is one that works or holds memory, though no process of it is seen."""
+    """Who uses a GPU. `TAKEN`: it works or holds memory, but no process on it is visible."""
 
     MINE = "mine"
     OTHER = "other"
@@ -28,7 +28,7 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Ranks of one run, in one place; `pids` are theirs, in the same order."""
+    """Ranks of one of my runs on a machine or GPU; `pids` are theirs, in the same order."""
 
     run: str
     name: str
@@ -38,9 +38,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorView:
-    """An executor: of which application, and whether that is one of mine.
+    """An executor, its application, and whether the application is mine.
 
-    `tasks` run on it now, and `gpus` are the addresses that Spark gave it; None is unknown.
+    `tasks` is the number of tasks that run on it, `gpus` the addresses that Spark gave it; None is unknown.
     """
 
     number: str
@@ -54,7 +54,7 @@ class ExecutorView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A standalone worker on a machine, by its master's counting; `heard` is when it last gave a sign."""
+    """A standalone worker on a machine, by its master's report; `heard` is a dead one's last heartbeat."""
 
     state: str
     alive: bool
@@ -67,10 +67,10 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """One GPU: its figures, the ranks of mine on it, the processes on it that are not mine, and Spark's word.
+    """One GPU: its figures, the ranks of mine on it, the processes on it, and its use by Spark.
 
-    `address` is Spark's name for it where Spark hands it out, and `executor` the one that it was given to;
-    `lent` says that Spark gave it to one of which no more is known.
+    `mine` are the processes of my ranks, `foreign` all others. `address` is Spark's name for the GPU if Spark
+    schedules it, and `executor` the executor that has it; `lent` means that an unknown executor has it.
     `whole` is the GPU that a MIG instance is a part of.
     """
 
@@ -92,24 +92,24 @@ class GpuView:
         return metric.figure(self.amount(metric), self.total(metric))
 
     def amount(self, metric: Metric) -> float | None:
-        """How much it has of something, in the unit of the sensor."""
+        """A metric's amount, in the unit of the sensor."""
         return metric.amount((self.sample,))
 
     def total(self, metric: Metric) -> float | None:
-        """How much there can be; of memory also where only the device itself tells it."""
+        """A metric's total; that of memory also from the device, if no sample has it."""
         return metric.total((self.sample,)) or (self.device.memory if metric is MEMORY else None)
 
     def amount_text(self, metric: Metric) -> str:
-        """How much it has of something as text, and of how much."""
+        """A metric's amount as text, with its total if it has one."""
         return metric.amount_text(self.amount(metric), self.total(metric))
 
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """One machine; `here` is the one that the console runs on. `reason`: why GPUs have no figures.
+    """One machine; `here` marks the one that the console runs on. `reason`: why its GPUs have no figures.
 
-    `silent_s` says for how many seconds its agents have told nothing, once that is long; `lost` why it
-    counts as lost.
+    `silent_s` is the number of seconds since its agents' last sample, None while that is short; `lost` is why
+    it counts as lost.
     """
 
     host: str
@@ -128,9 +128,9 @@ class HostView:
 
 @dataclass(frozen=True, slots=True)
 class WorkView:
-    """A run that goes on: where it is, what it waits for, and its executors by host.
+    """A run that goes on: its Spark, the slots that it waits for, and the number of its ranks on each host.
 
-    `waited_s` is for how long it has waited for slots, in whole seconds.
+    `waited_s` is how long it has waited for slots, in whole seconds.
     """
 
     run: str
@@ -147,7 +147,7 @@ class WorkView:
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """A process that owns runs, in its own words; `silent` is why it says nothing."""
+    """An engine, as it reports itself; `silent` is why it does not answer."""
 
     pid: int
     target: str
@@ -162,9 +162,9 @@ class EngineView:
 
 @dataclass(frozen=True, slots=True)
 class AppView:
-    """An application of somebody else on a Spark of ours: what it holds where, and since when it is there.
+    """Another user's application on a Spark of ours, with its cores, GPUs and hosts.
 
-    `gpus` is None where the workers do not tell.
+    `gpus` is None if workers do not report their executors.
     """
 
     number: str
@@ -180,9 +180,9 @@ class AppView:
 
 @dataclass(frozen=True, slots=True)
 class SparkView:
-    """A Spark that runs or engines of ours use; figures are None where its manager does not tell.
+    """A Spark that our runs or engines use; `workers` is None if its manager does not report them.
 
-    `problem` is why its page says nothing, since the time `since`; figures are then those of before.
+    `problem` is why its page has not answered since the time `since`; the figures are then older.
     """
 
     url: str
@@ -210,5 +210,5 @@ class ClusterView:
     problem: str = ""
 
     def count(self, use: Use) -> int:
-        """How many GPUs are used so."""
+        """The number of GPUs with this use."""
         return sum(gpu.use is use for host in self.hosts for gpu in host.gpus)

@@ -1,4 +1,4 @@
-"""What the cluster screen shows, looked at once a second in a thread, and only while it is shown."""
+"""Polling of machines, runs and engines for the cluster screen, once a second while it is shown."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Engines = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 class Inspects(Protocol):
-    """Something that tells of this machine."""
+    """Inspects this machine."""
 
     def look(self) -> Machine:
-        """The machine now."""
+        """The machine's current state."""
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Release the sensors."""
 
 
 class MachinePoller:
-    """Publishes a `ClusterView` whenever it differs."""
+    """Publishes a `ClusterView` whenever it has changed."""
 
     def __init__(
         self,
@@ -58,57 +58,57 @@ class MachinePoller:
     ) -> None:
         self._root, self._clock = root, clock
         self._inspector: Inspects = Inspector() if inspector is None else inspector
-        self._ledger = RunCache(root)
+        self._runs = RunCache(root)
         self._followed: dict[str, Followed] = {}
-        self._roll = EngineRoll(_engines if engines is None else engines, clock)
-        self._find_name: Callable[[], str] | None = named
-        self._name = ""
+        self._engine_cache = EngineCache(_engines if engines is None else engines, clock)
+        self._find_master: Callable[[], str] | None = named
+        self._master = ""
         self.poller = Poller(
             self.read, publish, LOOK_S, name="rankdeck-cluster", finish=self._inspector.close
         )
         self.sparks = SparkPoller(self.poller.nudge, ask=ask, clock=clock)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         self.poller.start()
         self.sparks.poller.start()
 
     def rest(self) -> None:
-        """Look no more until resumed."""
+        """Stop polling until resumed."""
         self.poller.rest()
         self.sparks.poller.rest()
 
     def resume(self) -> None:
-        """Look now, and go on."""
+        """Poll now, and go on polling."""
         self.poller.resume()
         self.sparks.poller.resume()
 
     def close(self) -> None:
-        """End; what is asked of others just now is not waited for."""
+        """End, without waiting for pending answers."""
         self.poller.close()
         self.sparks.poller.close()
 
     def read(self) -> Iterable[ClusterView]:
-        """Everything as it is now."""
+        """The current view."""
         try:
             return (self._view(),)
         except (OSError, ValueError, TypeError, LauncherError) as error:
             return (ClusterView(problem=str(error)),)
 
     def _view(self) -> ClusterView:
-        if self._find_name is not None:
-            self._name, self._find_name = self._find_name(), None
+        if self._find_master is not None:
+            self._master, self._find_master = self._find_master(), None
         machine = self._inspector.look()
-        live = self._ledger.live()
+        live = self._runs.live()
         self._followed = {run.id: self._followed.get(run.id) or Followed(self._root / run.id) for run in live}
         states = [state for followed in self._followed.values() if not (state := followed.look()).phase.final]
-        engines = self._roll.look(tuple(run.id for run in live))
-        self.sparks.want(known_sparks(states, engines, self._name))
+        engines = self._engine_cache.look(tuple(run.id for run in live))
+        self.sparks.watch(known_sparks(states, engines, self._master))
         return cluster_view(machine, states, engines, self._clock(), self.sparks.seen)
 
 
 class Followed:
-    """A live run's state: its facts as they come, and the newest sample of each of its agents."""
+    """A live run's state, from its facts and the newest sample of each of its agents."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -116,32 +116,32 @@ class Followed:
         self._state = RunState(id=run.name)
 
     def look(self) -> RunState:
-        """The state now."""
+        """The current state."""
         for fact in self._tail.poll():
             self._state = fold(self._state, fact)
-        shown = self._state
+        state = self._state
         for sample in self._samples():
-            shown = fold(shown, sample)
-        return shown
+            state = fold(state, sample)
+        return state
 
     def _samples(self) -> Iterable[ev.Sampled]:
-        wanted, found = set(self._state.hosts), dict[int, ev.Sampled]()
+        agents, samples = set(self._state.hosts), dict[int, ev.Sampled]()
         lines: list[bytes] = []
-        with contextlib.suppress(OSError):  # thinned meanwhile
+        with contextlib.suppress(OSError):  # the file was thinned meanwhile
             lines = newest(self._run)
         for line in reversed(lines):
-            if len(found) >= len(wanted):
+            if len(samples) >= len(agents):
                 break
             if _SAMPLED in line:
                 with contextlib.suppress(ValueError):
                     fact = ev.decode(line)
                     if isinstance(fact, ev.Sampled):
-                        found.setdefault(fact.agent, fact)
-        return found.values()
+                        samples.setdefault(fact.agent, fact)
+        return samples.values()
 
 
-class EngineRoll:
-    """The engines, asked seldom: a question counts as work, and would keep an idle one from leaving."""
+class EngineCache:
+    """The engines' last answers. Requests are rare, because each would keep an idle engine alive."""
 
     def __init__(self, ask: Engines, clock: Callable[[], float]) -> None:
         self._ask, self._clock = ask, clock
@@ -149,7 +149,7 @@ class EngineRoll:
         self._asked: tuple[float, tuple[str, ...]] | None = None
 
     def look(self, live: tuple[str, ...]) -> list[Mapping[str, Any]]:
-        """What they said last; asked again when runs come or go, and now and then while there are any."""
+        """Living engines' last answers; requested when runs start or end, and every 5 s during runs."""
         now = self._clock()
         if self._asked is None or live != self._asked[1] or (live and now - self._asked[0] >= _ENGINES_S):
             self._known, self._asked = list(self._ask()), (now, live)

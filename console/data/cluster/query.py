@@ -1,4 +1,4 @@
-"""Which machines and GPUs are listed, and in which order: what a person types, sorts by and folds. Pure."""
+"""The rows of the cluster screen's map: filtering, sorting and folding machines and GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..run.metrics import TABLE, UTIL, Metric, Source
 from .model import ClusterView, GpuView, Held, HostView, Use
 
 ORDERS = ("name", "free first", "metric", "trouble first")
-"""By what machines are sorted; `metric` is the figure that is shown, the greatest first."""
+"""The orders of machines; `metric` sorts by the charted figure, the greatest first."""
 
 _UNITS = "%cw"
-"""Behind a number: per cent of the time and of the memory, degrees, watts."""
+"""Letters that may follow a number in the filter: per cent, degrees Celsius, watts."""
 _FOLD_ROWS = 60
 _STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A row: a machine, or one of its GPUs. `folded`: its GPUs stand in its own row, which has no others."""
+    """A row: a machine, or one of its GPUs. A `folded` machine shows its GPUs in its own row."""
 
     host: HostView
     gpu: GpuView | None = None
@@ -31,30 +31,30 @@ class Item:
 
     @property
     def held(self) -> tuple[Held, ...]:
-        """The ranks of mine there."""
+        """The ranks of my runs on it."""
         return self.host.held if self.gpu is None else self.gpu.held
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells it from the others."""
+        """The row's identity: host, and the GPU's UUID and index."""
         gpu = self.gpu
         return (self.host.host, gpu.device.uuid, gpu.device.index) if gpu else (self.host.host, "", -1)
 
 
 class MachineCandidate(NamedTuple):
-    """What may be listed: everything that a word can be found in, and the GPU if it is one."""
+    """A subject of the filter: its texts in lower case, and the GPU if it is one."""
 
     texts: str
     gpu: GpuView | None = None
 
 
 def figures() -> tuple[Figure[MachineCandidate], ...]:
-    """What a GPU can be sought by: per cent of the time and of its memory, otherwise amounts."""
+    """The GPU figures that the filter compares: utilization and memory in per cent, otherwise amounts."""
     metrics = TABLE.of(Source.DEVICE)
-    return tuple(Figure(metric.key, partial(_sought, metric=metric), _UNITS) for metric in metrics)
+    return tuple(Figure(metric.key, partial(_compared, metric=metric), _UNITS) for metric in metrics)
 
 
-def _sought(candidate: MachineCandidate, metric: Metric) -> float | None:
+def _compared(candidate: MachineCandidate, metric: Metric) -> float | None:
     gpu = candidate.gpu
     if gpu is None:
         return None
@@ -62,32 +62,36 @@ def _sought(candidate: MachineCandidate, metric: Metric) -> float | None:
 
 
 def charted_metrics() -> tuple[Metric, ...]:
-    """The figures of GPUs that can be shown as bars."""
+    """The metrics of GPUs that can be shown as bars."""
     return tuple(metric for metric in TABLE.charted if metric.source is Source.DEVICE)
 
 
 def parse_machine_filter(text: str) -> Filter[MachineCandidate]:
-    """What a text, as it is typed, asks for of machines and their GPUs.
+    """Parse the cluster screen's filter as it is typed.
 
     Raises:
-        SpecError: a figure is compared with something that is no number.
+        SpecError: a figure is compared with something that is not a number.
     """
     return parse_filter(text, lambda candidate: candidate.texts, figures=figures())
 
 
 @dataclass(frozen=True, slots=True)
 class MapQuery:
-    """How machines are listed. `unfolded` is None while their number decides; `turned` are the exceptions."""
+    """How machines are listed.
 
-    sought: Filter[MachineCandidate] = field(default_factory=Filter)
+    `unfolded` is whether GPUs have their own rows, None to decide by the number of rows; `toggled` are the
+    hosts for which the opposite holds.
+    """
+
+    filter: Filter[MachineCandidate] = field(default_factory=Filter)
     order: str = ORDERS[0]
     reverse: bool = False
     metric: Metric = UTIL
     unfolded: bool | None = None
-    turned: frozenset[str] = frozenset()
+    toggled: frozenset[str] = frozenset()
 
     def is_unfolded(self, view: ClusterView) -> bool:
-        """Whether GPUs have rows of their own, where nobody said otherwise."""
+        """Whether GPUs have their own rows, except those of toggled hosts."""
         if self.unfolded is not None:
             return self.unfolded
         return sum(1 + len(host.gpus) for host in view.hosts) <= _FOLD_ROWS
@@ -97,8 +101,8 @@ def arranged(view: ClusterView, query: MapQuery) -> tuple[Item, ...]:
     """The rows, in order."""
     unfolded = query.is_unfolded(view)
     items: list[Item] = []
-    for host, gpus in _ordered(_sifted(view.hosts, query.sought), query):
-        folds = bool(host.gpus) and unfolded == (host.host in query.turned)
+    for host, gpus in _ordered(_filtered(view.hosts, query.filter), query):
+        folds = bool(host.gpus) and unfolded == (host.host in query.toggled)
         items.append(Item(host, folded=folds))
         items += () if folds else (Item(host, gpu) for gpu in gpus)
     return tuple(items)
@@ -107,17 +111,16 @@ def arranged(view: ClusterView, query: MapQuery) -> tuple[Item, ...]:
 _Part = tuple[HostView, tuple[GpuView, ...]]
 
 
-def _sifted(hosts: Iterable[HostView], sought: Filter[MachineCandidate]) -> Iterator[_Part]:
-    """Machines with the GPUs of them that are sought; those without any by what they are themselves."""
+def _filtered(hosts: Iterable[HostView], machine_filter: Filter[MachineCandidate]) -> Iterator[_Part]:
+    """Machines with those of their GPUs that pass the filter; a machine without GPUs must pass itself."""
     for host in hosts:
-        if not sought.tests:
+        if not machine_filter.tests:
             yield host, host.gpus
             continue
         name = _lowered(host.host, host.lost and Use.LOST)
-        gpus = tuple(
-            gpu for gpu in host.gpus if sought.accepts(MachineCandidate(f"{name}\n{gpu_texts(gpu)}", gpu))
-        )
-        if gpus or (not host.gpus and sought.accepts(MachineCandidate(f"{name}\n{_host_texts(host)}"))):
+        accepts = machine_filter.accepts
+        gpus = tuple(gpu for gpu in host.gpus if accepts(MachineCandidate(f"{name}\n{gpu_texts(gpu)}", gpu)))
+        if gpus or (not host.gpus and accepts(MachineCandidate(f"{name}\n{_host_texts(host)}"))):
             yield host, gpus
 
 
@@ -130,7 +133,7 @@ def _host_texts(host: HostView) -> str:
 
 
 def gpu_texts(gpu: GpuView) -> str:
-    """Everything of a GPU that a word can be found in."""
+    """The texts of a GPU that the filter searches, in lower case."""
     executor = gpu.executor
     return _lowered(
         *(gpu.use, gpu.device.name, gpu.device.uuid, gpu.error, gpu.whole.uuid if gpu.whole else ""),
@@ -146,7 +149,7 @@ def _lowered(*texts: str) -> str:
 
 
 def _ordered(parts: Iterable[_Part], query: MapQuery) -> list[_Part]:
-    """The first order is that in which they were found: this machine, then by name."""
+    """The machines in the query's order; by name, this machine comes first."""
     listed = list(parts)
     if query.order == "name":
         listed.sort(key=lambda part: (not part[0].here, _natural(part[0].host)), reverse=query.reverse)
@@ -166,13 +169,13 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _most(host: HostView, metric: Metric) -> int:
-    """The greatest figure of its GPUs, in coarse steps, so that rows do not change places all the time."""
+    """The greatest figure of the host's GPUs, in coarse steps, so that rows seldom swap places."""
     known = [value for gpu in host.gpus if (value := gpu.figure(metric)) is not None]
     return int(max(known) / metric.top * _STEPS) if known else -1
 
 
 def _trouble(host: HostView) -> int:
-    """How much a machine needs somebody to look at it."""
+    """How urgently a machine needs attention."""
     lost = 100 * bool(host.lost) + 50 * (host.silent_s is not None)
     return lost + sum(
         8 * bool(gpu.error) + 4 * (gpu.use is Use.TAKEN) + 2 * bool(gpu.sample.throttle) + bool(troubles(gpu))

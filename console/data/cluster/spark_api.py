@@ -1,7 +1,7 @@
-"""Spark's own pages, asked in a thread so that nobody waits for them: masters, workers, drivers as values.
+"""Reading the JSON pages of Spark's masters, workers and drivers, in threads.
 
-A page that is not there, or answers never, costs the screen nothing: what was known before stays, with the
-time since when nothing new is known.
+A missing page, or one that never answers, does not delay the screen: the last known values stay, with the
+time since when the page has not answered.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from ..polling import Poller
 
 ALIVE = "ALIVE"
-_LONG = 200
-_FAR = 1 << 50
+_MAX_TEXT = 200
+_MAX_MILLISECONDS = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One executor on a worker: of which application, and with which of the worker's GPUs."""
+    """One executor on a worker: its application, and its GPUs of the worker."""
 
     number: str
     app: str
@@ -34,7 +34,7 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class OwnExecutor:
-    """An executor of an application of ours, by the pages of its driver."""
+    """An executor of one of our applications, by its driver's pages."""
 
     app: str
     number: str
@@ -46,10 +46,10 @@ class OwnExecutor:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker: what it has to give, by Spark's own counting. `executors` is None while that is not known.
+    """One worker and its resources, as Spark counts them. `executors` is None while unknown.
 
-    `gpus` are the addresses that it was given to hand out, `free` those that nobody holds; `heard` is when
-    the master last heard from it, in seconds since the epoch.
+    `gpus` are the addresses of its GPUs, `free` those that no executor has; `heard` is the time of its last
+    heartbeat, in seconds since the epoch.
     """
 
     number: str
@@ -67,13 +67,13 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the master hears from it."""
+        """Whether the master counts it as alive."""
         return self.state == ALIVE
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One application that a master has: whose, in which state, and what it holds."""
+    """One application of a master: its user, its state and its resources."""
 
     number: str
     name: str
@@ -85,7 +85,7 @@ class Application:
 
     @property
     def waits(self) -> bool:
-        """Whether it has got nothing yet."""
+        """Whether it waits for its first executor."""
         return self.state == "WAITING"
 
 
@@ -100,12 +100,12 @@ class Master:
 
     @property
     def alive(self) -> bool:
-        """Whether it is the one that rules; others stand by."""
+        """Whether it is the leading master; others stand by."""
         return self.state == ALIVE
 
 
 def read_master(body: object) -> Master | None:
-    """What a master's page says; None if it is no master's."""
+    """Parse a master's page; None if it is not one."""
     if not isinstance(body, dict) or not isinstance(body.get("workers"), list):
         return None
     return Master(
@@ -117,7 +117,7 @@ def read_master(body: object) -> Master | None:
 
 
 def read_executors(body: object) -> tuple[Executor, ...] | None:
-    """The executors on a worker's page; None if it is no worker's."""
+    """The executors on a worker's page; None if it is not a worker's page."""
     if not isinstance(body, dict) or not isinstance(body.get("executors"), list):
         return None
     return tuple(
@@ -127,7 +127,7 @@ def read_executors(body: object) -> tuple[Executor, ...] | None:
 
 
 def read_own(app: str, body: object) -> Sequence[OwnExecutor]:
-    """The live executors on the pages of an application's driver; none if it is no such page."""
+    """The live executors on a page of an application's driver; none if it is not such a page."""
     entries = body if isinstance(body, list) else []
     live = (e for e in entries if isinstance(e, dict) and e.get("isActive") and e.get("id") != "driver")
     return [
@@ -144,18 +144,18 @@ def read_own(app: str, body: object) -> Sequence[OwnExecutor]:
 
 
 def with_executors(master: Master, known: Mapping[str, tuple[Executor, ...]]) -> Master:
-    """The master, with what its workers said of their executors."""
+    """The master, with the executors of its workers; `known` maps workers' numbers to executors."""
     workers = (replace(worker, executors=known.get(worker.number)) for worker in master.workers)
     return replace(master, workers=tuple(workers))
 
 
 def _newest(workers: Iterable[Worker]) -> tuple[Worker, ...]:
-    """One a host and address, for a master remembers the dead beside those that took their place."""
+    """The live workers, and of hosts without one the last dead worker: masters list all earlier ones too."""
     listed = list(workers)
     alive = {worker.host for worker in listed if worker.alive}
     dead = {w.host: w for w in sorted(listed, key=lambda w: w.number) if w.host not in alive}
-    kept = [worker for worker in listed if worker.alive] + list(dead.values())
-    return tuple(sorted(kept, key=lambda worker: (worker.host, worker.number)))
+    current = [worker for worker in listed if worker.alive] + list(dead.values())
+    return tuple(sorted(current, key=lambda worker: (worker.host, worker.number)))
 
 
 def _worker(entry: Mapping[str, Any]) -> Worker:
@@ -188,10 +188,10 @@ def _application(entry: Mapping[str, Any]) -> Application:
 
 
 def _gpus(resources: object) -> tuple[str, ...]:
-    """The addresses of GPUs in a table of resources, which maps a name to what has it."""
+    """The addresses of the GPUs in a table of resources."""
     entry = resources.get("gpu") if isinstance(resources, dict) else None
-    found = entry.get("addresses") if isinstance(entry, dict) else None
-    return tuple(map(_text, found)) if isinstance(found, list) else ()
+    addresses = entry.get("addresses") if isinstance(entry, dict) else None
+    return tuple(map(_text, addresses)) if isinstance(addresses, list) else ()
 
 
 def _tables(entries: object) -> Sequence[Mapping[str, Any]]:
@@ -199,11 +199,15 @@ def _tables(entries: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _text(value: object) -> str:
-    return str(value)[:_LONG] if isinstance(value, str | int) else ""
+    return str(value)[:_MAX_TEXT] if isinstance(value, str | int) else ""
 
 
 def _seconds(milliseconds: object) -> float | None:
-    return milliseconds / 1000 if isinstance(milliseconds, int) and 0 < milliseconds < _FAR else None
+    return (
+        milliseconds / 1000
+        if isinstance(milliseconds, int) and 0 < milliseconds < _MAX_MILLISECONDS
+        else None
+    )
 
 
 def _count(value: object) -> int:
@@ -211,14 +215,14 @@ def _count(value: object) -> int:
 
 
 ASK_S = 3.0
-_MOST = 16 << 20
-_AT_ONCE = 8
+_MAX_BYTES = 16 << 20
+_THREADS = 8
 _PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """What a page said; `problem` is why it said nothing."""
+    """The JSON of a page; or `problem`, why there is none."""
 
     body: Any = None
     problem: str = ""
@@ -228,7 +232,7 @@ Ask = Callable[[str], PageAnswer]
 
 
 def ask(url: str) -> PageAnswer:
-    """One page; it has a few seconds for all of it."""
+    """Read one page, within `ASK_S` seconds for the connection and again for the body."""
     if not url.startswith(("http://", "https://")):
         return PageAnswer(problem="no web address")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -239,21 +243,21 @@ def ask(url: str) -> PageAnswer:
         error.close()
         return PageAnswer(problem=f"HTTP {error.code}")
     except (OSError, ValueError, RecursionError) as error:
-        return PageAnswer(problem=_words(error))
+        return PageAnswer(problem=_reason(error))
 
 
 def _read(answer: Any, deadline: float) -> bytes:
     body = bytearray()
     while piece := answer.read1(_PIECE):
         body += piece
-        if len(body) > _MOST:
+        if len(body) > _MAX_BYTES:
             raise ValueError("it says too much")
         if time.monotonic() > deadline:
             raise TimeoutError("it is too slow")
     return bytes(body)
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
         return "it does not answer"
@@ -263,31 +267,31 @@ def _words(error: Exception) -> str:
 
 
 def ask_all(urls: Iterable[str], ask: Ask = ask, *, limit_s: float = 3 * ASK_S) -> dict[str, PageAnswer]:
-    """Several pages, a few at a time; those that were not read within the limit are missing.
+    """Read several pages, a few at a time; pages that were not read within the limit are absent.
 
-    The threads are daemons: a program that ends does not wait for the pages of others.
+    The threads are daemons, so that a program that ends does not wait for the pages.
     """
-    left = deque(dict.fromkeys(urls))
-    found: dict[str, PageAnswer] = {}
+    pending = deque(dict.fromkeys(urls))
+    answers: dict[str, PageAnswer] = {}
     deadline = time.monotonic() + limit_s
 
     def work() -> None:
-        while left and time.monotonic() < deadline:
+        while pending and time.monotonic() < deadline:
             try:
-                url = left.popleft()
+                url = pending.popleft()
             except IndexError:
                 return
-            found[url] = ask(url)
+            answers[url] = ask(url)
 
     threads = [
         threading.Thread(target=work, name="rankdeck-pages", daemon=True)
-        for _ in range(min(len(left), _AT_ONCE))
+        for _ in range(min(len(pending), _THREADS))
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return dict(found)
+    return dict(answers)
 
 
 LOOK_S = 3.0
@@ -299,7 +303,7 @@ _HTTP = "http://"
 
 @dataclass(frozen=True, slots=True)
 class KnownSpark:
-    """A Spark that is in use or named: its master, that one's pages, and the pages of its applications."""
+    """A Spark that is in use or configured: its master's URL and pages, and its applications' pages by id."""
 
     url: str
     pages: tuple[str, ...] = ()
@@ -308,7 +312,7 @@ class KnownSpark:
 
 @dataclass(frozen=True, slots=True)
 class SparkNow:
-    """What a Spark's pages said last. `problem`: why its master's says nothing, since the time `since`."""
+    """The last data of a Spark's pages. `problem`: why its master has not answered since the time `since`."""
 
     url: str
     page: str = ""
@@ -319,40 +323,40 @@ class SparkNow:
 
     @property
     def standalone(self) -> bool:
-        """Whether its master has a page that tells of everybody."""
+        """Whether it is a standalone cluster, whose master's page lists all workers and applications."""
         return self.url.startswith(_STANDALONE)
 
 
 class SparkPoller:
-    """Asks again and again, while there is anything to ask. `want` and `seen` are for another thread.
+    """Polls the pages of the watched Sparks. `watch` and `seen` are for another thread.
 
-    `changed` is called in the thread of the poller when something is different.
+    `changed` is called in the poller's thread when something has changed.
     """
 
     def __init__(
         self, changed: Callable[[], None], *, ask: Ask = ask, clock: Callable[[], float] = time.time
     ) -> None:
         self._changed, self._ask, self._clock = changed, ask, clock
-        self._wanted: tuple[KnownSpark, ...] = ()
-        self._inside: dict[str, _Inside] = {}
+        self._watched: tuple[KnownSpark, ...] = ()
+        self._worker_pages: dict[str, _WorkerPage] = {}
         self.seen: tuple[SparkNow, ...] = ()
         self.poller = Poller[tuple[SparkNow, ...]](
             self.read, self._publish, LOOK_S, name="rankdeck-sparks", last=()
         )
 
-    def want(self, known: tuple[KnownSpark, ...]) -> None:
-        """Ask about these from now on; at once if they are others."""
-        if known != self._wanted:
-            self._wanted = known
+    def watch(self, known: tuple[KnownSpark, ...]) -> None:
+        """Poll these Sparks from now on; at once if they have changed."""
+        if known != self._watched:
+            self._watched = known
             self.poller.nudge()
 
     def read(self) -> Iterable[tuple[SparkNow, ...]]:
-        """What every page says now: each is asked once."""
+        """Read the pages of every watched Spark once."""
         before = {spark.url: spark for spark in self.seen}
-        return (tuple(self._now(known, before.get(known.url)) for known in self._wanted),)
+        return (tuple(self._now(known, before.get(known.url)) for known in self._watched),)
 
-    def _publish(self, found: tuple[SparkNow, ...]) -> None:
-        self.seen = found
+    def _publish(self, sparks: tuple[SparkNow, ...]) -> None:
+        self.seen = sparks
         self._changed()
 
     def _now(self, known: KnownSpark, before: SparkNow | None) -> SparkNow:
@@ -362,47 +366,47 @@ class SparkPoller:
         return replace(spark, own=self._own(known))
 
     def _ask_master(self, known: KnownSpark, spark: SparkNow) -> SparkNow:
-        answers = self._all(f"{page}/json/" for page in (*known.pages, *guesses(known)))
-        rules, problem = ruling(known, answers)
-        if rules is None:
+        answers = self._all(f"{page}/json/" for page in (*known.pages, *default_pages(known)))
+        leading, problem = leading_master(known, answers)
+        if leading is None:
             since = spark.since if spark.problem else self._clock()
             return replace(spark, problem=problem, since=since)
-        page, master = rules
-        return replace(spark, page=page, master=self._look_inside(master), problem="", since=None)
+        page, master = leading
+        return replace(spark, page=page, master=self._ask_workers(master), problem="", since=None)
 
-    def _look_inside(self, master: Master) -> Master:
-        """Ask the workers for their executors, where something about them has changed."""
+    def _ask_workers(self, master: Master) -> Master:
+        """Add the executors of its workers; only the pages of workers that have changed are read."""
         now, apps = self._clock(), tuple(app.number for app in master.apps)
         due = {w.number: w for w in master.workers if w.alive and w.page and self._is_due(w, apps, now)}
         answers = self._all(f"{worker.page}/json/" for worker in due.values())
         for number, worker in due.items():
             answer = answers.get(f"{worker.page}/json/")
-            told = read_executors(answer.body) if answer is not None else None
-            self._inside[number] = _Inside(_usage(worker), apps, now, told)
-        known = {number: i.executors for number, i in self._inside.items() if i.executors is not None}
-        return with_executors(master, known)
+            executors = read_executors(answer.body) if answer is not None else None
+            self._worker_pages[number] = _WorkerPage(_usage(worker), apps, now, executors)
+        pages = self._worker_pages.items()
+        return with_executors(master, {n: page.executors for n, page in pages if page.executors is not None})
 
     def _is_due(self, worker: Worker, apps: tuple[str, ...], now: float) -> bool:
-        known = self._inside.get(worker.number)
-        if known is None or (known.usage, known.apps) != (_usage(worker), apps):
+        last = self._worker_pages.get(worker.number)
+        if last is None or (last.usage, last.apps) != (_usage(worker), apps):
             return True
-        return known.executors is None and now - known.asked >= _AGAIN_S
+        return last.executors is None and now - last.asked >= _AGAIN_S
 
     def _own(self, known: KnownSpark) -> tuple[OwnExecutor, ...]:
         if known.url.startswith("local["):
             return ()
         urls = {app: f"{ui}/api/v1/applications/{app}/executors" for app, ui in known.apps.items() if ui}
         answers = self._all(urls.values())
-        found = (read_own(app, answers[url].body) for app, url in urls.items() if url in answers)
-        return tuple(executor for executors in found for executor in executors)
+        own = (read_own(app, answers[url].body) for app, url in urls.items() if url in answers)
+        return tuple(executor for executors in own for executor in executors)
 
     def _all(self, urls: Iterable[str]) -> dict[str, PageAnswer]:
         return ask_all(urls, self._ask)
 
 
 @dataclass(frozen=True, slots=True)
-class _Inside:
-    """What a worker's page said, and how things stood when it was asked."""
+class _WorkerPage:
+    """The executors on a worker's page, and the worker's usage and the applications when it was read."""
 
     usage: tuple[object, ...]
     apps: tuple[str, ...]
@@ -414,15 +418,17 @@ def _usage(worker: Worker) -> tuple[object, ...]:
     return (worker.cores_free, worker.memory_free, worker.free)
 
 
-def guesses(known: KnownSpark) -> list[str]:
-    """Where a master's page is usually, if nobody has said where it is."""
+def default_pages(known: KnownSpark) -> list[str]:
+    """The default addresses of a master's page, if no page is known."""
     hosts = [part.rpartition(":")[0] for part in known.url.removeprefix(_STANDALONE).split(",")]
     return [] if known.pages else [f"{_HTTP}{host}:{_PAGE_PORT}" for host in hosts if host]
 
 
-def ruling(known: KnownSpark, answers: Mapping[str, PageAnswer]) -> tuple[tuple[str, Master] | None, str]:
-    """The page of the master that rules, and what it says; or why there is none."""
-    problems, stands_by = [], False
+def leading_master(
+    known: KnownSpark, answers: Mapping[str, PageAnswer]
+) -> tuple[tuple[str, Master] | None, str]:
+    """The page and data of the leading master; or None and the reason."""
+    problems, standby = [], False
     for url, answer in answers.items():
         page = url.removesuffix("/json/")
         master = read_master(answer.body)
@@ -433,7 +439,7 @@ def ruling(known: KnownSpark, answers: Mapping[str, PageAnswer]) -> tuple[tuple[
         elif master.alive:
             return (page, master), ""
         else:
-            stands_by = True
-    if stands_by:
+            standby = True
+    if standby:
         return None, "no master rules: those that answer stand by"
     return None, "; ".join(problems) or "no page is known"

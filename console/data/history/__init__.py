@@ -1,1 +1,1 @@
-"""The runs there have been."""
+"""All recorded runs: the list, its filter, and comparisons."""

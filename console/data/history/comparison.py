@@ -1,4 +1,4 @@
-"""TODO."""
+"""Comparing two recorded runs, and the differences as rows of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...sanitize import printable
 
 
 def compared(left: Path, right: Path) -> Comparison:
-    """What differs between two runs.
+    """Compare two runs.
 
     Raises:
         RecordError: a folder holds no readable run.
@@ -28,16 +28,16 @@ def _record(folder: Path) -> Record:
     return Record(read_spec(folder), read_state(folder), status.state, status.exit_code, status.why)
 
 
-def difference_row(section: str, found: Difference) -> tuple[str, ...]:
-    """The section, the name, both values and by how much the second is greater; as short texts."""
-    delta = "" if found.delta is None else f"{_signed(found.delta)}{_share(found)}"
+def difference_row(section: str, difference: Difference) -> tuple[str, ...]:
+    """The section, the name, both values and their difference (second minus first), as short texts."""
+    delta = "" if difference.delta is None else f"{_signed(difference.delta)}{_share(difference)}"
     figures = section in _MEASURED
-    values = (_cell(value, figures=figures) for value in (found.left, found.right))
-    return (section, printable(found.name), *values, delta)
+    values = (_cell(value, figures=figures) for value in (difference.left, difference.right))
+    return (section, printable(difference.name), *values, delta)
 
 
-def told_apart(left: str, right: str, room: int) -> tuple[str, str]:
-    """Two ids in at most `room` cells each: whole, or from the part on in which they differ."""
+def shortened_ids(left: str, right: str, room: int) -> tuple[str, str]:
+    """Two ids: whole if both fit into `room` cells, else from the first part in which they differ."""
     if max(len(left), len(right)) <= room or left == right:
         return left, right
     parts, others = left.split("-"), right.split("-")
@@ -49,16 +49,16 @@ def _signed(delta: float) -> str:
     return f"{'+' if delta > 0 else ''}{metric(delta, _DIGITS)}"
 
 
-def _share(found: Difference) -> str:
-    """How much that is of the first value."""
-    if not found.left or found.delta is None:
+def _share(difference: Difference) -> str:
+    """The difference in per cent of the first value."""
+    if not difference.left or difference.delta is None:
         return ""
-    share = found.delta / abs(found.left)
+    share = difference.delta / abs(difference.left)
     return f" ({share:+.1%})" if is_finite(share) else ""
 
 
 def _cell(value: Any, *, figures: bool) -> str:
-    """A value as a short text; `figures` says that numbers are sizes, not what somebody wrote."""
+    """A value as a short text; `figures` means that numbers are measured, not typed by the user."""
     if value is None:
         return _UNKNOWN
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The runs there have been, newest first, and those among them that a person asks for."""
+"""The recorded runs, newest first, and their filter."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from launcher.state.run_state import Phase
 from ...formatting import duration, seconds_of, whole_minutes
 from ..filtering import Filter, NamedField, Test, parse_filter
 
-MOST = 100
-_NEWEST = 64 << 10
+RECENT_LIMIT = 100
+_NEWEST_BYTES = 64 << 10
 _REPORT = ev.RankReported.tag.encode()
 
 
 def submitted_at(run: Status) -> float:
-    """When a run was submitted; where only its id is left, the id says it."""
+    """When a run was submitted, by its record, else by its id."""
     return _time_of(run.id) if run.started is None else run.started
 
 
 def _time_of(run: str) -> float:
     try:
         return datetime.strptime(f"{run[:15]}+0000", "%Y%m%d-%H%M%S%z").timestamp()
-    except ValueError:  # no calendar has that day
+    except ValueError:  # not a valid date
         return 0.0
 
 
 def all_runs(root: Path) -> Iterator[Status]:
-    """Every run, newest first, from the index where Python has the library for it.
+    """Every run, newest first, from the index if Python has sqlite3.
 
     Raises:
         RecordError: the folder of runs cannot be read.
@@ -53,17 +53,17 @@ def all_runs(root: Path) -> Iterator[Status]:
     return indexed_runs(root)
 
 
-def chosen_runs(root: Path, wanted: Filter[Status], limit: int | None = None) -> Iterable[Status]:
-    """The newest runs that are wanted.
+def chosen_runs(root: Path, runs_filter: Filter[Status], limit: int | None = None) -> Iterable[Status]:
+    """The newest runs that pass the filter, at most `limit`.
 
     Raises:
         RecordError: the folder of runs cannot be read.
     """
-    return (current(run, root) for run in islice(filter(wanted.accepts, all_runs(root)), limit))
+    return (current(run, root) for run in islice(filter(runs_filter.accepts, all_runs(root)), limit))
 
 
-def recent_runs(root: Path, limit: int = MOST) -> tuple[Status, ...]:
-    """The newest runs; none where there is no folder of runs yet, or it cannot be read."""
+def recent_runs(root: Path, limit: int = RECENT_LIMIT) -> tuple[Status, ...]:
+    """The newest runs; none if the folder of runs does not exist or cannot be read."""
     try:
         return tuple(chosen_runs(root, Filter(), limit))
     except RecordError:
@@ -71,7 +71,7 @@ def recent_runs(root: Path, limit: int = MOST) -> tuple[Status, ...]:
 
 
 def current(run: Status, root: Path) -> Status:
-    """A run that goes on, with the step and the figures that are newest in its samples."""
+    """The run; if it goes on, with the newest step and figures in its samples."""
     if run.state.final:
         return run
     leading: list[ev.RankReported] = []
@@ -85,7 +85,7 @@ def current(run: Status, root: Path) -> Status:
 
 def _reports(folder: Path) -> Iterator[ev.RankReported]:
     try:
-        lines = newest(folder, _NEWEST)
+        lines = newest(folder, _NEWEST_BYTES)
     except OSError:
         return
     for line in lines:
@@ -95,16 +95,13 @@ def _reports(folder: Path) -> Iterator[ev.RankReported]:
 
 
 def took(run: Status, now: float | None = None) -> float | None:
-    """How many seconds a run took, or has taken so far; None where that is not known.
-
-    A clock that was set back makes no time negative.
-    """
+    """The seconds that a run took or has taken so far, never negative; None if unknown."""
     end = run.ended if run.state.final else run.ended or (time.time() if now is None else now)
     return None if run.started is None or end is None else max(0.0, end - run.started)
 
 
 def took_text(run: Status, now: float | None = None) -> str:
-    """How long a run took; of one that goes on, the whole minutes so far, which seldom change."""
+    """How long a run took; of one that goes on, whole minutes, so that the text seldom changes."""
     seconds = took(run, now)
     return duration(seconds) if run.state.final or seconds is None else whole_minutes(seconds)
 
@@ -114,7 +111,7 @@ _GROUPS = {"live": _LIVE, "ended": tuple(phase for phase in Phase if phase.final
 
 
 def fields(now: float) -> tuple[NamedField[Status], ...]:
-    """What can be asked of a run by name; `now` is what ages are counted from."""
+    """The fields of the run filter; ages count back from `now`."""
     times = "90m, 12h, 2d, 1w or a date such as 2026-11-20"
     return (
         NamedField("state", f"live, ended or {', '.join(Phase)}", _in_state, ("state:failed", "state:live")),
@@ -127,33 +124,33 @@ def fields(now: float) -> tuple[NamedField[Status], ...]:
 
 
 def parse_run_filter(text: str, now: float) -> Filter[Status]:
-    """What a text, as it is typed, asks for of runs.
+    """Parse the run filter as it is typed.
 
     Raises:
-        SpecError: a value means nothing; the sentence says what would.
+        SpecError: a value is invalid; the message names the valid ones.
     """
     return parse_filter(text, _texts, fields(now))
 
 
 def flags_filter(values: Mapping[str, str | None], now: float) -> Filter[Status]:
-    """What the flags of a command ask for, by the names of fields; None is a flag that is not given.
+    """The filter of a command's flags, by the names of fields; None is a flag that is not given.
 
-    The flag ``--name`` takes a pattern for the whole name, as a shell has it.
+    ``--name`` takes a shell pattern for the whole name.
 
     Raises:
-        SpecError: a value means nothing; the sentence says what would.
+        SpecError: a value is invalid; the message names the valid ones.
     """
-    known = {field.name: field for field in fields(now)}
-    known["name"] = replace(known["name"], test=_matching)
+    by_name = {field.name: field for field in fields(now)}
+    by_name["name"] = replace(by_name["name"], test=_matching)
     given = {name: value for name, value in values.items() if value is not None}
-    return Filter(tests=tuple(known[name].means(v, option=f"--{name}") for name, v in given.items()))
+    return Filter(tests=tuple(by_name[name].means(v, option=f"--{name}") for name, v in given.items()))
 
 
 def since(text: str, now: float) -> float:
-    """The time that ``90m``, ``2d`` or ``2026-11-20`` mean, in seconds since the epoch.
+    """The time that ``90m``, ``2d`` or ``2026-11-20`` means, in seconds since the epoch.
 
     Raises:
-        ValueError: none of these.
+        ValueError: the text is neither an age nor a date.
     """
     try:
         return now - seconds_of(text, bare="")
@@ -170,25 +167,25 @@ def _since(time: float) -> Test[Status]:
 
 
 def _in_state(value: str) -> Test[Status]:
-    """In the states that are named, if only by their first letters, or ``live`` and ``ended``."""
+    """A test for states: names or their first letters, ``live`` or ``ended``, separated by commas."""
     parts = [part for part in value.lower().split(",") if part]
-    asked = [_GROUPS.get(part, tuple(p for p in Phase if p.startswith(part))) for part in parts]
-    if not asked or not all(asked):
+    groups = [_GROUPS.get(part, tuple(p for p in Phase if p.startswith(part))) for part in parts]
+    if not groups or not all(groups):
         raise ValueError(value)
-    found = frozenset(phase for group in asked for phase in group)
-    return lambda run: run.state in found
+    phases = frozenset(phase for group in groups for phase in group)
+    return lambda run: run.state in phases
 
 
 def _in_mode(value: str) -> Test[Status]:
-    found = [mode for mode in Mode if mode.startswith(value.lower())]
-    if len(found) != 1:
+    modes = [mode for mode in Mode if mode.startswith(value.lower())]
+    if len(modes) != 1:
         raise ValueError(value)
-    return lambda run: run.mode == found[0]
+    return lambda run: run.mode == modes[0]
 
 
 def _named(value: str) -> Test[Status]:
-    small = value.lower()
-    pattern = small if any(c in value for c in "*?[") else f"*{small}*"
+    lower = value.lower()
+    pattern = lower if any(c in value for c in "*?[") else f"*{lower}*"
     return lambda run: fnmatchcase(run.name.lower(), pattern)
 
 
@@ -216,12 +213,12 @@ ORDERS: dict[str, Callable[[Status], Any]] = {
     "state": lambda run: run.state,
     "user": lambda run: run.user,
 }
-"""By what the list may be sorted, and how the first of each is found: the newest, the longest, the widest."""
+"""The sort keys of the list, by the names of the orders; newest, longest and largest runs come first."""
 
 
 def arranged(
-    runs: Iterable[Status], wanted: Filter[Status], order: str, *, reverse: bool
+    runs: Iterable[Status], runs_filter: Filter[Status], order: str, *, reverse: bool
 ) -> tuple[Status, ...]:
-    """The runs that are shown, in an order of `ORDERS`; those that go on stand above the others."""
-    shown = sorted(filter(wanted.accepts, runs), key=ORDERS[order], reverse=reverse)
+    """The runs that pass the filter, in an order of `ORDERS`; runs that go on come first."""
+    shown = sorted(filter(runs_filter.accepts, runs), key=ORDERS[order], reverse=reverse)
     return tuple(sorted(shown, key=lambda run: run.state.final))

@@ -1,6 +1,6 @@
-"""The list of runs and the record of the chosen one, kept up to date in threads.
+"""The list of runs and the record of the selected one, polled in threads.
 
-A run that has ended changes no more, so a look costs a listing of names and the status of the live ones.
+A run that has ended does not change, so each poll lists the names and reads only the status of live runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The runs that are asked for, in order; of how many; and why they cannot be read, if so."""
+    """The runs that pass the filter, in order; the number of all runs; and why they cannot be read, if so."""
 
     runs: tuple[Status, ...] = ()
     total: int = 0
@@ -36,52 +36,52 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """Which runs, and in which order."""
+class RunQuery:
+    """The filter and the order of the list."""
 
-    wanted: Filter[Status] = field(default_factory=Filter)
+    filter: Filter[Status] = field(default_factory=Filter)
     order: str = "started"
     reverse: bool = False
 
 
 class RunListPoller:
-    """Publishes a `Listing` whenever it differs."""
+    """Publishes a `Listing` whenever it has changed."""
 
     def __init__(self, root: Path, publish: Callable[[Listing], None]) -> None:
-        self._ledger = RunCache(root)
-        self._anew = threading.Event()
-        self._question = self._answered = Question()
+        self._cache = RunCache(root)
+        self._must_reread = threading.Event()
+        self._query = self._published_query = RunQuery()
         self._runs: tuple[Status, ...] | None = None
         self.poller = Poller(self.read, publish, LOOK_S, name="rankdeck-history")
 
-    def ask(self, question: Question) -> None:
-        """Ask for other runs, or another order."""
-        self._question = question
+    def ask(self, query: RunQuery) -> None:
+        """Set the filter and the order."""
+        self._query = query
         self.poller.nudge()
 
     def reread(self) -> None:
-        """Forget what is known: folders were changed."""
-        self._anew.set()
+        """Read all runs again, because folders were changed."""
+        self._must_reread.set()
         self.poller.nudge()
 
     def read(self) -> Iterator[Listing]:
-        """What is seen now of the runs; nothing where neither they nor the question have changed."""
-        if self._anew.is_set():
-            self._anew.clear()
-            self._ledger.forget()
+        """The current listing; none if neither the runs nor the query have changed."""
+        if self._must_reread.is_set():
+            self._must_reread.clear()
+            self._cache.forget()
         try:
-            for runs in self._ledger.look():
-                question = self._question
-                if runs != self._runs or question != self._answered:
-                    self._runs, self._answered = runs, question
-                    yield _answer(runs, question)
+            for runs in self._cache.look():
+                query = self._query
+                if runs != self._runs or query != self._published_query:
+                    self._runs, self._published_query = runs, query
+                    yield _listing(runs, query)
         except (OSError, ValueError, LauncherError) as error:
             self._runs = None
             yield Listing(problem=str(error))
 
 
-def _answer(runs: tuple[Status, ...], question: Question) -> Listing:
-    shown = arranged(runs, question.wanted, question.order, reverse=question.reverse)
+def _listing(runs: tuple[Status, ...], query: RunQuery) -> Listing:
+    shown = arranged(runs, query.filter, query.order, reverse=query.reverse)
     return Listing(shown, len(runs))
 
 
@@ -89,18 +89,18 @@ _SCREENFUL = 128
 
 
 class RunCache:
-    """The runs, newest first. For one thread."""
+    """The runs, newest first. Used by one thread."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._runs: dict[str, Status] | None = None
 
     def forget(self) -> None:
-        """Read everything anew at the next look."""
+        """Read everything again at the next look."""
         self._runs = None
 
     def look(self) -> Iterator[tuple[Status, ...]]:
-        """The runs as they are now; the first time, those of a first screen come before all of them.
+        """The current runs; at the first call, those of a first screen are yielded before all runs.
 
         Raises:
             RecordError: the folder of runs cannot be read.
@@ -108,41 +108,41 @@ class RunCache:
         if self._runs is None:
             yield from self._read_all()
         else:
-            self._runs = self._renewed(self._runs)
+            self._runs = self._updated(self._runs)
             yield tuple(self._runs.values())
 
     def live(self) -> tuple[Status, ...]:
-        """The runs that go on, as they are now.
+        """The current status of the runs that go on.
 
         Raises:
             RecordError: the folder of runs cannot be read.
         """
         for runs in self.look():
-            found = tuple(run for run in runs if not run.state.final)
-        return found
+            live = tuple(run for run in runs if not run.state.final)
+        return live
 
     def _read_all(self) -> Iterator[tuple[Status, ...]]:
-        found: list[Status] = []
+        runs: list[Status] = []
         for run in all_runs(self._root):
-            found.append(current(run, self._root))
-            if len(found) == _SCREENFUL:
-                yield tuple(found)
-        self._runs = {run.id: run for run in found}
-        yield tuple(found)
+            runs.append(current(run, self._root))
+            if len(runs) == _SCREENFUL:
+                yield tuple(runs)
+        self._runs = {run.id: run for run in runs}
+        yield tuple(runs)
 
-    def _renewed(self, known: dict[str, Status]) -> dict[str, Status]:
-        renewed = {}
+    def _updated(self, known: dict[str, Status]) -> dict[str, Status]:
+        updated = {}
         for run in run_ids(self._root):
             status = known.get(run)
-            renewed[run] = status if status is not None and status.state.final else self._read(run)
-        return renewed
+            updated[run] = status if status is not None and status.state.final else self._read(run)
+        return updated
 
     def _read(self, run: str) -> Status:
         status = read_status(self._root / run) or known_status(self._root / run)
         return current(replace(status, id=run), self._root)
 
 
-_KEPT = 64
+_MAX_RECORDS = 64
 _AHEAD_BYTES = 1 << 20
 _NEAR = ev.LimitNear.tag.encode()
 
@@ -152,9 +152,9 @@ class RunRecord:
     """One run, folded from all its facts.
 
     Attributes:
-        state: what it is now, or was at its end.
-        limits: the limits that were near, in the order in which they were warned of.
-        problem: why the facts cannot be read, if so.
+        state: its current or final state.
+        limits: the warnings that a limit was near, in their order.
+        problem: why the facts cannot be read; empty if they can.
     """
 
     state: RunState
@@ -163,7 +163,7 @@ class RunRecord:
 
 
 def read_record(run: Path) -> RunRecord:
-    """The record of a run; of a folder that cannot be read, why not."""
+    """The record of a run; if its folder cannot be read, with `problem`."""
     try:
         return RunRecord(read_state(run), tuple(_limits(run)))
     except OSError as error:
@@ -178,42 +178,42 @@ def _limits(run: Path) -> Iterator[ev.LimitNear]:
             with contextlib.suppress(ValueError):
                 if _NEAR in line and isinstance(fact := ev.decode(line), ev.LimitNear):
                     yield fact
-    except files.NotPlain:  # the state says so
+    except files.NotPlain:  # `read_state` reports it
         return
 
 
 class RunRecordPoller:
-    """Reads the record of the run that was asked for last, again whenever it has grown."""
+    """Publishes the record of the requested run, and again whenever it has grown."""
 
     def __init__(self, root: Path, publish: Callable[[RunRecord], None]) -> None:
         self._root = root
-        self._wanted = ""
+        self._requested = ""
         self._near: tuple[str, ...] = ()
         self._read: dict[str, tuple[int, RunRecord]] = {}
         self.poller = Poller(self.read, publish, LOOK_S, name="rankdeck-records")
 
     def ask(self, run: str, near: Sequence[str] = ()) -> RunRecord | None:
-        """Ask for a run by its id, with an empty one for none; its record, if it was read before.
+        """Request a run's record by id, an empty id for none; return the record if it was read before.
 
-        Those that are `near`, which may be asked for next, are read ahead unless their records are long.
+        The `near` runs, which may be requested next, are read ahead unless their records are long.
         """
-        if run != self._wanted:
-            self._wanted, self._near = run, tuple(near)
+        if run != self._requested:
+            self._requested, self._near = run, tuple(near)
             self.poller.forget()
             self.poller.nudge()
         known = self._read.get(run)
         return None if known is None else known[1]
 
     def read(self) -> Iterator[RunRecord]:
-        """The record that is wanted, unless another is wanted meanwhile; it is read only if it has grown."""
-        run = self._wanted
+        """The requested record, unless another was requested meanwhile; read again only if it has grown."""
+        run = self._requested
         if not run:
             return
         record = self._record(run)
-        if run == self._wanted:
+        if run == self._requested:
             yield record
         for other in self._near:
-            if run == self._wanted and other not in self._read and 0 <= self._size(other) < _AHEAD_BYTES:
+            if run == self._requested and other not in self._read and 0 <= self._size(other) < _AHEAD_BYTES:
                 self._record(other)
 
     def _record(self, run: str) -> RunRecord:
@@ -221,8 +221,8 @@ class RunRecordPoller:
         known = self._read.pop(run, None)
         if known is None or known[0] != size:
             known = size, read_record(self._root / run)
-        self._read[run] = known  # the newest last, so that the first is the one to be forgotten
-        if len(self._read) > _KEPT:
+        self._read[run] = known  # the newest last: the first is removed
+        if len(self._read) > _MAX_RECORDS:
             del self._read[next(iter(self._read))]
         return known[1]
 

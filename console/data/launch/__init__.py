@@ -1,1 +1,1 @@
-"""What could be launched here, and a launch as it is filled in."""
+"""Launches before they start: targets, filled-in forms, presets, checks, and runs to repeat."""

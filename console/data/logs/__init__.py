@@ -1,1 +1,1 @@
-"""A run's output as a log pane shows it."""
+"""A run's output for the log pane: lines, searches and filters."""

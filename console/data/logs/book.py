@@ -1,7 +1,7 @@
 """A run's output for a log pane: lines by number, of all ranks or of one, with a filter and a search.
 
-One thread calls `tick`; the screen's thread reads. What that one may read only ever grows, and is
-published by a count after it is complete, so neither waits for the other.
+One thread calls `tick`; the screen's thread reads. The readable data only grows, and is published by a count
+after it is complete, so neither thread waits for the other.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .search import Level, Search, TooSlowError, filter_of, line_filter_of, pass
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line to show: text that is safe for the terminal, colours included.
+    """One line to show: text that is safe for the terminal, with its colours.
 
-    A `mark` is no output: it says where another attempt begins.
+    `open` means unfinished. A `mark` is not output: it shows where another attempt begins.
     """
 
     time: float
@@ -42,13 +42,13 @@ class LogLine:
 
 
 def shown_line(line: Line) -> LogLine:
-    """A line as it may be shown."""
+    """A line of the index as a line to show."""
     return LogLine(line.time, line.rank, line.stream, shown(line.data), line.open)
 
 
 _POLL_BYTES = 16 << 20
-_TURN_S, _LONGEST_TURN_S = 0.05, 0.4
-_LONGEST = 1 << 14
+_TICK_S, _MAX_TICK_S = 0.05, 0.4
+_MAX_LINE = 1 << 14
 
 
 _GAP = LogLine(0.0, -1, paths.STDOUT, "── what comes before is still being counted ──", mark=True)
@@ -56,7 +56,10 @@ _GAP = LogLine(0.0, -1, paths.STDOUT, "── what comes before is still being c
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """What may be read: so many lines, and the rows that stand before some of them, by their keys."""
+    """The readable part: the number of lines, and the extra rows before some lines as (key, line number).
+
+    A key of 0 or more is an attempt's mark; a negative one is an unfinished line that was given its place.
+    """
 
     lines: int = 0
     begins: tuple[tuple[int, int], ...] = ()
@@ -64,22 +67,22 @@ class _Extent:
 
 
 class LogBook:
-    """The rows of one run, as a log pane wants them: its lines, and a mark where another attempt begins."""
+    """The rows of one run for a log pane: its lines, and a mark where another attempt begins."""
 
     def __init__(
         self, run: Path, attempt: int | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._run, self._clock = run, clock
-        self._index = LineIndex(run, attempt, longest=_LONGEST)
+        self._index = LineIndex(run, attempt, longest=_MAX_LINE)
         self._extent = _Extent()
         self._marks: dict[int, LogLine] = {}
         self._begins_of: dict[tuple[int, int], int] = {}
         self._version = self._given_up = 0
-        self._behind = self._asked = self._ended = self._settled = False
-        self._turn = _TURN_S
-        self._opening, self._ahead = attempt is None, False
+        self._is_behind = self._interrupted = self._ended = self._settled = False
+        self._tick_s = _TICK_S
+        self._may_show_tail, self._shows_tail = attempt is None, False
         self._open: tuple[Line, ...] = ()
-        self._left: dict[Line, int] = {}
+        self._placed: dict[Line, int] = {}
         self._search: Search | None = None
         self._filter: Search | None = None
 
@@ -89,7 +92,7 @@ class LogBook:
         return self._run.name
 
     def count(self, rank: int | None = None) -> int:
-        """How many rows there are, of one rank or of all."""
+        """The number of rows, of one rank or of all."""
         extent = self._extent
         if rank is None:
             return extent.lines + len(extent.begins)
@@ -97,7 +100,7 @@ class LogBook:
         return lines + len(marks) if lines or any(key < 0 for key, _ in marks) else 0
 
     def total(self, rank: int | None = None) -> int:
-        """How many whole lines there are, of one rank or of all."""
+        """The number of finished lines, of one rank or of all."""
         return self._extent.lines if rank is None else self._lines_of(rank, self._extent)
 
     def line(self, position: int, rank: int | None = None) -> LogLine:
@@ -110,60 +113,60 @@ class LogBook:
         return self._row_of(self._line_at(ordinal, rank), rank)
 
     def _row_of(self, number: int, rank: int | None) -> int:
-        """The row of a line, or of the rank's next one where it is another's."""
+        """The row of a line; if it is another rank's, the row of this rank's next line."""
         marks = sum(first <= number for _, first in self._marks_of(rank, self._extent))
         return marks + (number if rank is None else self._index.before(rank, number))
 
     def at_time(self, moment: float, rank: int | None = None) -> int:
-        """The row of the first line that came at a time, in seconds since the epoch, or after it."""
+        """The row of the first line at or after a time, in seconds since the epoch."""
         number = min(self._index.at_time(moment), max(self._extent.lines - 1, 0))
         return self._row_of(number, rank)
 
     def live(self, rank: int | None = None) -> list[LogLine]:
-        """The unfinished lines; while all are still being counted, after the last whole ones."""
+        """The unfinished lines; while lines are still being indexed, after the last finished ones."""
         lines = [shown_line(line) for line in self._open if rank is None or line.rank == rank]
-        return [_GAP, *lines] if self._ahead else lines
+        return [_GAP, *lines] if self._shows_tail else lines
 
     @property
     def unreadable(self) -> tuple[PartUnreadable, ...]:
-        """What of the output cannot be read."""
+        """The parts of the output that cannot be read."""
         return self._index.unreadable
 
     @property
     def written(self) -> Mapping[int, float]:
-        """When each rank last wrote."""
+        """The time at which each rank last wrote."""
         return self._index.written
 
     def search(self, text: str, rank: int | None = None, *, among: Search | None = None) -> Search | None:
-        """Start looking for a regular expression; an empty one ends the search.
+        """Start a search for a regular expression; an empty one ends the search.
 
-        Small letters match capitals too. With a filter `among`, positions are those of its rows.
+        An expression without capitals ignores case. With a filter `among`, positions are those of its rows.
 
         Raises:
-            ValueError: the expression is none.
+            ValueError: the text is not a regular expression.
         """
-        sieve = line_filter_of(text)
-        self._asked = True
+        line_filter = line_filter_of(text)
+        self._interrupted = True
         _drop(self._search)
-        self._search = Search(sieve.pattern, rank, sieve, among) if text else None
+        self._search = Search(line_filter.pattern, rank, line_filter, among) if text else None
         return self._search
 
     def filtered(self, text: str, level: Level, rank: int | None = None) -> Filtered | None:
-        """Start to find the lines that pass a filter; None if all do.
+        """Start to filter the lines; None if the filter is empty.
 
         Raises:
-            ValueError: the text is no regular expression.
+            ValueError: the text is not a regular expression.
         """
-        sieve = filter_of(text, level)
+        line_filter = filter_of(text, level)
         _drop(self._search, self._filter)
-        self._search, self._asked = None, True
-        nothing = sieve.pattern is None and sieve.level is Level.ALL
-        pattern = None if sieve.invert else sieve.pattern
-        self._filter = None if nothing else Search(pattern, rank, sieve)
+        self._search, self._interrupted = None, True
+        is_empty = line_filter.pattern is None and line_filter.level is Level.ALL
+        pattern = None if line_filter.invert else line_filter.pattern
+        self._filter = None if is_empty else Search(pattern, rank, line_filter)
         return Filtered(self, self._filter) if self._filter is not None else None
 
     def raw_file(self, rank: int) -> str | None:
-        """The file that has a rank's newest output, byte for byte: what it printed, or else its errors."""
+        """The file with the exact bytes of a rank's newest output: standard output, else standard error."""
         for attempt in reversed(paths.attempts(self._run)):
             for stream in (paths.STDOUT, paths.STDERR):
                 path = paths.log_file(self._run, attempt, rank, stream)
@@ -173,49 +176,49 @@ class LogBook:
         return None
 
     def end(self) -> None:
-        """The run has ended: what is unfinished stands from now on where it was written."""
+        """Note that the run has ended: unfinished lines get their places among the others."""
         self._ended = True
 
     def tick(self) -> bool:
-        """Take in what has arrived, and look on, for a moment; whether there is more to do at once."""
-        self._asked = False
-        # a folder that is just opened is told of seldom, or drawing what scrolls by would take the time
-        begun, behind = self._clock(), self._behind
-        grown = self._read_on(begun + (self._turn if self._behind else _TURN_S))
-        self._turn = min(self._turn * 2, _LONGEST_TURN_S) if self._behind else _TURN_S
+        """Read new output, search and filter, for a short time; return whether more is left to do."""
+        self._interrupted = False
+        # while a long log is first read, ticks become longer: frequent updates would cost time for drawing
+        begun, behind = self._clock(), self._is_behind
+        grown = self._read_on(begun + (self._tick_s if self._is_behind else _TICK_S))
+        self._tick_s = min(self._tick_s * 2, _MAX_TICK_S) if self._is_behind else _TICK_S
         if grown or behind or (self._ended and not self._settled):
             self._publish()
-        until = max(self._clock(), begun + _TURN_S)
-        filtering = self._look_on(self._filter, until)
-        return self._look_on(self._search, until) or filtering or grown
+        until = max(self._clock(), begun + _TICK_S)
+        filtering = self._advance(self._filter, until)
+        return self._advance(self._search, until) or filtering or grown
 
     def _read_on(self, until: float) -> bool:
-        grown = self._behind = False
+        grown = self._is_behind = False
         while self._index.poll(_POLL_BYTES):
             grown = True
-            if self._asked or self._clock() >= until:
-                self._behind = True
+            if self._interrupted or self._clock() >= until:
+                self._is_behind = True
                 break
         return grown
 
     def view(self) -> LogState:
-        """How much there is by now."""
-        search, kept = self._search, self._filter
+        """The current state."""
+        search, line_filter = self._search, self._filter
         return LogState(
             lines=self._extent.lines,
             version=self._version,
             live=len(self._open),
             matches=len(search.found) if search else 0,
             searched=self._share(search),
-            kept=len(kept.found) if kept else 0,
-            sifted=self._share(kept),
-            behind=self._behind,
+            passed=len(line_filter.found) if line_filter else 0,
+            filtered=self._share(line_filter),
+            behind=self._is_behind,
             given_up=self._given_up,
             settled=self._settled,
         )
 
     def abandon(self) -> None:
-        """Look for nothing more."""
+        """Stop the search and the filter."""
         _drop(self._search, self._filter)
 
     def close(self) -> None:
@@ -234,33 +237,33 @@ class LogBook:
                 restart = read_restarts(self._run).get(attempt)
                 time, text = (restart.time if restart else 0.0), attempt_mark(attempt, restart)
                 self._marks[attempt] = LogLine(time, -1, paths.STDOUT, text, mark=True)
-        ahead = last_lines(self._run, longest=_LONGEST) if self._behind and self._opening else None
-        self._opening = self._opening and self._behind
-        self._open = tuple(self._index.open_lines() if ahead is None else ahead)
-        self._ahead = ahead is not None
-        if self._ended and not self._settled and not self._behind:
+        tail = last_lines(self._run, longest=_MAX_LINE) if self._is_behind and self._may_show_tail else None
+        self._may_show_tail = self._may_show_tail and self._is_behind
+        self._open = tuple(self._index.open_lines() if tail is None else tail)
+        self._shows_tail = tail is not None
+        if self._ended and not self._settled and not self._is_behind:
             self._settle()
-        self._open = tuple(line for line in self._open if line not in self._left)
-        left = ((-1 - n, first) for n, first in enumerate(self._left.values()))
-        rows = sorted((*begins, *left), key=lambda row: row[1])
+        self._open = tuple(line for line in self._open if line not in self._placed)
+        placed = ((-1 - n, first) for n, first in enumerate(self._placed.values()))
+        rows = sorted((*begins, *placed), key=lambda row: row[1])
         self._extent = _Extent(len(self._index), tuple(rows))
         self._version += 1
 
     def _settle(self) -> None:
-        """Find where the unfinished lines stand that others came after; those behind them move by one."""
+        """Give the unfinished lines that others follow their places; the rows after them move by one."""
         self._settled = True
         for line in self._open:
             first = self._index.at_time(math.nextafter(line.time, math.inf))
             if first < len(self._index):
                 self._make_room(line.rank, first)
-                self._marks[-1 - len(self._left)] = replace(shown_line(line), open=False)
-                self._left[line] = first
+                self._marks[-1 - len(self._placed)] = replace(shown_line(line), open=False)
+                self._placed[line] = first
 
     def _make_room(self, rank: int, first: int) -> None:
-        """A row of a rank comes in before a line: what was found behind it stands one further on."""
+        """Shift the positions of found rows after the new row of a rank that is inserted before a line."""
         for search in filter(None, (self._search, self._filter)):
             if search.among is None and search.rank in (None, rank):
-                moved = sum(search.rank in (None, line.rank) for line in self._left)
+                moved = sum(search.rank in (None, line.rank) for line in self._placed)
                 search.make_room(self._row_of(first, search.rank) + moved)
 
     def _lines_of(self, rank: int, extent: _Extent) -> int:
@@ -269,7 +272,7 @@ class LogBook:
         return extent.of_rank[rank]
 
     def _at(self, position: int, rank: int | None) -> tuple[int | None, int]:
-        """The key of what stands at a row beside the lines, or else which line."""
+        """The key of the extra row at a position; or None, and the number of the line there."""
         begins = self._marks_of(rank, self._extent)
         for before, (key, first) in enumerate(begins):
             row = before + (first if rank is None else self._begin_of(rank, key, first))
@@ -283,19 +286,19 @@ class LogBook:
         return ordinal if rank is None else self._index.number(rank, ordinal)
 
     def _marks_of(self, rank: int | None, extent: _Extent) -> tuple[tuple[int, int], ...]:
-        """The rows beside the lines: of all ranks, or those that concern one."""
+        """The extra rows of all ranks, or those that concern one rank."""
         if rank is None:
             return extent.begins
         return tuple(row for row in extent.begins if self._marks[row[0]].rank in (-1, rank))
 
     def _begin_of(self, rank: int, key: int, first: int) -> int:
-        """How many lines of a rank stand before an attempt or an unfinished line, which never changes."""
+        """The number of a rank's lines before an extra row; cached, because it never changes."""
         if (rank, key) not in self._begins_of:
             self._begins_of[rank, key] = self._index.before(rank, first)
         return self._begins_of[rank, key]
 
-    def _look_on(self, search: Search | None, until: float) -> bool:
-        """Look through more lines, at least some, for a moment; whether there were any."""
+    def _advance(self, search: Search | None, until: float) -> bool:
+        """Search at least one more stretch of lines, until a time; return whether there was any."""
         if search is None or search.slow:
             return False
         lines = self._extent.lines if search.among is None else search.among.done
@@ -305,11 +308,11 @@ class LogBook:
             end = min(end, lines)
             search.begin()
             try:
-                found = passing(self._index, search.done, end, search.sieve, search.rank)
+                numbers = passing(self._index, search.done, end, search.filter, search.rank)
             except TooSlowError:
                 self._given_up += search.slow
                 return False
-            for number in found:
+            for number in numbers:
                 search.add(self._row_of(number, search.rank))
             search.done = end
             if self._clock() >= until:
@@ -324,41 +327,41 @@ def _drop(*searches: Search | None) -> None:
 
 
 class Filtered:
-    """The rows of a book that pass a filter; they grow while it is being read."""
+    """The rows of a book that pass a filter; their number grows while the book is filtered."""
 
     def __init__(self, book: LogBook, passed: Search) -> None:
         self._book, self.passed = book, passed
 
     def count(self, rank: int | None = None) -> int:  # noqa: ARG002  a filter is for one choice of ranks
-        """How many rows have passed so far."""
+        """The number of rows that have passed so far."""
         return len(self.passed.found)
 
     def total(self, rank: int | None = None) -> int:
-        """How many lines there are to be filtered."""
+        """The number of lines before filtering."""
         return self._book.total(rank)
 
     def line(self, position: int, rank: int | None = None) -> LogLine:
-        """One of those that passed."""
+        """The row at `position` among those that passed."""
         return self._book.line(self.passed.found[position], rank)
 
     def at_ordinal(self, ordinal: int, rank: int | None = None) -> int:
-        """The first row that passed, of a line or after it."""
+        """The first passed row at or after a line."""
         return bisect_left(self.passed.found, self._book.at_ordinal(ordinal, rank))
 
     def at_time(self, moment: float, rank: int | None = None) -> int:
-        """The first row that passed and came at a time or after it."""
+        """The first passed row at or after a time."""
         return bisect_left(self.passed.found, self._book.at_time(moment, rank))
 
     def live(self, rank: int | None = None) -> list[LogLine]:
         """The unfinished lines that would pass as they are."""
         lines = self._book.live(rank)
-        return [line for line in lines if self.passed.sieve.seems_to_pass(plain(line.text.encode()))]
+        return [line for line in lines if self.passed.filter.passes_at_once(plain(line.text.encode()))]
 
     def search(self, text: str, rank: int | None = None) -> Search | None:
-        """Search among what passed.
+        """Search the rows that passed.
 
         Raises:
-            ValueError: the expression is none.
+            ValueError: the text is not a regular expression.
         """
         return self._book.search(text, rank, among=self.passed)
 
@@ -367,13 +370,13 @@ _PIECE = 2000
 
 
 class Rows(Protocol):
-    """What can be written: rows by number, of all ranks or of one."""
+    """Rows by number, of all ranks or of one."""
 
     def count(self, rank: int | None = None) -> int:
-        """How many there are."""
+        """The number of rows."""
 
     def line(self, position: int, rank: int | None = None) -> LogLine:
-        """One of them."""
+        """The row at `position`."""
 
 
 def copy_rows(
@@ -382,18 +385,21 @@ def copy_rows(
     file: IO[str],
     *,
     stop: threading.Event,
-    told: Callable[[float], None],
+    progress: Callable[[float], None],
     times: bool = False,
 ) -> int | None:
-    """Write all rows that there are now; how many, or None if it was stopped before the end.
+    """Write the current rows to a file; return their number, or None if stopped before the end.
 
     Args:
-        rank: the only rank whose rows are wanted; without one, each line says its rank.
-        told: is told what share is written, now and then.
-        times: whether lines say when they came.
+        rows: the rows.
+        rank: the only rank to write; None for all, then each line begins with its rank.
+        file: where to write.
+        stop: set to stop early.
+        progress: called now and then with the share that is written, 0 to 1.
+        times: whether lines begin with their time.
 
     Raises:
-        OSError: the file took no more.
+        OSError: the file cannot be written.
     """
     count = rows.count(rank)
     for start in range(0, count, _PIECE):
@@ -401,16 +407,16 @@ def copy_rows(
             return None
         lines = (rows.line(i, rank) for i in range(start, min(start + _PIECE, count)))
         file.write("".join(_text(line, merged=rank is None, times=times) for line in lines))
-        told(start / count)
+        progress(start / count)
     return count
 
 
 def new_file(path: Path, *, replace: bool) -> IO[str]:
-    """A file to write to.
+    """Open a new file for writing.
 
     Raises:
-        FileExistsError: there is one, which is not to be replaced.
-        OSError: it cannot be made.
+        FileExistsError: the file exists, and `replace` is false.
+        OSError: the file cannot be created.
     """
     return open(path, "w" if replace else "x", encoding="utf-8", errors="replace")
 
@@ -425,17 +431,21 @@ def _text(line: LogLine, *, merged: bool, times: bool) -> str:
 
 
 def attempt_mark(attempt: int, restart: GangRestarted | None) -> str:
-    """The line before an attempt's output, with the reason for the restart where it is known."""
+    """The line before an attempt's output, with the reason for the restart if known."""
     reason = plain(restart.reason.encode(errors="replace")) if restart else ""
     return f"── attempt {attempt}{f' ({reason})' if reason else ''} ──"
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """How much output there is, and where a search and a filter stand. Lines are read when shown.
+    """The amount of output, and the progress of the search and the filter.
 
-    `behind` says that more lines are known to wait than `lines` counts, `given_up` how many
-    searches and filters took too long to go on, `settled` that unfinished lines have got their place.
+    Attributes:
+        lines: the finished lines that are indexed; `behind` means that more wait to be indexed.
+        live: the unfinished lines; `settled` means that they have got their places after the end.
+        matches, searched: the search's matches, and the share of lines searched; None without a search.
+        passed, filtered: the lines that passed the filter, and the share filtered; None without a filter.
+        given_up: the number of searches and filters that took too long.
     """
 
     lines: int = 0
@@ -443,8 +453,8 @@ class LogState:
     live: int = 0
     matches: int = 0
     searched: float | None = None
-    kept: int = 0
-    sifted: float | None = None
+    passed: int = 0
+    filtered: float | None = None
     behind: bool = False
     given_up: int = 0
     settled: bool = False

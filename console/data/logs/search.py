@@ -1,7 +1,7 @@
-"""Looking for lines: filters by text and level, regular expressions with a time limit, and places to go to.
+"""Searching lines: filters by text and level, regular expressions with a time limit, and places to go to.
 
-`re` holds every thread of the interpreter for as long as it looks. The engine that is used here lets
-others run meanwhile, and gives up in time.
+`re` holds the interpreter's lock while it matches, which blocks all threads. The `regex` library, which is
+used here, releases it and supports a timeout.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Traceback|[A-Z]\w+(?:Error|Exception)\b)")
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|\b\w+Warning:")
-_SAYS_ERROR = (b"ERROR", b"CRITICAL", b"FATAL", b"Traceback", b"Error", b"Exception")
-_SAYS_WARNING = (b"WARN", b"Warning:")
+_ERROR_NEEDLES = (b"ERROR", b"CRITICAL", b"FATAL", b"Traceback", b"Error", b"Exception")
+_WARNING_NEEDLES = (b"WARN", b"Warning:")
 _ATOM = re.compile(r"(?:\\[dDwWsSbBAZ]|[.^$]|\\([^\w\s])|([^\\|()\[\]{}*+?.^$]))([*+?]*)", re.ASCII)
 
 
 class Level(enum.IntEnum):
-    """How bad a line is, as far as its words tell."""
+    """The severity of a line, judged by its words."""
 
     ALL = 0
     WARNING = 1
@@ -40,12 +40,12 @@ class Level(enum.IntEnum):
 
     @property
     def after(self) -> Level:
-        """The next one, or the first after the last."""
+        """The next level; after the last comes the first."""
         return Level((self + 1) % len(Level))
 
 
 def level_of(text: str) -> Level:
-    """What the words of a line say."""
+    """The level of a line, by its words."""
     if _ERROR.search(text):
         return Level.ERROR
     return Level.WARNING if _WARNING.search(text) else Level.ALL
@@ -53,11 +53,11 @@ def level_of(text: str) -> Level:
 
 @dataclass(frozen=True, slots=True)
 class LineFilter:
-    """What passes: lines of a level or worse in which an expression is found, or is not.
+    """Passes lines of at least a level that match an expression, or with `invert` that do not match it.
 
     Attributes:
-        needles: a line of printable ASCII that passes has one of these; none if that cannot be told.
-        folded: whether the needles stand for their capitals too.
+        needles: texts of which every passing line of printable ASCII contains one; empty if unknown.
+        folded: whether the needles ignore case.
     """
 
     pattern: Expression | None = None
@@ -70,14 +70,14 @@ class LineFilter:
         """Whether a line passes.
 
         Raises:
-            TooSlowError: that takes too long.
+            TooSlowError: matching takes too long.
         """
         return self._is_bad_enough(text) and (
             self.pattern is None or self.pattern.found_in(text) != self.invert
         )
 
-    def seems_to_pass(self, text: str) -> bool:
-        """The same at a glance, for a line that is about to be shown: what takes longer is not found."""
+    def passes_at_once(self, text: str) -> bool:
+        """Whether a line that is about to be shown passes; matching that exceeds `GLANCE_S` finds nothing."""
         return self._is_bad_enough(text) and (
             self.pattern is None or bool(self.pattern.spans(text)) != self.invert
         )
@@ -87,10 +87,10 @@ class LineFilter:
 
 
 def line_filter_of(text: str, level: Level = Level.ALL, *, invert: bool = False) -> LineFilter:
-    """A sieve for a regular expression. Small letters match capitals too. An empty one lets all through.
+    """The filter of a regular expression; one without capitals ignores case, an empty one passes all.
 
     Raises:
-        ValueError: the expression is none.
+        ValueError: the text is not a regular expression.
     """
     folded = not any(c.isupper() for c in text)
     pattern = Expression(text, folded=folded) if text else None
@@ -100,24 +100,24 @@ def line_filter_of(text: str, level: Level = Level.ALL, *, invert: bool = False)
 
 
 def filter_of(text: str, level: Level = Level.ALL) -> LineFilter:
-    """The same as a filter is typed: after an exclamation mark, what does not match passes.
+    """The filter of a typed text: an exclamation mark before the expression inverts it.
 
     Raises:
-        ValueError: the expression is none.
+        ValueError: the text is not a regular expression.
     """
     return line_filter_of(text.removeprefix("!"), level, invert=text.startswith("!") and len(text) > 1)
 
 
 def required(expression: str) -> str:
-    """The longest text that every match of a regular expression has; empty where that is not seen at once."""
+    """The longest text that every match of a regular expression contains; empty if not easily found."""
     runs, at = [""], 0
     while at < len(expression):
         atom = _ATOM.match(expression, at)
         if atom is None or not expression.isascii():
             return ""
-        literal, often, at = atom[1] or atom[2] or "", atom[3], atom.end()
-        runs[-1] += literal if not often or often.startswith("+") else ""
-        if often or not literal:
+        literal, repeat, at = atom[1] or atom[2] or "", atom[3], atom.end()
+        runs[-1] += literal if not repeat or repeat.startswith("+") else ""
+        if repeat or not literal:
             runs.append("")
     return max(runs, key=len)
 
@@ -125,7 +125,7 @@ def required(expression: str) -> str:
 def _needles(level: Level) -> tuple[bytes, ...]:
     if level is Level.ALL:
         return ()
-    return _SAYS_ERROR if level is Level.ERROR else (*_SAYS_ERROR, *_SAYS_WARNING)
+    return _ERROR_NEEDLES if level is Level.ERROR else (*_ERROR_NEEDLES, *_WARNING_NEEDLES)
 
 
 _CONTROLS = bytes(c for c in range(32) if c != 10) + b"\x7f"
@@ -134,80 +134,83 @@ _NOTHING = LineFilter()
 
 @dataclass(slots=True)
 class Search:
-    """Looking for lines: what for, among which, and the positions found so far, 4 bytes each.
+    """A search or a filter in progress, with the positions found so far, 4 bytes each.
 
     Attributes:
-        pattern: what to highlight.
-        among: a filter, among whose lines is looked; positions are then among those.
-        done: how many lines of the run have been looked through.
+        pattern: the expression to highlight.
+        rank: the only rank to search; None for all.
+        filter: passes the lines to find.
+        among: a filter whose lines are searched; positions are then among its lines.
+        done: the number of the run's lines that have been searched.
     """
 
     pattern: Expression | None
     rank: int | None
-    sieve: LineFilter = _NOTHING
+    filter: LineFilter = _NOTHING
     among: Search | None = None
     found: array[int] = field(default_factory=lambda: array("I"))
     done: int = 0
 
     @property
     def slow(self) -> bool:
-        """Whether the looking was given up, because it took too long."""
-        return self.sieve.pattern is not None and self.sieve.pattern.slow
+        """Whether the search was given up because it took too long."""
+        return self.filter.pattern is not None and self.filter.pattern.slow
 
     def begin(self) -> None:
-        """A stretch of lines is about to be looked through."""
-        if self.sieve.pattern is not None:
-            self.sieve.pattern.begin()
+        """Start the time limit of a stretch of lines."""
+        if self.filter.pattern is not None:
+            self.filter.pattern.begin()
 
     def drop(self) -> None:
-        """Nobody waits for more."""
-        if self.sieve.pattern is not None:
-            self.sieve.pattern.drop()
+        """Cancel the search."""
+        if self.filter.pattern is not None:
+            self.filter.pattern.drop()
 
     def after(self, position: int) -> int | None:
-        """The first match after `position`, or the very first one."""
+        """The first match after `position`; after the last match, the first one; None without matches."""
         at = bisect_right(self.found, position)
         return self.found[at] if at < len(self.found) else (self.found[0] if self.found else None)
 
     def before(self, position: int) -> int | None:
-        """The last match before `position`, or the very last one."""
+        """The last match before `position`; before the first match, the last one; None without matches."""
         at = bisect_left(self.found, position) - 1
         return self.found[at] if self.found else None
 
     def ordinal(self, position: int) -> int | None:
-        """Which match, counted from 1, lies at `position`."""
+        """The number, counted from 1, of the match at `position`; None if there is none."""
         at = bisect_left(self.found, position)
         return at + 1 if at < len(self.found) and self.found[at] == position else None
 
     def make_room(self, position: int) -> None:
-        """A row that is no match has come in at `position`."""
+        """Shift the matches from `position` on by one, for a new row there that does not match."""
         for at in range(bisect_left(self.found, position), len(self.found)):
             self.found[at] += 1
 
     def add(self, position: int) -> None:
-        """A match was found; positions grow."""
-        place = position if self.among is None else (self.among.ordinal(position) or 0) - 1
-        if place >= 0:
-            self.found.append(place)
+        """Add a match, which comes after all before."""
+        if self.among is not None:
+            position = (self.among.ordinal(position) or 0) - 1
+        if position >= 0:
+            self.found.append(position)
 
 
-def passing(index: LineIndex, start: int, end: int, sieve: LineFilter, rank: int | None) -> list[int]:
-    """The numbers of the lines that pass, from `start` to before `end`, which are in one block.
+def passing(index: LineIndex, start: int, end: int, line_filter: LineFilter, rank: int | None) -> list[int]:
+    """The numbers of the lines from `start` to before `end`, all in one block, that pass.
 
-    `rank` is the only one whose lines count, or None.
+    `rank` is the only rank whose lines count; None for all.
 
     Raises:
-        TooSlowError: that takes too long, or nobody waits for it any more.
+        TooSlowError: the search takes too long, or was cancelled.
     """
     number, first, _ = index.stretch(start)
     spans = index.spans(number)
     if spans is None:
-        return list(_one_by_one(index, start, end, sieve, rank))
+        return list(_one_by_one(index, start, end, line_filter, rank))
     found: set[tuple[int, int]] = set()
     for key, begin, stop in spans:
         if rank is None or key >> SHIFT == rank:
             data = index.read(number, key, begin, stop)
-            found.update((key, begin + offset) for offset in offsets(data, sieve))
+            found.update((key, begin + offset) for offset in offsets(data, line_filter))
     if not found:
         return []
     rows = index.rows(number)
@@ -215,108 +218,110 @@ def passing(index: LineIndex, start: int, end: int, sieve: LineFilter, rank: int
     return [line for line, place in places if place in found and start <= line < end]
 
 
-def offsets(data: bytes, sieve: LineFilter) -> Iterable[int]:
-    """Where in whole lines those begin that pass."""
+def offsets(data: bytes, line_filter: LineFilter) -> Iterable[int]:
+    """The offsets of the passing lines in `data`, which consists of whole lines."""
     if not data.isascii() or len(data.translate(None, _CONTROLS)) < len(data):
-        return _in_any(data, sieve)
-    if sieve.needles:
-        return _at_needles(data, sieve)
-    return _in_text(data.decode("ascii"), sieve)
+        return _in_any(data, line_filter)
+    if line_filter.needles:
+        return _at_needles(data, line_filter)
+    return _in_text(data.decode("ascii"), line_filter)
 
 
-def _in_any(data: bytes, sieve: LineFilter) -> Iterator[int]:
+def _in_any(data: bytes, line_filter: LineFilter) -> Iterator[int]:
     at = 0
     for line in data.split(b"\n")[:-1]:
-        if sieve.passes(plain(line)):
+        if line_filter.passes(plain(line)):
             yield at
         at += len(line) + 1
 
 
-def _in_text(text: str, sieve: LineFilter) -> Iterator[int]:
+def _in_text(text: str, line_filter: LineFilter) -> Iterator[int]:
     at = 0
     for line in text.split("\n")[:-1]:
-        if sieve.passes(line):
+        if line_filter.passes(line):
             yield at
         at += len(line) + 1
 
 
-def _at_needles(data: bytes, sieve: LineFilter) -> set[int]:
-    hay = data.lower() if sieve.folded else data
+def _at_needles(data: bytes, line_filter: LineFilter) -> set[int]:
+    haystack = data.lower() if line_filter.folded else data
     found: set[int] = set()
-    for needle in sieve.needles:
-        at = hay.find(needle)
+    for needle in line_filter.needles:
+        at = haystack.find(needle)
         while at >= 0:
-            start, end = hay.rfind(b"\n", 0, at) + 1, hay.find(b"\n", at)
-            if start not in found and sieve.passes(data[start:end].decode("ascii")):
+            start, end = haystack.rfind(b"\n", 0, at) + 1, haystack.find(b"\n", at)
+            if start not in found and line_filter.passes(data[start:end].decode("ascii")):
                 found.add(start)
-            at = hay.find(needle, end)
+            at = haystack.find(needle, end)
     return found
 
 
-def _one_by_one(index: LineIndex, start: int, end: int, sieve: LineFilter, rank: int | None) -> Iterator[int]:
+def _one_by_one(
+    index: LineIndex, start: int, end: int, line_filter: LineFilter, rank: int | None
+) -> Iterator[int]:
     number, first, _ = index.stretch(start)
     rows, extents = index.rows(number), dict[int, tuple[int, int]]()
-    wanted = [at for at in range(start - first, end - first) if rank is None or rows.key[at] >> SHIFT == rank]
-    for at in wanted:
+    chosen = [at for at in range(start - first, end - first) if rank is None or rows.key[at] >> SHIFT == rank]
+    for at in chosen:
         begin, _ = extents.get(rows.key[at], (rows.start[at], 0))
         extents[rows.key[at]] = begin, rows.start[at] + rows.length[at]
     texts = {key: index.read(number, key, *extent) for key, extent in extents.items()}
-    for at in wanted:
+    for at in chosen:
         key = rows.key[at]
         begin = rows.start[at] - extents[key][0]
-        if sieve.passes(plain(texts[key][begin : begin + rows.length[at]])):
+        if line_filter.passes(plain(texts[key][begin : begin + rows.length[at]])):
             yield first + at
 
 
 LINE_S, STRETCH_S, GLANCE_S = 0.25, 2.0, 0.02
-"""Seconds of the processor for one line, for a stretch of lines, and for one line while somebody waits."""
+"""Time limits in seconds: for a line, for a stretch of lines (CPU time), for a line about to be shown."""
 
-_MOST_REPEATS = 1_000_000
-_LOOK_S = 0.1
+_MAX_REPEATS = 1_000_000
+_CHECK_S = 0.1
 _TIMES = re.compile(r"\{(\d+)")
 
 
 class TooSlowError(Exception):
-    """An expression takes too long, or nobody waits for what it finds any more."""
+    """Matching an expression takes too long, or was cancelled."""
 
 
 class Expression:
-    """Looks for an expression in lines.
+    """A regular expression with time limits.
 
-    One thread calls `begin` and `found_in`; any other may call `spans` and `drop`.
+    One thread calls `begin` and `found_in`; other threads may call `spans` and `drop`.
 
     Attributes:
-        text: as it was typed.
-        slow: whether it took too long, so that there is no looking on with it.
+        text: the expression as typed.
+        slow: whether it took too long; it is then no longer used.
     """
 
     def __init__(self, text: str, *, folded: bool = False) -> None:
-        """Read `text`, whose small letters match capitals too if it is `folded`.
+        """Compile `text`; with `folded` it ignores case.
 
         Raises:
-            ValueError: it is no expression.
+            ValueError: the text is not a regular expression.
         """
         self.text, self.slow = text, False
         self._pattern = _compiled(text, folded)
-        self._dropped = self._unseen = False
-        self._begun, self._next_look = math.nan, 0.0
+        self._dropped = self._too_slow_to_show = False
+        self._begun, self._next_check = math.nan, 0.0
 
     def drop(self) -> None:
-        """Look for it no more: another one is wanted."""
-        self._dropped, self._next_look = True, 0.0
+        """Cancel: the searching thread gets a TooSlowError."""
+        self._dropped, self._next_check = True, 0.0
 
     def begin(self) -> None:
-        """Begin a stretch of lines, in the thread that will look through it."""
-        self._begun, self._next_look = time.thread_time(), time.monotonic() + _LOOK_S
+        """Start the time limit of a stretch of lines, in the thread that searches it."""
+        self._begun, self._next_check = time.thread_time(), time.monotonic() + _CHECK_S
 
     def found_in(self, line: str) -> bool:
-        """Whether it is found in a line.
+        """Whether it matches in a line.
 
         Raises:
-            TooSlowError: the line, or the stretch so far, took too long; or it was dropped.
+            TooSlowError: the line or the stretch so far took too long, or the search was cancelled.
         """
-        if time.monotonic() > self._next_look:
-            self._look()
+        if time.monotonic() > self._next_check:
+            self._check()
         try:
             return self._pattern.search(line, timeout=LINE_S) is not None
         except TimeoutError:
@@ -324,28 +329,28 @@ class Expression:
             raise TooSlowError(self.text) from None
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """Where it is found in a line that is about to be shown; nowhere if that is not seen at a glance."""
-        if self.slow or self._unseen:
+        """The matches in a line that is about to be shown; none if they are not found within `GLANCE_S`."""
+        if self.slow or self._too_slow_to_show:
             return []
         try:
             return [match.span() for match in self._pattern.finditer(line, timeout=GLANCE_S)]
         except TimeoutError:
-            self._unseen = True
+            self._too_slow_to_show = True
             return []
 
-    def _look(self) -> None:
-        """See whether to go on. What other programs do to the clock on the wall is not its fault."""
+    def _check(self) -> None:
+        """Check the time limit and cancellation. CPU time counts: a busy machine must not make it fail."""
         self.slow = self.slow or time.thread_time() - self._begun > STRETCH_S
         if self._dropped or self.slow:
             raise TooSlowError(self.text)
-        self._next_look = time.monotonic() + _LOOK_S
+        self._next_check = time.monotonic() + _CHECK_S
 
 
 def _compiled(text: str, folded: bool) -> regex.Pattern[str]:
     import regex
 
-    if math.prod(max(int(times), 1) for times in _TIMES.findall(text)) > _MOST_REPEATS:
-        # the engine writes such repetitions out
+    if math.prod(max(int(times), 1) for times in _TIMES.findall(text)) > _MAX_REPEATS:
+        # the library expands such repetitions when it compiles
         raise ValueError("not a regular expression: it repeats something too often")
     try:
         return regex.compile(text, regex.IGNORECASE if folded else 0)
@@ -360,35 +365,35 @@ _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d{1,9})?))?")
 
 @dataclass(frozen=True, slots=True)
 class LogDestination:
-    """One of the three: a line counted from 1, a share from 0 to 1, seconds after midnight."""
+    """A place in a log, one of three: a line counted from 1, a share from 0 to 1, seconds after midnight."""
 
     line: int | None = None
     share: float | None = None
     clock: float | None = None
 
     def ordinal(self, total: int) -> int:
-        """Which of so many lines is meant, counted from 0; the nearest there is."""
-        wanted = self.line - 1 if self.line is not None else round((self.share or 0.0) * (total - 1))
-        return min(max(wanted, 0), max(total - 1, 0))
+        """The line's number, counted from 0, in a log of `total` lines; the nearest existing one."""
+        number = self.line - 1 if self.line is not None else round((self.share or 0.0) * (total - 1))
+        return min(max(number, 0), max(total - 1, 0))
 
     def moment(self, near: float) -> float:
-        """The time that is meant, on the day of another one, both in seconds since the epoch."""
+        """The time of day on the day of `near`, both in seconds since the epoch."""
         day = time.localtime(near)
         midnight = time.mktime((day.tm_year, day.tm_mon, day.tm_mday, 0, 0, 0, 0, 0, -1))
         return midnight + (self.clock or 0.0)
 
 
 def parse_destination(text: str) -> LogDestination:
-    """What was typed: ``1204511`` or ``1,204,511``, ``50%``, ``12:04`` or ``12:04:38.5``.
+    """Parse ``1204511`` or ``1,204,511``, ``50%``, ``12:04`` or ``12:04:38.5``.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is none of these.
     """
     text = text.strip()
     if _LINE.fullmatch(text):
         return LogDestination(line=int(re.sub(r"\D", "", text)))
-    if (found := _SHARE.fullmatch(text)) and float(found[1]) <= 100:
-        return LogDestination(share=float(found[1]) / 100)
-    if (found := _CLOCK.fullmatch(text)) and int(found[1]) < 24:
-        return LogDestination(clock=int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3] or 0))
+    if (match := _SHARE.fullmatch(text)) and float(match[1]) <= 100:
+        return LogDestination(share=float(match[1]) / 100)
+    if (match := _CLOCK.fullmatch(text)) and int(match[1]) < 24:
+        return LogDestination(clock=int(match[1]) * 3600 + int(match[2]) * 60 + float(match[3] or 0))
     raise ValueError(f"{text!r} is no line, time or share: 1200, 12:04:38 or 50%")

@@ -253,7 +253,7 @@ class PastReader:
         return 1.0 - len(self._unread) / self._piece_count if self._piece_count else 1.0
 
     def recall(self, state: RunState, enough: Callable[[], bool]) -> bool:
-        """Read at least one piece of the long past, until `enough` returns True; return whether any is left."""
+        """Read at least one piece of the long past, until `enough` returns True; return if more is left."""
         whole = self._whole
         if whole is None:
             return False

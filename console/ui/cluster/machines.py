@@ -67,7 +67,7 @@ class MachineMap(ItemList[Item]):
         self._unfolded = query.is_unfolded(view)
         self.empty = view.problem or (
             "nothing is like that: / changes the filter, esc takes it away"
-            if view.hosts and query.sought.tests
+            if view.hosts and query.filter.tests
             else "no machine is known"
         )
         self.replace_items(arranged(view, query))
@@ -111,20 +111,20 @@ class MachineMap(ItemList[Item]):
         item = self.chosen
         if item is None or not item.host.gpus:
             return
-        self.ask(replace(self.query_now, turned=self.query_now.turned ^ {item.host.host}))
+        self.ask(replace(self.query_now, toggled=self.query_now.toggled ^ {item.host.host}))
         index = next((i for i, other in enumerate(self.items) if other.host.host == item.host.host), 0)
         self.action_move((index if item.gpu is not None else self.cursor) - self.cursor)
 
     def action_fold_all(self) -> None:
         """The same for all machines."""
-        self.ask(replace(self.query_now, unfolded=not self._unfolded, turned=frozenset()))
+        self.ask(replace(self.query_now, unfolded=not self._unfolded, toggled=frozenset()))
         self.action_move(0)
 
 
 def _how(query: MapQuery, shown: int) -> str:
     """What is sought, and the order, where they are not the usual ones."""
     order = query.metric.title if query.order == "metric" else query.order
-    sought = f"filter: {query.sought.text} · {fig.number(shown, 'host')}" if query.sought.text else ""
+    sought = f"filter: {query.filter.text} · {fig.number(shown, 'host')}" if query.filter.text else ""
     sort = f"{order}{', reversed' * query.reverse}" if query.order != ORDERS[0] or query.reverse else ""
     return " · ".join(filter(None, (sought, sort and f"sorted by {sort}")))
 

@@ -197,7 +197,7 @@ class ClusterScreen(NavigableScreen):
         except LauncherError as error:
             machines.complain(str(error))
         else:
-            machines.ask(replace(machines.query_now, sought=sought))
+            machines.ask(replace(machines.query_now, filter=sought))
             self._show_detail()
 
     @on(FilterField.Submitted)

@@ -15,7 +15,7 @@ from launcher.errors import LauncherError
 from launcher.state.compare import Comparison
 
 from ... import formatting as fig
-from ...data.history.comparison import compared, difference_row, told_apart
+from ...data.history.comparison import compared, difference_row, shortened_ids
 from ...formatting import table
 from ..navigation import NavigableScreen
 from ..widgets.key_line import KeyLine
@@ -51,7 +51,7 @@ class ComparisonSheet(ScrollingSheet):
     def _lines(self, found: Comparison, width: int) -> Iterator[Row]:
         found_rows = {s.name: [difference_row(s.name, d)[1:] for d in s.differences] for s in found.sections}
         sizes = _sizes([row for rows in found_rows.values() for row in rows], width)
-        left, right = told_apart(self._left, self._right, sizes[1] - 2)
+        left, right = shortened_ids(self._left, self._right, sizes[1] - 2)
         yield ((_cells(("", f"A {left}", f"B {right}", "B - A"), sizes), "muted"),)
         for section, rows in found_rows.items():
             if rows:

@@ -23,7 +23,7 @@ from launcher.runs.status import Status
 from ... import formatting as fig
 from ...data.filtering import help_line
 from ...data.history.query import ORDERS, fields, parse_run_filter
-from ...data.history.run_list import Listing, Question, RunListPoller, RunRecord, RunRecordPoller
+from ...data.history.run_list import Listing, RunListPoller, RunQuery, RunRecord, RunRecordPoller
 from ...data.launch.draft import command_text, draft_of, require_editable
 from ...settings import current_defaults
 from ..dialogs import ConfirmScreen
@@ -104,7 +104,7 @@ class HistoryScreen(StartsAgain):
     def __init__(self, site: Site) -> None:
         super().__init__()
         self.site = site
-        self._question = Question()
+        self._question = RunQuery()
         self._listing: Listing | None = None
         self._past = RunListPoller(site.root, self._publish)
         self._records = RunRecordPoller(site.root, self._publish_record)
@@ -167,9 +167,9 @@ class HistoryScreen(StartsAgain):
     def _entitle(self, problem: str = "") -> None:
         listing, question = self._listing or Listing(), self._question
         count = f"{fig.number(listing.total, 'run')}"
-        shown = f" · {len(listing.runs):,} shown" if question.wanted.text else ""
+        shown = f" · {len(listing.runs):,} shown" if question.filter.text else ""
         order = f"sorted by {question.order}{', reversed' * question.reverse}"
-        below = problem or (f"filter: {question.wanted.text}" if question.wanted.text else "")
+        below = problem or (f"filter: {question.filter.text}" if question.filter.text else "")
         self.query_one(RunsList).entitle(f"1 Runs · {count}{shown} · {order}", below)
 
     def _none_yet(self) -> str:
@@ -189,7 +189,7 @@ class HistoryScreen(StartsAgain):
     @on(FilterField.Changed)
     def _narrow(self, message: FilterField.Changed) -> None:
         try:
-            self._ask(replace(self._question, wanted=parse_run_filter(message.value, time.time())))
+            self._ask(replace(self._question, filter=parse_run_filter(message.value, time.time())))
         except LauncherError as error:
             self._entitle(str(error))
 
@@ -207,7 +207,7 @@ class HistoryScreen(StartsAgain):
         """The other way round."""
         self._ask(replace(self._question, reverse=not self._question.reverse))
 
-    def _ask(self, question: Question) -> None:
+    def _ask(self, question: RunQuery) -> None:
         self._question = question
         self._past.ask(question)
         self._entitle()

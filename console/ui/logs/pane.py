@@ -122,7 +122,7 @@ class LogOutput(Titled, Vertical):
         try:
             where = path or _temporary()
             with new_file(where, replace=replace) as file:
-                count = copy_rows(rows, rank, file, stop=self._enough, told=self._told, times=times)
+                count = copy_rows(rows, rank, file, stop=self._enough, progress=self._told, times=times)
         except OSError as error:
             self.post_message(self.Copied(1.0, f"not saved: {error.strerror or error}"))
             return
@@ -380,7 +380,7 @@ class LogPane(LogOutput):
     def _what_passes(self) -> str:
         if self._kept is None:
             return ""
-        return filter_title(self._texts["filter"], self._level, self._kept.passed, self.state.sifted)
+        return filter_title(self._texts["filter"], self._level, self._kept.passed, self.state.filtered)
 
     def _begin(self, text: str, jump: int = -1) -> None:
         self._leave_field()

@@ -1,4 +1,4 @@
-// What the terminal's script is told of this page, and what it leaves to the page.
+// Settings for the terminal's script, and the parts of the page that it does not handle.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -15,7 +15,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (now.contains("-closed")) {
       again.focus();
     } else if (now.contains("-loaded")) {
-      // Only now is there somebody to tell that the keys are the console's.
+      // Only now is the console connected and can be sent the focus.
       const keys = terminal.querySelector(".xterm-helper-textarea");
       keys.blur();
       keys.focus();

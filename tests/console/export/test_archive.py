@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from console.cli import history, manage
 from console.cli.run_lookup import ALL, find
 from console.export.archive import COPIED, unpack
-from console.export.report import MOST_POINTS, curves, report_page, thinned
+from console.export.report import MAX_POINTS, curves, report_page, thinned
 from launcher.errors import AgentLost, RecordError, RunNotFound, SpecError
 from launcher.runs import paths
 from launcher.runs.logs.line_index import LineIndex
@@ -271,8 +271,8 @@ def test_curves_leave_out_what_cannot_be_drawn() -> None:
 
 def test_long_series_are_thinned_and_keep_their_ends() -> None:
     points = [(float(i), 0.0) for i in range(100_000)]
-    kept = thinned(points, MOST_POINTS)
-    assert MOST_POINTS == len(kept)
+    kept = thinned(points, MAX_POINTS)
+    assert MAX_POINTS == len(kept)
     assert [points[0], points[-1]] == [kept[0], kept[-1]]
 
 

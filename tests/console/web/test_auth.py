@@ -83,7 +83,7 @@ def test_only_going_to_the_address_uses_it_up(admission: Admission) -> None:
         asked(token=token, method="POST"),
         asked("/ws", token=token),
         asked(token=token, hosts=("evil.example",)),
-        asked(token=token, site="cross-site", sort="no-cors"),
+        asked(token=token, site="cross-site", fetch_mode="no-cors"),
         asked(token=token, origin="http://evil.example"),
     ):
         assert AdmissionAnswer.REFUSE is admission.judge(attempt).answer, attempt
@@ -148,22 +148,22 @@ def test_other_pages_load_nothing_of_ours(admission: Admission, site: str) -> No
 
     assert (
         AdmissionAnswer.REFUSE
-        is admission.judge(asked("/x", cookie=cookie, site=site, sort="no-cors")).answer
+        is admission.judge(asked("/x", cookie=cookie, site=site, fetch_mode="no-cors")).answer
     )
     assert (
         AdmissionAnswer.ENTER
-        is admission.judge(asked("/x", cookie=cookie, site=site, sort="navigate")).answer
+        is admission.judge(asked("/x", cookie=cookie, site=site, fetch_mode="navigate")).answer
     )
 
 
 def test_who_follows_a_link_is_sent_on_once_because_the_cookie_stays_behind(admission: Admission) -> None:
     enter(admission)
 
-    assert AdmissionAnswer.RETRY is admission.judge(asked(site="cross-site", sort="navigate")).answer
-    assert AdmissionAnswer.REFUSE is admission.judge(asked(site="same-origin", sort="navigate")).answer
+    assert AdmissionAnswer.RETRY is admission.judge(asked(site="cross-site", fetch_mode="navigate")).answer
+    assert AdmissionAnswer.REFUSE is admission.judge(asked(site="same-origin", fetch_mode="navigate")).answer
     assert (
         AdmissionAnswer.REFUSE
-        is admission.judge(asked("/page/page.js", site="cross-site", sort="navigate")).answer
+        is admission.judge(asked("/page/page.js", site="cross-site", fetch_mode="navigate")).answer
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console.data.cluster.model import ClusterView, GpuView, Held, Use
-from console.data.cluster.monitor import EngineRoll, MachinePoller
+from console.data.cluster.monitor import EngineCache, MachinePoller
 from console.data.cluster.occupancy import cluster_view, known_sparks
 from console.data.cluster.spark_api import (
     Application,
@@ -316,7 +316,7 @@ class Asked:
 def test_idle_engines_are_asked_once_and_busy_ones_now_and_then() -> None:
     now = [0.0]
     asked = Asked({"pid": os.getpid()}, {"pid": 4_194_304})
-    roll = EngineRoll(asked, lambda: now[0])
+    roll = EngineCache(asked, lambda: now[0])
     for second in range(20):
         now[0] = float(second)
         assert [os.getpid()] == [engine["pid"] for engine in roll.look(())]

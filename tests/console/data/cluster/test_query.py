@@ -138,12 +138,12 @@ def test_a_sick_memory_is_trouble() -> None:
 def test_many_machines_are_folded_and_one_can_be_unfolded() -> None:
     many = ClusterView(tuple(host(f"h{i}", *(gpu(g) for g in range(8))) for i in range(200)))
     folded = arranged(many, MapQuery())
-    turned = arranged(many, MapQuery(turned=frozenset({"h7"})))
+    turned = arranged(many, MapQuery(toggled=frozenset({"h7"})))
 
     assert (200, True) == (len(folded), all(item.folded for item in folded))
     assert 208 == len(turned)
     assert 1800 == len(arranged(many, MapQuery(unfolded=True)))
-    assert 1792 == len(arranged(many, MapQuery(unfolded=True, turned=frozenset({"h7"}))))
+    assert 1792 == len(arranged(many, MapQuery(unfolded=True, toggled=frozenset({"h7"}))))
 
 
 def test_keys_tell_items_apart() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console.data.cluster import spark_api
-from console.data.cluster.spark_api import KnownSpark, PageAnswer, SparkPoller, ask_all, guesses
+from console.data.cluster.spark_api import KnownSpark, PageAnswer, SparkPoller, ask_all, default_pages
 from tests.console.data.cluster.test_spark_json import APP, PAGE, resources, worker
 
 MASTER = "spark://m:7077"
@@ -37,7 +37,7 @@ class Web:
 
 def sparks(web: Web, *known: KnownSpark) -> SparkPoller:
     made = SparkPoller(lambda: None, ask=web.ask, clock=web.clock)
-    made.want(known)
+    made.watch(known)
     return made
 
 
@@ -117,7 +117,7 @@ def test_of_several_masters_the_one_that_rules_is_believed() -> None:
 
 def test_a_page_that_is_only_guessed_must_be_of_that_master() -> None:
     known = KnownSpark(MASTER)
-    assert ["http://m:8080"] == guesses(known)
+    assert ["http://m:8080"] == default_pages(known)
     web = Web({"http://m:8080/json/": {**PAGE, "url": "spark://another:7077"}})
     asked = sparks(web, known)
     asked.poller.look()
@@ -142,12 +142,12 @@ def test_only_what_differs_is_told() -> None:
     told: list[None] = []
     web = Web({"http://m:1/json/": PAGE})
     asked = SparkPoller(lambda: told.append(None), ask=web.ask, clock=web.clock)
-    asked.want((KNOWN,))
+    asked.watch((KNOWN,))
     for _ in range(3):
         asked.poller.look()
     assert 1 == len(told)
 
-    asked.want(())
+    asked.watch(())
     asked.poller.look()
     assert (2, ()) == (len(told), asked.seen)
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from console.cli.history import _STATES, compare, ps, show
-from console.data.history.comparison import difference_row, told_apart
+from console.data.history.comparison import difference_row, shortened_ids
 from console.data.history.query import flags_filter, recent_runs, since, submitted_at, took, took_text
 from launcher.errors import LauncherError, RunNotFound, SpecError
 from launcher.runs.paths import runs_root
@@ -233,7 +233,7 @@ def test_figures_have_separators_and_what_was_asked_stays_as_it_was_written() ->
 def test_two_runs_are_told_apart_where_room_is_short(
     left: str, right: str, room: int, shown: tuple[str, str]
 ) -> None:
-    assert shown == told_apart(left, right, room)
+    assert shown == shortened_ids(left, right, room)
 
 
 def test_a_run_without_a_record_of_what_was_asked_is_not_compared() -> None:

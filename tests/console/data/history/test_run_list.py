@@ -9,7 +9,7 @@ import pytest
 
 from console.data.history import run_list
 from console.data.history.query import parse_run_filter
-from console.data.history.run_list import Listing, Question, RunCache, RunListPoller
+from console.data.history.run_list import Listing, RunCache, RunListPoller, RunQuery
 from launcher.runs.status import Owner, Status, read_status
 from launcher.serialization import to_plain
 from launcher.state.run_state import Phase
@@ -84,9 +84,9 @@ def test_a_question_is_answered_from_what_is_known(
     for number in range(3):
         put(root, number)
     past.poller.look()
-    past.ask(Question(parse_run_filter("n1", 0.0)))
+    past.ask(RunQuery(parse_run_filter("n1", 0.0)))
     past.poller.look()
-    past.ask(Question(order="name", reverse=True))
+    past.ask(RunQuery(order="name", reverse=True))
     past.poller.look()
 
     assert [["n2", "n1", "n0"], ["n1"], ["n2", "n1", "n0"]] == [[r.name for r in p.runs] for p in published]

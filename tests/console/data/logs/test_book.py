@@ -248,7 +248,7 @@ def test_a_filter_grows_with_the_log_and_keeps_its_rows(talk: Talk, book: LogBoo
     assert kept is not None
     assert ["loss 1", "loss 2", "loss 3"] == [kept.line(i).text for i in range(kept.count())]
     assert ["loss 4"] == [line.text for line in kept.live()]
-    assert (3, 1.0, 5) == (book.view().kept, book.view().sifted, kept.total())
+    assert (3, 1.0, 5) == (book.view().passed, book.view().filtered, kept.total())
     assert [0, 1, 1, 2, 3] == [kept.at_ordinal(n) for n in (0, 1, 2, 3, 5)]
     assert book.filtered("", Level.ALL) is None
 
