@@ -392,7 +392,7 @@ def _value_problem(option: Option, value: object) -> str | None:
         if option.kind is not RANKS:
             option.check(parsed)
     except SpecError as error:
-        return f"cannot be: {error}"
+        return f"is invalid: {error}"
     return None
 
 

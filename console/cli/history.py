@@ -87,7 +87,7 @@ def ps(
 @click.command()
 @click.argument("id")
 @click.option("--json", "as_json", is_flag=True)
-def show(id: str, *, as_json: bool) -> int:  # noqa: A002  the contract's own word
+def show(id: str, *, as_json: bool) -> int:  # noqa: A002  the name in the usage line
     """Show a run: its request, its state and every rank."""
     from . import show as listing
 

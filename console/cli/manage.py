@@ -162,7 +162,7 @@ _POLL_S = 0.05
 @click.command()
 @click.argument("id")
 @click.option("--json", "as_json", is_flag=True, help="A list of {rank, host, time, text, reason}.")
-def stacks(id: str, *, as_json: bool) -> int:  # noqa: A002  the contract's own word
+def stacks(id: str, *, as_json: bool) -> int:  # noqa: A002  the name in the usage line
     """Print the stacks of every rank: now if the run goes on, else those that were taken at its end."""
     return print_stacks(find(id), as_json=as_json)
 

@@ -331,7 +331,7 @@ def until_ended(folder: Path, advance: Callable[[], None] = lambda: None) -> Sta
     while not status.state.final:
         advance()
         if status.unreadable is not None and not status.owner.pid:
-            raise RecordError(f"nothing tells when run {folder.name} ends: unreadable: {status.unreadable}")
+            raise RecordError(f"the end of run {folder.name} cannot be seen: unreadable: {status.unreadable}")
         time.sleep(POLL_S)
         if presence.gone():
             raise RecordError(deleted_line(presence.seen), run=folder.name)

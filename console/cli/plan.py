@@ -54,15 +54,15 @@ def _print_stage(spec: JobSpec) -> None:
     traits = spec.mode.traits
     each, tasks = spec.ranks_per_task, spec.num_processes // spec.ranks_per_task
     shown = spec.redacted().spark
-    named = shown.master or shown.remote or "what the session or the environment says"
+    address = shown.master or shown.remote or "what the session or the environment says"
     gpus = "no" if spec.gpu is False else str(spec.gpus_per_task or spec.gpus_per_rank)
-    wanted = f"{gpus} GPUs" + ("" if spec.gpu is not None else " where there are any")
+    gpu_text = f"{gpus} GPUs" + ("" if spec.gpu is not None else " where there are any")
     if traits.address:
-        _row(f"spark    {named}")
+        _row(f"spark    {address}")
     for name, value in shown.conf.items():
         _row(f"conf     {name}={value}")
     _row(f"python   {': '.join(filter(None, (traits.python or sys.executable, traits.python_named)))}")
-    _row(f"stage    {tasks} {traits.tasks} of {each} ranks, each with {wanted}")
+    _row(f"stage    {tasks} {traits.tasks} of {each} ranks, each with {gpu_text}")
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")
     if traits.ships_sources:

@@ -75,7 +75,7 @@ def _has_terminal() -> bool:
 
 def _secret(option: str) -> str | None:
     """Ask for a secret that the record does not hold; None for an empty answer."""
-    return echo.ask(f"not written down: {option}", hidden=True) or None
+    return echo.ask(f"not recorded: {option}", hidden=True) or None
 
 
 def _edit(

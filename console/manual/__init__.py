@@ -1,7 +1,7 @@
-"""The manual: one topic a Markdown file beside this module, shown by `rankdeck help` and by the console.
+"""The manual: one Markdown file for each topic in this folder, shown by `rankdeck help` and by the console.
 
-A topic's file begins with its title, and a summary in one line. Its comments are for the tests, and its
-links for where it is shown as a page: `readable` leaves both out.
+A topic's file begins with its title and a summary in one line. Its comments are for the tests, and its links
+work only where it is shown as a page: `readable` removes both.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ _LINK = re.compile(r"\[([^]\n]+)\]\([^)\s]+\)")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic by its name, and its text as it stands in its file."""
+    """A topic's name, and the text of its file."""
 
     name: str
     text: str
 
     @property
     def title(self) -> str:
-        """Its heading."""
+        """The topic's heading."""
         return self.text.partition("\n")[0].removeprefix("# ")
 
     @property
     def summary(self) -> str:
-        """What it is about, in one line."""
+        """The topic's summary, in one line."""
         return self.text.split("\n\n")[1].strip()
 
 
 @cache
 def topics() -> dict[str, Topic]:
     """Every topic by its name, sorted."""
-    found = [each for each in files(__package__).iterdir() if each.name.endswith(".md")]
-    named = {each.name.removesuffix(".md"): each for each in found}
-    return {name: Topic(name, named[name].read_text(encoding="utf-8")) for name in sorted(named)}
+    pages = [each for each in files(__package__).iterdir() if each.name.endswith(".md")]
+    by_name = {each.name.removesuffix(".md"): each for each in pages}
+    return {name: Topic(name, by_name[name].read_text(encoding="utf-8")) for name in sorted(by_name)}
 
 
 def readable(text: str) -> str:
-    """A topic's text for a terminal: without comments, and with the words of each link in its place."""
+    """A topic's text for a terminal: without comments, each link replaced by its words."""
     return _LINK.sub(r"\1", _COMMENT.sub("", text))

@@ -99,16 +99,16 @@ class Admission:
             return Verdict(AdmissionAnswer.ENTER)
         if request.path == "/" and request.site == "cross-site":
             return Verdict(AdmissionAnswer.RETRY)
-        return Verdict(AdmissionAnswer.REFUSE, "come in by the address that `rankdeck serve` prints")
+        return Verdict(AdmissionAnswer.REFUSE, "open the address that `rankdeck serve` prints")
 
     def _foreign(self, request: PageRequest) -> str:
         """Why a request cannot come from our pages, whatever cookie or token it has; empty if it can."""
         if len(request.hosts) != 1 or request.hosts[0].lower() not in self._hosts:
             return f"this is reached as {self._hosts[0]} only; a tunnel must have the same port at both ends"
         if (request.origin or request.socket) and request.origin != f"http://{request.hosts[0].lower()}":
-            return "another site's page asks for this"
+            return "the request comes from another site's page"
         if request.site in _FOREIGN_SITES and request.fetch_mode != "navigate":
-            return "another site's page asks for this"
+            return "the request comes from another site's page"
         return ""
 
     def _redeem(self, request: PageRequest) -> Verdict:
@@ -150,7 +150,7 @@ class Invitation:
         loop.add_signal_handler(signal.SIGUSR1, self._invite)
         say(f"serving on {LOOPBACK}:{self._port}, to this machine only; Ctrl-C ends it, and no run")
         if line := tunnel(os.environ, self._port):
-            say(f"where your browser is, first: {line}")
+            say(f"first run this where your browser is: {line}")
         self._invite()
         again = f"kill -USR1 {os.getpid()}"
         if sys.stdin is not None and sys.stdin.isatty():

@@ -239,7 +239,7 @@ def test_variables_for_every_launch_are_in_the_form_and_in_its_command(home: Pat
     [
         ("max_restarts = 1.5", "max_restarts must be a whole number, not 1.5"),
         ("max_restarts = true", "max_restarts must be a whole number, not True"),
-        ("max_restarts = -1", "max_restarts cannot be: the number of restarts must be 0 or more, not -1"),
+        ("max_restarts = -1", "max_restarts is invalid: the number of restarts must be 0 or more, not -1"),
         ('grace_s = "1"', "grace_s must be a number of seconds, not '1'"),
         ("num_processes = 0", "num_processes must be at least 1, not 0"),
         ('gpu = "perhaps"', 'gpu must be one of "auto", "yes", "no", not \'perhaps\''),

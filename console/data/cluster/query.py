@@ -164,7 +164,7 @@ def _ordered(parts: Iterable[_Part], query: MapQuery) -> list[_Part]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """A key by which gpu-9 comes before gpu-10."""
+    """A sort key that puts gpu-9 before gpu-10."""
     return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,12})", name)]
 
 

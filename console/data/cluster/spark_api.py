@@ -234,7 +234,7 @@ Ask = Callable[[str], PageAnswer]
 def ask(url: str) -> PageAnswer:
     """Read one page, within `ASK_S` seconds for the connection and again for the body."""
     if not url.startswith(("http://", "https://")):
-        return PageAnswer(problem="no web address")
+        return PageAnswer(problem="not a web address")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=ASK_S) as answer:
@@ -251,7 +251,7 @@ def _read(answer: Any, deadline: float) -> bytes:
     while piece := answer.read1(_PIECE):
         body += piece
         if len(body) > _MAX_BYTES:
-            raise ValueError("it says too much")
+            raise ValueError("the page is too large")
         if time.monotonic() > deadline:
             raise TimeoutError("it is too slow")
     return bytes(body)
@@ -263,7 +263,7 @@ def _reason(error: Exception) -> str:
         return "it does not answer"
     if isinstance(reason, OSError) and reason.strerror:
         return reason.strerror
-    return "it speaks no JSON" if isinstance(reason, json.JSONDecodeError) else str(reason)
+    return "it is not JSON" if isinstance(reason, json.JSONDecodeError) else str(reason)
 
 
 def ask_all(urls: Iterable[str], ask: Ask = ask, *, limit_s: float = 3 * ASK_S) -> dict[str, PageAnswer]:
@@ -433,7 +433,7 @@ def leading_master(
         page = url.removesuffix("/json/")
         master = read_master(answer.body)
         if master is None:
-            problems.append(f"{page}: {answer.problem or 'it is no master'}")
+            problems.append(f"{page}: {answer.problem or 'it is not a master'}")
         elif page not in known.pages and master.url not in known.url:
             problems.append(f"{page} is of {master.url}")
         elif master.alive:
@@ -441,5 +441,5 @@ def leading_master(
         else:
             standby = True
     if standby:
-        return None, "no master rules: those that answer stand by"
+        return None, "no master is active: those that answer are standby"
     return None, "; ".join(problems) or "no page is known"

@@ -156,7 +156,7 @@ class Draft:
             return text
         with errors_in(field):
             if (secret := self.secrets[place]) is None:
-                raise SpecError(f"the secret here was not written down: type it in place of {REDACTED}")
+                raise SpecError(f"the secret here was not recorded: type it in place of {REDACTED}")
         return secret
 
     @property

@@ -71,7 +71,7 @@ def _draft(data: Mapping[str, Any], workdir: Path) -> Draft:
     known = {e.name for e in EXTRAS}
     for key, value in data.items():
         if key not in (*_TEXTS, *_TABLES):
-            raise ValueError(f"`{key}` is nothing that a launch has")
+            raise ValueError(f"`{key}` is no field of a launch")
         texts = [value] if key in _TEXTS else [*value.values()] if isinstance(value, dict) else [None]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"`{key}` must be {'text' if key in _TEXTS else 'a table of texts'}")

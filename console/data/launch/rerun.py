@@ -110,7 +110,7 @@ def _with_arguments(spec: JobSpec, params: Mapping[str, str], args: Sequence[str
     if not (params or args):
         return spec
     if target.kind is TargetKind.CALLABLE or target.pickled:
-        raise SpecError(f"the arguments of {target.label} are a pickle: they cannot be given anew")
+        raise SpecError(f"the arguments of {target.label} are a pickle: they cannot be changed")
     kwargs = {**dict(target.kwargs), **params}
     return replace(
         spec, target=replace(target, kwargs=tuple(kwargs.items()), args=tuple(args) or target.args)
@@ -137,7 +137,7 @@ def restored(spec: JobSpec, environ: Mapping[str, str], run: str, ask: Ask | Non
             values[place] = value
     if missing:
         raise SpecError(
-            f"run {run} was given secrets that were not written down: give "
+            f"run {run} had secrets that were not recorded: give "
             f"{', '.join(dict.fromkeys(missing.values()))}",
             hint="those of the environment may also be set here",
         )
@@ -179,10 +179,10 @@ def option_of(place: str) -> str:
     """The option or argument by which the user gives a place's value."""
     kind, _, name = place.partition(" ")
     if kind == "args":
-        return "its arguments anew, after --"
+        return "its arguments again, after --"
     option = next((each for each in LAUNCH_OPTIONS if each.place == kind), None)
     if option is None:
-        return "its target anew, to rankdeck run"
+        return "its target again, to rankdeck run"
     if option.kind is PAIRS:
         return f"{option.flag_name} {name}=…"
     return f"{option.flag_name} {option.metavar or '…'}"

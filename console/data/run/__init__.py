@@ -1,1 +1,1 @@
-"""One run, live or over: what its folder says, folded into one frozen view."""
+"""One run, live or ended: its folder's facts and output as one frozen view."""

@@ -50,7 +50,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
 _DELIVERY = {
     "spool": "read from the spool folder",
     "relay": "carried through the Connect server",
-    "carried": "carried home by Spark, and comes when the ranks have ended",
+    "carried": "carried by Spark, and arrives when the ranks have ended",
 }
 
 

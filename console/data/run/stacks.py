@@ -13,7 +13,7 @@ from launcher.state.events import StacksTaken
 from launcher.state.run_state import RunState
 
 MOST = 8
-# thread identifiers, by which otherwise equal stacks differ
+# thread identifiers: otherwise equal stacks differ in them
 _IDENTITY = re.compile(r" 0x[0-9a-f]{4,}(?= [(\[])|(?<=thread) \d+(?=:)")
 
 

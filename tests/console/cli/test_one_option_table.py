@@ -206,7 +206,7 @@ def test_a_command_refuses_settings_that_cannot_be_unless_it_leaves_them_aside(
     file.write_text("[console]\nmouse = 3\n[defaults]\ntimeout_s = -1\nnum_processes = 3\n")
 
     with pytest.raises(
-        SpecError, match=r"config.toml:4: defaults.timeout_s cannot be: the time limit must be"
+        SpecError, match=r"config.toml:4: defaults.timeout_s is invalid: the time limit must be"
     ):
         plan("train.py")
     assert "rank 1" not in plan("train.py", "--no-defaults")

@@ -123,7 +123,7 @@ def test_without_what_was_kept_all_that_is_missing_is_named(project: Path) -> No
         request_again(folder, environ={"API_TOKEN": "there"})
 
     said = str(refused.value)
-    assert "--env DATABASE_URL=…, its arguments anew, after --" in said
+    assert "--env DATABASE_URL=…, its arguments again, after --" in said
     assert "API_TOKEN" not in said
     given = {"env": {"DATABASE_URL": "x"}}
     assert ("--token", "new") == request_again(

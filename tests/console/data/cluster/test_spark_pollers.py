@@ -112,7 +112,7 @@ def test_of_several_masters_the_one_that_rules_is_believed() -> None:
 
     del web.pages["http://b:1/json/"]
     asked.poller.look()
-    assert "no master rules" in asked.seen[0].problem
+    assert "no master is active" in asked.seen[0].problem
 
 
 def test_a_page_that_is_only_guessed_must_be_of_that_master() -> None:
@@ -211,7 +211,7 @@ def test_a_page_is_read(site: str) -> None:
     ("name", "why"),
     [
         ("gone", "HTTP 404"),
-        ("text", "no JSON"),
+        ("text", "not JSON"),
         ("deep", ""),
         ("endless", ""),
         ("slow", "does not answer"),

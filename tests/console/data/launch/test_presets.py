@@ -85,7 +85,7 @@ def test_a_name_is_checked(tmp_path: Path, name: str) -> None:
     [
         ("target = ", "Invalid"),
         ("target = 3", "`target` must be text"),
-        ("more = 'x'", "`more` is nothing"),
+        ("more = 'x'", "`more` is no field"),
         ("params = 'x'", "`params` must be a table"),
         ("[extras]\nfoo = 'x'", "no foo"),
         ("mode = 'yarn'", "yarn"),

@@ -71,7 +71,7 @@ def test_waiting_is_said_once_for_each_change() -> None:
         ("live", []),
         ("spool", ["output is read from the spool folder: no way back"]),
         ("relay", ["output is carried through the Connect server: no way back"]),
-        ("carried", ["output is carried home by Spark, and comes when the ranks have ended: no way back"]),
+        ("carried", ["output is carried by Spark, and arrives when the ranks have ended: no way back"]),
     ],
 )
 def test_how_output_comes_is_said_where_it_does_not_come_at_once(way: str, said: list[str]) -> None:
