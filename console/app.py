@@ -1,4 +1,4 @@
-"""The Textual application: its first frame, its screens, its themes, and the way in and out of the terminal.
+"""The Textual application: its first frame, its screens, its themes, its start and its exit.
 
 Importing the launch form takes most of the start-up time. Until it is imported, its outline is shown and
 typed keys are buffered for it.
@@ -297,7 +297,7 @@ class RankdeckApp(Contained):
         self.refresh(layout=True)
 
     def action_interrupt(self) -> None:
-        """The first ctrl+c explains, a second soon after leaves."""
+        """At the first ctrl+c show what leaves and what stops; at a second one within 2 s leave."""
         from .ui.widgets.key_line import keys_of
 
         now = asyncio.get_running_loop().time()
@@ -328,7 +328,7 @@ class RankdeckApp(Contained):
 
 def _has_address(mode: str) -> bool:
     """Whether the form has a field for the address of a mode's backend."""
-    from launcher.spec.modes import Mode  # the usual first frame needs none of it
+    from launcher.spec.modes import Mode  # not needed for the usual first frame
 
     return bool(Mode(mode).traits.address)
 
@@ -344,7 +344,7 @@ def run_console(
     look: Mapping[str, object] | None = None,
     page: tuple[int, int] | None = None,
 ) -> int:
-    """Show the console until a person leaves it, and return the exit code.
+    """Show the console until the user leaves it, and return the exit code.
 
     The form is filled from `draft`. `look` overrides the user's settings theme, mouse and ascii where it is
     not None. `farewell` is called with the id of the run that was open and goes on; without it, a line on

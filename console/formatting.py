@@ -35,7 +35,7 @@ def metric(value: object, digits: int = 4) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return " ".join(str(value).split())[:_MAX_TEXT]
     if isinstance(value, int) and abs(value) >= _EXPONENT_FROM:
-        from decimal import Decimal  # a command that prints none of these starts without it
+        from decimal import Decimal  # a slow import that few commands need
 
         return f"{Decimal(value):.{digits - 1}e}"
     if not math.isfinite(value):

@@ -55,7 +55,7 @@ def print_(*, as_list: bool) -> int:
 
 @config.command()
 def validate() -> int:
-    """Print everything that is wrong with the settings and the own themes, and exit with 2 if anything is."""
+    """Print everything that is wrong with the settings and your own themes; exit with 2 if anything is."""
     from ..settings import read
 
     parsed = read()

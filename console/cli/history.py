@@ -49,7 +49,7 @@ _SCREENFUL = 50
     help=f"The newest N; {_SCREENFUL} by default, with --json all.",
 )
 @click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="In this state.")
-@click.option("--name", default="", metavar="GLOB", help="Whose name matches.")
+@click.option("--name", default="", metavar="GLOB", help="With a matching name.")
 @click.option("--target", default="", metavar="TEXT", help="With this in the target or its arguments.")
 @click.option("--user", default="", help="Submitted by this user.")
 @click.option("--mode", default="", type=click.Choice(["", *_MODES]), metavar="|".join(_MODES))
@@ -97,7 +97,7 @@ def show(id: str, *, as_json: bool) -> int:  # noqa: A002  the name in the usage
 @click.command()
 @click.argument("id")
 @click.option("-r", "--rank", type=int, default=0, show_default=True)
-@click.option("--wait", is_flag=True, help="Until the run ends; a failed one gives its exit code.")
+@click.option("--wait", is_flag=True, help="Wait for the end; a failed run's code becomes the exit code.")
 @click.option("--json", "as_json", is_flag=True, help="{rank, type, value}")
 def result(id: str, rank: int, *, wait: bool, as_json: bool) -> int:  # noqa: A002
     """Print a rank's return value, from the run's summary; nothing is unpickled."""

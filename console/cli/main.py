@@ -162,7 +162,7 @@ def _console(options: dict[str, Any], run: Path | None = None) -> int:
 @click.argument("id")
 @click.option("-r", "--rank", type=int, help="Of this rank only.")
 @click.option("--attempt", type=int, metavar="K", help="Of this attempt only; the first one is 0.")
-@click.option("-f", "--follow", is_flag=True, help="Until the run ends; exits with its code.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the run ends; exit with its code.")
 @click.option("--grep", metavar="RE", help="Only lines that match.")
 @click.option("--raw", is_flag=True, help="A rank's exact bytes, without prefixes.")
 @click.option("--stderr", is_flag=True, help="With --raw: standard error instead of standard output.")
@@ -197,7 +197,7 @@ def stop(id: str, *, force: bool) -> int:  # noqa: A002
 
 
 @cli.command()
-@click.option("--speed", default=1.0, show_default=True, help="How much faster than life.")
+@click.option("--speed", default=1.0, show_default=True, help="How much faster than real time.")
 @click.pass_obj
 def demo(options: dict[str, Any], speed: float) -> int:
     """Replay a recorded run of eight ranks in the console."""

@@ -35,9 +35,9 @@ def rm(ids: tuple[str, ...], *, dry_run: bool) -> int:
 
 
 @click.command()
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="How many runs stay, the newest.")
-@click.option("--older-than", metavar="AGE", help="Those that ended longer ago go: 12h, 30d, 8w.")
-@click.option("--max-bytes", metavar="SIZE", help="How much room all may take: 500M, 10G.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the newest N runs.")
+@click.option("--older-than", metavar="AGE", help="Delete runs that ended longer ago: 12h, 30d, 8w.")
+@click.option("--max-bytes", metavar="SIZE", help="Keep at most this much: 500M, 10G.")
 @click.option("--dry-run", is_flag=True, help="Only print which.")
 def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dry_run: bool) -> int:
     """Delete old runs that have ended: beyond the limits given here, else those of config.toml.
@@ -75,7 +75,7 @@ def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dr
 def export(id: str, *, output: Path, results: bool, no_logs: bool, force: bool) -> int:  # noqa: A002
     """Make one .zip of a run: its folder, and a report.html for any browser.
 
-    Wherever an ID is asked for, such a file is taken too.
+    Such a file can be given wherever a command takes an ID.
     """
     from ..export import archive
 

@@ -125,7 +125,7 @@ _START_OPTIONS = (
     click.option("--dry-run", is_flag=True, help="Print the plan and start nothing."),
     click.option("--output", type=click.Choice(["text", "jsonl"]), default="text", show_default=True),
     click.option(
-        "--ranks", default="all", show_default=True, metavar="all|none|0,3-5", help="Whose output to print."
+        "--ranks", default="all", show_default=True, metavar="all|none|0,3-5", help="The ranks to print."
     ),
     click.option(
         "--on-disconnect",
@@ -146,7 +146,7 @@ def start_options(command: Command) -> Command:
 @click.argument("target")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @launch_options
-@click.option("--no-defaults", is_flag=True, help="Leave [defaults] of config.toml aside.")
+@click.option("--no-defaults", is_flag=True, help="Ignore [defaults] of config.toml.")
 @start_options
 @click.pass_context
 def run(

@@ -1,1 +1,1 @@
-"""What screens and commands show, from run folders, machines and Spark. No Textual here."""
+"""The data that screens and commands show, from run folders, machines and Spark. No Textual here."""

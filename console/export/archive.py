@@ -119,8 +119,8 @@ def _pack(run: Path, partial: Path, *, results: bool, logs: bool) -> None:
 def _id_of(run: Path) -> str:
     """The run's id, also if its folder was renamed."""
     stored = stored_status(run)
-    known = stored is not None and paths.is_run_id(stored.id) and not paths.is_run_id(run.name)
-    return stored.id if stored and known else run.name
+    renamed = stored is not None and paths.is_run_id(stored.id) and not paths.is_run_id(run.name)
+    return stored.id if stored and renamed else run.name
 
 
 def _members(run: Path, *, results: bool, logs: bool) -> Iterator[Path]:

@@ -52,7 +52,7 @@ _HEADERS = {
 _MALFORMED = (ValueError, LookupError, TypeError, AttributeError, AssertionError)  # textual-serve's errors
 _MESSAGE_BYTES = 1 << 20
 MAX_PAGES = 16
-"""Each page is a process of its own."""
+"""Each page has its own process."""
 _CACHED = ("/static/", "/page/")
 
 _LOG = logging.getLogger(__name__)

@@ -154,7 +154,7 @@ def since(text: str, now: float) -> float:
     """
     try:
         return now - seconds_of(text, bare="")
-    except SpecError:  # no age
+    except SpecError:  # not an age
         pass
     try:
         return datetime.fromisoformat(text.strip()).timestamp()

@@ -201,8 +201,8 @@ class RunRecordPoller:
             self._requested, self._near = run, tuple(near)
             self.poller.forget()
             self.poller.nudge()
-        known = self._read.get(run)
-        return None if known is None else known[1]
+        cached = self._read.get(run)
+        return None if cached is None else cached[1]
 
     def read(self) -> Iterator[RunRecord]:
         """The requested record, unless another was requested meanwhile; read again only if it has grown."""
@@ -218,13 +218,13 @@ class RunRecordPoller:
 
     def _record(self, run: str) -> RunRecord:
         size = self._size(run)
-        known = self._read.pop(run, None)
-        if known is None or known[0] != size:
-            known = size, read_record(self._root / run)
-        self._read[run] = known  # the newest last: the first is removed
+        cached = self._read.pop(run, None)
+        if cached is None or cached[0] != size:
+            cached = size, read_record(self._root / run)
+        self._read[run] = cached  # the newest last: the first is removed
         if len(self._read) > _MAX_RECORDS:
             del self._read[next(iter(self._read))]
-        return known[1]
+        return cached[1]
 
     def _size(self, run: str) -> int:
         try:

@@ -75,18 +75,18 @@ def look(environ: Mapping[str, str]) -> Detected:
     from launcher.backends.spark.config import spark_environment
 
     gpus, reason = _gpus(environ)
-    found = util.find_spec("pyspark")
+    has_pyspark = util.find_spec("pyspark") is not None
     home = _spark_home(environ) or Path()
     return Detected(
         cores=len(os.sched_getaffinity(0)),
         gpus=gpus,
         gpu_reason=reason,
-        spark=_version("pyspark") if found else "",
+        spark=_version("pyspark") if has_pyspark else "",
         home=home,
         java=_java_trouble(environ),
         connect=tuple(name for name, module in _CONNECT_NEEDS.items() if util.find_spec(module) is None),
         environ=dict(environ),
-        defaults=spark_environment(environ, home).defaults if found else None,
+        defaults=spark_environment(environ, home).defaults if has_pyspark else None,
     )
 
 

@@ -123,7 +123,7 @@ class LogBook:
         return self._row_of(number, rank)
 
     def live(self, rank: int | None = None) -> list[LogLine]:
-        """The unfinished lines; while lines are still being indexed, after the last finished ones."""
+        """The unfinished lines; while a long log is first indexed, a note and the log's last lines."""
         lines = [shown_line(line) for line in self._open if rank is None or line.rank == rank]
         return [_GAP, *lines] if self._shows_tail else lines
 

@@ -96,7 +96,7 @@ class Progress:
 
     @property
     def losses(self) -> Curve:
-        """The course of the loss."""
+        """The curve of the loss."""
         return self.curves.get("loss", ())
 
 
