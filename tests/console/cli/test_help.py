@@ -55,7 +55,7 @@ def test_what_is_neither_is_one_sentence(words: list[str], said: str) -> None:
 def test_no_topic_hides_a_command() -> None:
     from console.cli.main import cli
 
-    assert set() == set(topics()) & {*cli.commands, *cli._elsewhere}
+    assert set() == set(topics()) & {*cli.commands, *cli._lazy}
 
 
 def test_it_is_ascii_where_the_terminal_knows_no_more() -> None:

@@ -358,11 +358,11 @@ def _runs() -> Path:
 
 
 def test_the_driver_is_not_left_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from console.web.command import _lent
+    from console.web.command import _temporarily_set
 
     monkeypatch.setenv("TEXTUAL_DRIVER", "mine")
     monkeypatch.delenv("TEXTUAL_COLOR_SYSTEM", raising=False)
     before = dict(os.environ)
-    with _lent({"TEXTUAL_DRIVER": "theirs", "TEXTUAL_COLOR_SYSTEM": "truecolor"}):
+    with _temporarily_set({"TEXTUAL_DRIVER": "theirs", "TEXTUAL_COLOR_SYSTEM": "truecolor"}):
         assert "theirs" == os.environ["TEXTUAL_DRIVER"]
     assert before == dict(os.environ)

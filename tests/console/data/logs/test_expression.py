@@ -73,7 +73,7 @@ def test_what_nobody_wants_any_more_ends() -> None:
 
 def test_many_lines_that_are_each_a_little_slow_are_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "STRETCH_S", 0.05)
-    monkeypatch.setattr(search, "_LOOK_S", 0.0)
+    monkeypatch.setattr(search, "_CHECK_S", 0.0)
     slow = Expression(r"(.*)(.*)(.*)(.*)!$")
     slow.begin()
 
