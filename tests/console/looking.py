@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.ui.run.header import Headline, RunHeader, ViewSheet
+from console.ui.run.header import Headline, RunHeader
 from console.ui.run.screen import RunScreen
+from console.ui.run.view_sheet import ViewSheet
 
 if TYPE_CHECKING:
     from textual.app import App

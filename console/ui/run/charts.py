@@ -13,23 +13,21 @@ from ...data.run.health import Alert, NotFinite, named_ranks
 from ...data.run.metrics import LAG, POWER, TABLE, Source
 from ...data.run.model import RankView, RunView, together
 from ..widgets.plots import plot_rows
-from ..widgets.rows import Row, ScrollingSheet, Span, clip
+from ..widgets.rows import Row, Span, clip
+from .view_sheet import ScrollingViewSheet
 
 _HEIGHT, _TALLEST, _WIDE = 5, 12, 100
 
 
-class Charts(ScrollingSheet):
+class Charts(ScrollingViewSheet):
     """Reported figures over the whole run, devices over the last minutes, and the alerts."""
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
-        self.view: RunView | None = None
-
     def show(self, view: RunView) -> None:
-        """Show another moment; nothing is drawn while the pane is not."""
-        self.view = view
+        """Show a newer view of the run; a hidden pane only keeps it."""
         if self.display:
-            self.refresh_rows()
+            super().show(view)
+        else:
+            self.view = view
         past = f"reading the past, {fig.percent(view.recalled * 100)}" if view.recalled < 1 else ""
         self.entitle("5 Charts", " · ".join(filter(None, (past, alarm_count(view)))))
 

@@ -11,28 +11,10 @@ from launcher.state.run_state import Phase, RankPhase
 from ... import formatting as fig
 from ...data.run.model import PHASE_GLYPHS, Progress, RunView
 from ...data.run.narration import near_line, record_line
-from ..widgets.rows import Row, Sheet, Span, clip, spread, width_of
+from ..widgets.rows import Row, Span, clip, spread, width_of
 from .charts import alarm_line, pace_row
 from .failure import failure_rows
-
-
-class ViewSheet(Sheet):
-    """A sheet over the run's view."""
-
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
-        self.view: RunView | None = None
-
-    def show(self, view: RunView) -> None:
-        """Show another moment of the run."""
-        self.view = view
-        self.refresh_rows()
-
-    def fit(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """The rows, with the sheet made as tall as they are."""
-        if self.styles.height is None or self.styles.height.value != len(rows):
-            self.styles.height = len(rows)
-        return rows
+from .view_sheet import ViewSheet
 
 
 class RunHeader(ViewSheet):

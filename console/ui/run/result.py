@@ -14,29 +14,25 @@ from ...data.run.model import RankView, RunView
 from ...data.run.stacks import standstills
 from ...formatting import host_labels
 from ..widgets.plots import plot_rows
-from ..widgets.rows import Row, ScrollingSheet, clip
+from ..widgets.rows import Row, clip
 from .failure import circumstances, ending
 from .rank_cells import GLYPHS, STYLES
+from .view_sheet import ScrollingViewSheet
 
 _HOST = 12
 
 
-class ResultPane(ScrollingSheet):
+class ResultPane(ScrollingViewSheet):
     """Results by rank. Values are shown from their summary; nothing is ever unpickled here."""
 
     TOPIC = "results"
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
-        self.view: RunView | None = None
-
     def show(self, view: RunView) -> None:
-        """Show another moment of the run."""
-        self.view = view
+        """Show a newer view of the run."""
+        super().show(view)
         back = f" · {len(view.results)}/{view.size} returned" if view.live or view.results else ""
         code = "" if view.state.exit_code is None else f" · exit {view.state.exit_code}"
         self.entitle(f"4 Result{back}{code}")
-        self.refresh_rows()
 
     def rows(self, width: int) -> Sequence[Row]:
         """The failure if there is one, then a row a rank."""

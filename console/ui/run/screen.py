@@ -26,12 +26,13 @@ from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
 from .charts import Charts
 from .failure import failure_text
-from .header import AlertLine, Headline, PhaseStrip, RunHeader, ViewSheet, gang
+from .header import AlertLine, Headline, PhaseStrip, RunHeader, gang
 from .messages import FeedFailed, RankChosen, RunChanged
 from .rank_detail import RankDetail
 from .rank_grid import RankGrid
 from .result import ResultPane, no_result_yet
 from .stacks import StacksScreen
+from .view_sheet import ViewSheet
 
 if TYPE_CHECKING:
     from textual import events
@@ -141,9 +142,6 @@ class RunScreen(StartsAgain):
         if self._rank is not None and view.ranks:
             grid.move_to(self._rank)
             self._rank = None
-        for show in (self.query_one(Charts).show, self.query_one(ResultPane).show):
-            with contained(self):
-                show(view)
         with contained(self):
             self.query_one(RankDetail).show(view, grid.cursor)
         with contained(self):

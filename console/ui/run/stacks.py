@@ -11,16 +11,15 @@ from textual.screen import ModalScreen
 from ...data.run.model import RunView
 from ...data.run.stacks import stacks_block
 from ..widgets.key_line import keys_of
-from ..widgets.rows import Row, ScrollingSheet, clip
+from ..widgets.rows import Row, clip
+from .view_sheet import ScrollingViewSheet
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class StackSheet(ScrollingSheet):
-    """The stacks that were taken last, and who has not answered."""
-
-    view: RunView | None = None
+class StackSheet(ScrollingViewSheet):
+    """The stacks that were taken last, and the ranks that have not answered."""
 
     def rows(self, width: int) -> Sequence[Row]:
         """A block for all ranks that are in the same place."""
@@ -58,11 +57,10 @@ class StacksScreen(ModalScreen[None]):
         """Show another moment of the run."""
         self._view = view
         for sheet in self.query(StackSheet):
-            sheet.view = view
             copy, close = keys_of(self, "stacks.copy", "y"), keys_of(self, "stacks.close", "esc")
             taken = f"Stacks · {len(view.state.stacks)}/{view.size} ranks"
             sheet.entitle(taken, f"{copy} copies all · {close} closes")
-            sheet.refresh_rows()
+            sheet.show(view)
 
     def action_copy(self) -> None:
         """Copy all of them."""
