@@ -56,7 +56,7 @@ def _columns(width: int) -> list[Column[Status]]:
     return fitting(COLUMNS, width - _LEAD - max(_LEAST, width // 4))
 
 
-class RunsList(LongList):
+class RunsList(LongList[Status]):
     """The runs, with a cursor and marks. A mark is for what is done to several at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -69,28 +69,17 @@ class RunsList(LongList):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
-        self.runs: tuple[Status, ...] = ()
         self.marked: dict[str, None] = {}
         self.empty = ""
 
     def show(self, runs: Sequence[Status], *, empty: str) -> None:
         """Show these runs, with the cursor on the same one as before; `empty` is said where there is none."""
         here = self.chosen
-        self.runs, self.empty = tuple(runs), empty
-        at = next((i for i, run in enumerate(self.runs) if here is not None and run.id == here.id), None)
-        self.cursor = min(self.cursor, max(len(self.runs) - 1, 0)) if at is None else at
+        self.items, self.empty = tuple(runs), empty
+        at = next((i for i, run in enumerate(runs) if here is not None and run.id == here.id), None)
+        self.cursor = min(self.cursor, max(len(runs) - 1, 0)) if at is None else at
         self.refresh_rows()
         self.here = self.chosen
-
-    @property
-    def chosen(self) -> Status | None:
-        """The run under the cursor."""
-        return self.runs[self.cursor] if self.cursor < len(self.runs) else None
-
-    @property
-    def length(self) -> int:
-        """How many runs."""
-        return len(self.runs)
 
     @property
     def shows_cursor(self) -> bool:
@@ -104,7 +93,7 @@ class RunsList(LongList):
 
     def around(self) -> list[Status]:
         """The runs below and above the cursor."""
-        return [self.runs[i] for i in (self.cursor + 1, self.cursor - 1) if 0 <= i < len(self.runs)]
+        return [self.items[i] for i in (self.cursor + 1, self.cursor - 1) if 0 <= i < len(self.items)]
 
     def action_mark(self) -> None:
         """Mark the run under the cursor, or take its mark away, and go on to the next."""
@@ -136,7 +125,7 @@ class RunsList(LongList):
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
         """A run, as far as it fits."""
-        run = self.runs[index]
+        run = self.items[index]
         glyph, style = PHASE_GLYPHS[run.state]
         mark = "*" if run.id in self.marked else " "
         row: Row = (

@@ -235,7 +235,7 @@ class HistoryScreen(StartsAgain):
     def picked(self) -> list[Status]:
         """The marked runs, or the one under the cursor."""
         runs, here = self.query_one(RunsList), self.chosen()
-        marked = [run for run in runs.runs if run.id in runs.marked]
+        marked = [run for run in runs.items if run.id in runs.marked]
         return marked or ([] if here is None else [here])
 
     def done(self) -> None:
@@ -252,7 +252,7 @@ class HistoryScreen(StartsAgain):
 
     def shown(self) -> Sequence[Status]:
         """The runs that are listed, in their order."""
-        return self.query_one(RunsList).runs
+        return self.query_one(RunsList).items
 
     @on(RunsList.Chosen, "#runs")
     def action_open(self) -> None:

@@ -114,34 +114,23 @@ _ROOMY, _WIDE = 64, 84
 _USER, _WHY = 10, 500
 
 
-class RecentRuns(CursorSheet):
+class RecentRuns(CursorSheet[Status]):
     """One line a run, newest first."""
 
     def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.time) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
-        self.runs: tuple[Status, ...] = ()
         self._users = False
         self._clock = clock
 
     def show(self, runs: Sequence[Status]) -> None:
         """Show these runs, with the cursor on the same one as before."""
-        here = self.runs[self.cursor].id if self.cursor < len(self.runs) else None
-        self.runs = tuple(runs)
+        here = self.chosen
+        self.items = tuple(runs)
         self._users = any(run.user for run in runs)
-        ids = [run.id for run in self.runs]
-        self.cursor = ids.index(here) if here in ids else 0
+        at = (i for i, run in enumerate(runs) if here is not None and run.id == here.id)
+        self.cursor = next(at, 0)
         self.entitle(f"2 Recent runs · {len(runs)}" if runs else "2 Recent runs")
         self.refresh_rows()
-
-    @property
-    def chosen(self) -> Status | None:
-        """The run under the cursor."""
-        return self.runs[self.cursor] if self.cursor < len(self.runs) else None
-
-    @property
-    def length(self) -> int:
-        """How many runs."""
-        return len(self.runs)
 
     def empty_row(self) -> Row:
         """Before the first run."""
@@ -149,7 +138,7 @@ class RecentRuns(CursorSheet):
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
         """State, name, size, when, how long, by whom, and why it ended or what it reached."""
-        run = self.runs[index]
+        run = self.items[index]
         glyph, style = PHASE_GLYPHS[run.state]
         now = self._clock()
         size = fig.number(run.num_processes, "rank") + " " * (run.num_processes == 1)

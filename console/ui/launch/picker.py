@@ -31,24 +31,18 @@ if TYPE_CHECKING:
 _SHOWN = 200
 
 
-class Candidates(CursorSheet):
+class Candidates(CursorSheet[Candidate]):
     """What matches, a line each."""
 
     def __init__(self) -> None:
         super().__init__(id="candidates")
-        self.found: list[Candidate] = []
         self.query_text = ""
 
-    def show(self, found: list[Candidate], query: str) -> None:
+    def show(self, candidates: Sequence[Candidate], query: str) -> None:
         """Show these, the best first, with the letters of `query` marked."""
-        self.found, self.cursor, self.query_text = found, 0, query
+        self.items, self.cursor, self.query_text = candidates, 0, query
         self.refresh_rows()
         self.reveal(0)
-
-    @property
-    def length(self) -> int:
-        """How many match."""
-        return len(self.found)
 
     @property
     def shows_cursor(self) -> bool:
@@ -61,23 +55,23 @@ class Candidates(CursorSheet):
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
         """Name and signature."""
-        found = self.found[index]
-        source, colon, name = found.target.partition(":")
-        at = matched(found.target, self.query_text)
+        candidate = self.items[index]
+        source, colon, name = candidate.target.partition(":")
+        at = matched(candidate.target, self.query_text)
         row = (
             (" ", ground),
             *_marked(source, 0, at, "muted" if colon else "", ground),
             *_marked(colon + name, len(source), at, "bold", ground),
-            (" · recent" if found.recent else "", f"muted{ground}"),
-            (f"  {self._takes(found, width)}", f"muted{ground}"),
-            (f"  {found.doc}" if found.doc else "", f"muted{ground}"),
+            (" · recent" if candidate.recent else "", f"muted{ground}"),
+            (f"  {self._takes(candidate, width)}", f"muted{ground}"),
+            (f"  {candidate.doc}" if candidate.doc else "", f"muted{ground}"),
         )
         return clip(row, width)
 
-    def _takes(self, found: Candidate, width: int) -> str:
-        """What it takes; where it also says what it is, that has its room."""
-        text = "" if found.takes == "recent" else found.takes
-        return fig.shorten(text, max(width // 3, 8)) if found.doc else text
+    def _takes(self, candidate: Candidate, width: int) -> str:
+        """The signature, shortened where a docstring follows."""
+        text = "" if candidate.takes == "recent" else candidate.takes
+        return fig.shorten(text, max(width // 3, 8)) if candidate.doc else text
 
 
 def _marked(text: str, start: int, at: Collection[int], style: str, ground: str) -> Iterator[Span]:
@@ -166,7 +160,7 @@ class PickerScreen(ModalScreen[str]):
 
     @on(Candidates.Chosen)
     def _chosen(self, message: Candidates.Chosen) -> None:
-        self.dismiss(self.query_one(Candidates).found[message.index].target)
+        self.dismiss(self.query_one(Candidates).items[message.index].target)
 
     def action_move(self, items: int) -> None:
         """Move the cursor of the list."""

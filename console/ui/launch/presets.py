@@ -38,7 +38,7 @@ _NAME_WIDTH = 18
 _FRAME = 10
 
 
-class Presets(CursorSheet):
+class Presets(CursorSheet[Preset]):
     """A name and a command each."""
 
     DEFAULT_CSS = """
@@ -47,17 +47,11 @@ class Presets(CursorSheet):
 
     def __init__(self) -> None:
         super().__init__(id="presets")
-        self.found: Sequence[Preset] = ()
 
-    def show(self, found: Sequence[Preset]) -> None:
-        """Show these."""
-        self.found, self.cursor = found, min(self.cursor, max(len(found) - 1, 0))
+    def show(self, presets: Sequence[Preset]) -> None:
+        """Show these presets, with the cursor on the same line as far as possible."""
+        self.items, self.cursor = presets, min(self.cursor, max(len(presets) - 1, 0))
         self.refresh_rows()
-
-    @property
-    def length(self) -> int:
-        """How many."""
-        return len(self.found)
 
     def empty_row(self) -> Row:
         """Before the first one."""
@@ -66,7 +60,7 @@ class Presets(CursorSheet):
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
         """Name, and what it runs, or why it cannot be read."""
-        preset = self.found[index]
+        preset = self.items[index]
         name = (f"{fig.shorten(preset.name, _NAME_WIDTH):<{_NAME_WIDTH}} ", f"bold{ground}")
         if preset.draft is None:
             return clip((name, (f"✗ {preset.problem}", f"rank-behind{ground}")), width)
@@ -121,7 +115,7 @@ class PresetsScreen(ModalScreen[Draft]):
 
     @on(Presets.Chosen)
     def _chosen(self, message: Presets.Chosen) -> None:
-        preset = self.query_one(Presets).found[message.index]
+        preset = self.query_one(Presets).items[message.index]
         if preset.draft is not None:
             self.dismiss(preset.draft)
         else:
@@ -129,9 +123,8 @@ class PresetsScreen(ModalScreen[Draft]):
 
     def action_remove(self) -> None:
         """Remove the one under the cursor, after a question."""
-        presets = self.query_one(Presets)
-        if presets.length:
-            name = presets.found[presets.cursor].name
+        if preset := self.query_one(Presets).chosen:
+            name = preset.name
             question = ConfirmScreen(
                 "Remove this preset?", [harmless(name)], verb="remove it", otherwise="keep it"
             )

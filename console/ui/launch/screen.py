@@ -243,7 +243,7 @@ class LaunchScreen(StartsAgain):
 
     @on(RecentRuns.Chosen, "#recent")
     def _open(self, message: RecentRuns.Chosen) -> None:
-        self._show_run(self._root / self.query_one(RecentRuns).runs[message.index].id)
+        self._show_run(self._root / self.query_one(RecentRuns).items[message.index].id)
 
     @work(thread=True, exclusive=True, group="list")
     def _list(self) -> None:
@@ -330,7 +330,7 @@ class LaunchScreen(StartsAgain):
         """Pick a script or function."""
         from .picker import PickerScreen
 
-        runs = self.query_one(RecentRuns).runs
+        runs = self.query_one(RecentRuns).items
         self.app.push_screen(PickerScreen(self._workdir, runs), self._picked)
 
     async def _picked(self, target: str | None) -> None:

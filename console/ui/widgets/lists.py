@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from rich.cells import cell_len, set_cell_size
 from textual.binding import Binding, BindingType
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from textual import events
 
 
-class CursorSheet(ScrollingSheet):
-    """Rows with a cursor. Subclasses say how many items there are and how each is written."""
+T = TypeVar("T")
+
+
+class CursorSheet(ScrollingSheet, Generic[T]):
+    """Items as rows, with a cursor on one of them. Subclasses write the row of an item."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "Down", show=False, id="list.down"),
@@ -33,24 +36,30 @@ class CursorSheet(ScrollingSheet):
     class Chosen(Message):
         """The item under the cursor was chosen."""
 
-        def __init__(self, sheet: CursorSheet, index: int) -> None:
+        def __init__(self, sheet: CursorSheet[Any], index: int) -> None:
             super().__init__()
             self.sheet = sheet
             self.index = index
 
         @property
-        def control(self) -> CursorSheet:
+        def control(self) -> CursorSheet[Any]:
             """The list it was chosen from."""
             return self.sheet
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
+        self.items: Sequence[T] = ()
         self.cursor = 0
 
     @property
     def length(self) -> int:
         """How many items there are."""
-        raise NotImplementedError
+        return len(self.items)
+
+    @property
+    def chosen(self) -> T | None:
+        """The item under the cursor."""
+        return self.items[self.cursor] if self.cursor < len(self.items) else None
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
         """One item; `ground` belongs at the end of every style in it."""
@@ -104,9 +113,6 @@ class CursorSheet(ScrollingSheet):
         return (*row, (" " * width, "on cursor-row")) if here else row
 
 
-T = TypeVar("T")
-
-
 class MadeRows(Sequence[Row]):
     """Rows that are made when they are asked for, and kept. `made` are those that were."""
 
@@ -131,8 +137,8 @@ class MadeRows(Sequence[Row]):
         return self.made[number]
 
 
-class LongList(CursorSheet):
-    """Subclasses say what `head_row` is, how many items there are, and how each is written."""
+class LongList(CursorSheet[T]):
+    """A list below a head row, of which only the visible rows are made. Subclasses write `head_row`."""
 
     fixed = 1
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -197,7 +203,7 @@ class LongList(CursorSheet):
                 self.action_choose()
 
 
-class ItemList(LongList, Generic[T]):
+class ItemList(LongList[T]):
     """A list that is told its items again and again, and keeps its cursor on the same one.
 
     Subclasses say what the `key` of an item is, and make its `row`.
@@ -208,7 +214,6 @@ class ItemList(LongList, Generic[T]):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
-        self.items: tuple[T, ...] = ()
         self.empty = ""
 
     def key(self, item: T) -> Hashable:
@@ -236,16 +241,6 @@ class ItemList(LongList, Generic[T]):
         """Move the cursor, and tell."""
         super().action_move(items)
         self.post_message(self.Moved())
-
-    @property
-    def chosen(self) -> T | None:
-        """What is under the cursor."""
-        return self.items[self.cursor] if self.cursor < len(self.items) else None
-
-    @property
-    def length(self) -> int:
-        """How many items."""
-        return len(self.items)
 
     def empty_row(self) -> Row:
         """What is said where there are none."""

@@ -245,7 +245,7 @@ async def listed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await filled(stage, app, pilot)
     await pilot.press("f2")
     await stage.until(pilot, lambda: isinstance(app.screen, HistoryScreen))
-    await stage.until(pilot, lambda: app.screen.query_one(RunsList).runs)
+    await stage.until(pilot, lambda: app.screen.query_one(RunsList).items)
     await stage.until(pilot, lambda: app.screen.query_one(RunCard).run)
 
 

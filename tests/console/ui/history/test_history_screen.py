@@ -64,7 +64,7 @@ async def opened(app: RankdeckApp, pilot: Pilot[int], until: Until, runs: int) -
     await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
     await pilot.press("f2")
     await until(pilot, lambda: isinstance(app.screen, HistoryScreen))
-    await until(pilot, lambda: len(app.screen.query_one(RunsList).runs) == runs)
+    await until(pilot, lambda: len(app.screen.query_one(RunsList).items) == runs)
     return app.screen.query_one(RunsList)
 
 
@@ -112,7 +112,7 @@ async def test_ten_thousand_runs_are_listed_and_walked_through_without_delay(
         await pilot.press("G")
         await until(pilot, lambda: "n0 " in lines(runs))
         await pilot.press("slash", *"n77")
-        await until(pilot, lambda: {run.name[:3] for run in runs.runs} == {"n77"})
+        await until(pilot, lambda: {run.name[:3] for run in runs.items} == {"n77"})
 
     assert made < 50
     assert moves < 1.0
@@ -127,13 +127,13 @@ async def test_the_list_is_narrowed_while_one_types_and_whole_again_after_esc(
     async with app.run_test(size=(120, 40)) as pilot:
         runs = await opened(app, pilot, until, 2)
         await pilot.press("slash", *"state:fail")
-        await until(pilot, lambda: ["n2"] == [run.name for run in runs.runs])
+        await until(pilot, lambda: ["n2"] == [run.name for run in runs.items])
         await pilot.press(*"x")
         await until(pilot, lambda: "state: takes" in str(runs.border_subtitle))
         await pilot.press("backspace", "enter")
         assert runs.has_focus
         await pilot.press("escape")
-        await until(pilot, lambda: 2 == len(runs.runs))
+        await until(pilot, lambda: 2 == len(runs.items))
         await pilot.press("slash", *"nowhere")
         await until(pilot, lambda: "no run is like that" in lines(runs))
         await pilot.press("escape", "escape")
@@ -149,7 +149,7 @@ async def test_the_order_changes_and_turns_round(open_app: Open, until: Until, r
         runs = await opened(app, pilot, until, 3)
 
         def shown() -> str:
-            return "".join(run.name[1:] for run in runs.runs)
+            return "".join(run.name[1:] for run in runs.items)
 
         await pilot.press("s")
         await until(pilot, lambda: shown() == "213")
@@ -167,9 +167,9 @@ async def test_what_changes_is_shown_and_the_cursor_stays_on_its_run(
     async with app.run_test(size=(120, 40)) as pilot:
         runs = await opened(app, pilot, until, 1)
         put(root, 2, Phase.RUNNING)
-        await until(pilot, lambda: 2 == len(runs.runs))
+        await until(pilot, lambda: 2 == len(runs.items))
 
-        assert ("n2", "n1") == (runs.runs[0].name, runs.chosen and runs.chosen.name)
+        assert ("n2", "n1") == (runs.items[0].name, runs.chosen and runs.chosen.name)
 
 
 async def test_two_runs_are_compared(open_app: Open, until: Until, root: Path, project: Path) -> None:
@@ -240,7 +240,7 @@ async def test_marked_runs_are_deleted_after_a_question_and_live_ones_are_not(
         await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.press("y")
-        await until(pilot, lambda: [live, kept] == [run.id for run in runs.runs])
+        await until(pilot, lambda: [live, kept] == [run.id for run in runs.items])
         await until(pilot, lambda: told(app, "deleted 2 runs"))
 
     assert {kept, live} == {folder.name for folder in root.iterdir() if not folder.name.startswith(".")}

@@ -80,7 +80,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 async def history(app: RankdeckApp, pilot: Pilot[int], until: Until) -> RunCard:
     await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
     await pilot.press("f2")
-    await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.query_one(RunsList).runs)
+    await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.query_one(RunsList).items)
     card = app.screen.query_one(RunCard)
     await until(pilot, lambda: card.record is not None)
     return card
@@ -294,7 +294,7 @@ async def test_sentences_name_the_keys_of_the_person(
         await pilot.press("F", *"nowhere")
         await until(pilot, lambda: "F changes the filter, B takes it away" in runs.empty)
         await pilot.press("enter", "B")
-        await until(pilot, lambda: runs.runs)
+        await until(pilot, lambda: runs.items)
         await pilot.press("f1")
         await pilot.press("escape")
         run.writer.close()

@@ -411,7 +411,7 @@ async def test_what_was_run_lately_comes_first_in_the_picker(
         await pilot.press("ctrl+f")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await until(pilot, lambda: app.screen.query_one(Candidates).length == 5)
-        first, *others = app.screen.query_one(Candidates).found
+        first, *others = app.screen.query_one(Candidates).items
 
     assert (first.target, first.recent) == ("train.py:other", True)
     assert first.takes.startswith("(lr")

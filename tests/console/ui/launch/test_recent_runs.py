@@ -52,7 +52,7 @@ def script(project: Path, **known: object) -> JobSpec:
 
 def row(run: Status, width: int) -> str:
     sheet = RecentRuns(clock=lambda: 3700.0)
-    sheet.runs, sheet._users = (run,), True
+    sheet.items, sheet._users = (run,), True
     return "".join(text for text, _ in sheet.item_row(0, width, ""))
 
 

@@ -27,7 +27,7 @@ class Ruled(ScrollingSheet):
         return [((f"{n:<{width - 1}}|", ""),) for n in range(self.count)]
 
 
-class RuledList(LongList):
+class RuledList(LongList[int]):
     """The same as a list."""
 
     DEFAULT_CSS = "RuledList { height: 1fr; }"
