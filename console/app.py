@@ -228,7 +228,7 @@ class RankdeckApp(Contained):
 
     def on_mount(self) -> None:
         """Handle signals and failing threads; open the screens, unless a first frame is painted before."""
-        self.hear_threads()
+        self.watch_threads()
         if self._handle_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)

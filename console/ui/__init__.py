@@ -1,1 +1,1 @@
-"""Screens and panes: values come down as attributes, wishes go up as messages."""
+"""Screens and panes: a parent sets values on its widgets, and a widget posts messages to its parents."""

@@ -1,4 +1,4 @@
-"""Questions before something that cannot be taken back; and the help: the keys, and the way to the manual."""
+"""Confirmation before something that cannot be undone; and the help screen, which lists the keys."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .widgets.rows import Row, ScrollingSheet, clip, width_of
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-_ABOUT = 12
+_LABEL_WIDTH = 12
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Asks; only one key says yes."""
+    """Asks a question; only one key answers yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", id="confirm.yes"),
@@ -48,8 +48,8 @@ class ConfirmScreen(ModalScreen[bool]):
             for line in self._lines:
                 yield Static(harmless(line), markup=False)
             yes, no = keys_of(self, *self.YES), keys_of(self, *self.NO)
-            said = f"{yes}  {self._verb}      {no}  {self._otherwise}"
-            yield Static(said, classes="answers", markup=False)
+            answers = f"{yes}  {self._verb}      {no}  {self._otherwise}"
+            yield Static(answers, classes="answers", markup=False)
 
     def action_answer(self, answer: bool) -> None:
         """Close with the answer."""
@@ -71,8 +71,8 @@ class StartScreen(ConfirmScreen, inherit_bindings=False):
     NO = ("start.no", "esc")
 
     def __init__(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Show `lines`: what each is about, and what is said of it."""
-        shown = [f"{about:<{_ABOUT}}{text}" for about, text in lines]
+        """Show `lines`: pairs of a label and a text."""
+        shown = [f"{label:<{_LABEL_WIDTH}}{text}" for label, text in lines]
         super().__init__("Start this run again?", shown, verb="start it", otherwise="start nothing")
 
 
@@ -92,13 +92,13 @@ _GROUPS = {
     "app": "Everywhere",
 }
 _ORDER = ("Run", "Form", "History", "Cluster", "Log", "Go to", _HERE, "Everywhere", _TYPING)
-# what Textual binds keys to in whatever scrolls, whether it can or not
+# actions that Textual binds in every scrollable widget, even if there is nothing to scroll
 _SCROLLS = ("scroll_", "page_")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that can be done here: its keys, what it does, by which ids keys are changed, and where."""
+    """One line of the help: keys, what they do, the ids under which they can be changed, and the group."""
 
     keys: str
     what: str
@@ -106,7 +106,7 @@ class Line:
     group: str = _HERE
 
     def rows(self) -> list[Row]:
-        """Keys to the left, meaning, and ids in the background; what is long goes on below."""
+        """The keys, the meaning and the muted ids side by side; long keys and ids wrap."""
         keys, ids = wrap(self.keys, _KEYS_WIDTH) or [""], wrap(self.ids, _IDS_WIDTH)
         return [
             (
@@ -119,19 +119,19 @@ class Line:
 
 
 class Keys(ScrollingSheet):
-    """A line for each thing that can be done, group by group; in two columns where there is room."""
+    """The lines of the help, group by group; in two columns if they fit."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         super().__init__(id="keys")
         self.lines = lines
 
     def rows(self, width: int) -> Sequence[Row]:
-        """Those lines, cut where room ends."""
+        """The lines, clipped to the width."""
         return [clip(row, width) for row in laid_out(self.lines, width)]
 
 
 def laid_out(lines: Sequence[Line], width: int) -> list[Row]:
-    """The groups below each other, or the latter half of them beside the others."""
+    """The groups below each other, or in two columns if the width allows."""
     blocks = []
     for name in _ORDER:
         rows = [row for line in lines if line.group == name for row in line.rows()]
@@ -151,7 +151,7 @@ def laid_out(lines: Sequence[Line], width: int) -> list[Row]:
 
 
 class HelpScreen(ModalScreen[None]):
-    """Every key that did something, the nearest first."""
+    """Every key that was active on the screen below."""
 
     AUTO_FOCUS = "#keys"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -172,18 +172,18 @@ class HelpScreen(ModalScreen[None]):
         self._lines = key_lines(bindings, name, words)
 
     def compose(self) -> ComposeResult:
-        """What the keys do here."""
+        """The title, the search field, the keys, and a line with the keys of this screen."""
         with Vertical(id="dialog"):
             yield Static("Keys here", classes="title")
             yield Field(placeholder="letters of a key, of what it does, or of its id", id="sought")
             yield Keys(self._lines)
             find, close = keys_of(self, "help.search", "/"), keys_of(self, "help.close", "esc")
             manual = keys_of(self, "help.manual", "m")
-            said = f"{find} finds a key · {manual} the manual · {close} closes · leaving stops no run"
-            yield Static(said, classes="answers", markup=False)
+            hint = f"{find} finds a key · {manual} the manual · {close} closes · leaving stops no run"
+            yield Static(hint, classes="answers", markup=False)
 
     def on_mount(self) -> None:
-        """As tall as the list, if the terminal is, and as wide as its columns."""
+        """Make the list as tall as its rows if the terminal allows, and as wide as its columns."""
         self.query_one(Field).display = False
         keys, room = self.query_one(Keys), self.app.size.width * 9 // 10 - _FRAME
         keys.styles.width = 2 * _COLUMN + 1 if room > 2 * _COLUMN else _COLUMN + 1
@@ -191,13 +191,13 @@ class HelpScreen(ModalScreen[None]):
         keys.styles.height = min(rows, max(self.app.size.height * 9 // 10 - _FRAME, 3))
 
     def action_search(self) -> None:
-        """Ask for letters, and show only the lines that have them."""
+        """Open the search field."""
         field = self.query_one(Field)
         field.display = True
         field.focus()
 
     def action_manual(self) -> None:
-        """Show what the manual says of the screen below."""
+        """Show the manual's topic for the screen below."""
         self.app.push_screen(ManualScreen(self._topic))
 
     @on(Field.Changed)
@@ -207,12 +207,12 @@ class HelpScreen(ModalScreen[None]):
         keys.refresh_rows()
 
     @on(Field.Submitted)
-    def _found(self) -> None:
+    def _leave_field(self) -> None:
         self.query_one(Keys).focus()
 
 
 def matching(lines: Sequence[Line], letters: str) -> list[Line]:
-    """The lines that have every word of `letters` in them, whatever the case."""
+    """The lines that contain every word of `letters`, whatever the case."""
     words = letters.casefold().split()
     return [
         line for line in lines if all(w in f"{line.keys} {line.what} {line.ids}".casefold() for w in words)
@@ -222,32 +222,35 @@ def matching(lines: Sequence[Line], letters: str) -> list[Line]:
 def key_lines(
     bindings: Iterable[ActiveBinding], name: Callable[[Binding], str], words: Mapping[str, str]
 ) -> list[Line]:
-    """The keys of each action as `name` shows them, and what it does; those that are always in sight first.
+    """The lines of the help, those of the key line first.
 
-    `words` say by its id what a binding does just now. Two of one group and meaning share a line.
+    Args:
+        bindings: the active bindings. Two with the same group and meaning share a line.
+        name: gives the text for a binding's key.
+        words: what a binding does at the moment, by its id, if that differs from its description.
     """
-    found: dict[tuple[str, str], list[Binding]] = {}
+    grouped: dict[tuple[str, str], list[Binding]] = {}
     for active in bindings:
         binding = active.binding
-        if binding.description and not binding.system and _is_told(binding):
+        if binding.description and not binding.system and _is_listed(binding):
             usual = binding.description if binding.id else binding.description.capitalize()
             what = words.get(binding.id or "", usual)
-            found.setdefault((_group(binding), what), []).append(binding)
-    known = sorted(found.items(), key=lambda each: not any(binding.show for binding in each[1]))
+            grouped.setdefault((_group(binding), what), []).append(binding)
+    ordered = sorted(grouped.items(), key=lambda each: not any(binding.show for binding in each[1]))
     return [
-        Line(_unique(map(name, all_)), what, _unique(b.id or "" for b in all_), group)
-        for (group, what), all_ in known
+        Line(_unique(map(name, same)), what, _unique(b.id or "" for b in same), group)
+        for (group, what), same in ordered
     ]
 
 
-def _is_told(binding: Binding) -> bool:
+def _is_listed(binding: Binding) -> bool:
     if binding.id:
         return True
     return not binding.action.startswith(_SCROLLS) and not binding.key.startswith("super+")
 
 
 def _group(binding: Binding) -> str:
-    """Where a binding belongs, by its id; what has none is Textual's own, mostly for text fields."""
+    """The group of a binding, by its id; a binding without one is Textual's own, mostly for text fields."""
     if not binding.id:
         return _GROUPS["app"] if binding.action.startswith("app.") or binding.action == "quit" else _TYPING
     if "pane(" in binding.action:

@@ -1,6 +1,6 @@
-"""Every binding by its id, and whether the keys that a person gives them can be.
+"""Every binding by its id, and checks of the keys that a person sets for them in the settings.
 
-The bindings are read from the classes themselves: what has an id can be given other keys.
+The bindings are read from the classes themselves. A binding with an id can be given other keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def known_bindings(*roots: type) -> dict[str, KnownBinding]:
     """The bindings of all screens and widgets, and of `roots`, by id."""
     known: dict[str, KnownBinding] = {}
     for each in chain.from_iterable(_own(owner) for owner in (*roots, *_owners())):
-        # a class that gives an inherited binding other keys leaves it its id
+        # a class that gives other keys to an inherited binding keeps its id
         if each.id not in known or issubclass(known[each.id].owner, each.owner):
             known[each.id] = each
     return known
@@ -63,7 +63,7 @@ def _owners() -> Iterator[type]:
 
 
 def key_problems(keys: Mapping[str, str], known: Mapping[str, KnownBinding]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the keys that a person gives: the binding's id, and a sentence."""
+    """What is wrong with the keys that a person set: the binding's id, and a sentence."""
     for name, text in keys.items():
         if name not in known:
             yield name, f"keys.{name} names no binding; `rankdeck config print` lists them"
@@ -74,52 +74,55 @@ def key_problems(keys: Mapping[str, str], known: Mapping[str, KnownBinding]) -> 
 
 
 def usable(keys: Mapping[str, str], known: Mapping[str, KnownBinding], problems: list[str]) -> dict[str, str]:
-    """The keys that can be taken, as Textual calls them; what is wrong with the rest goes to `problems`."""
+    """The valid keys, in Textual's names; a sentence about each invalid one is appended to `problems`."""
     problems += (why for _, why in key_problems(keys, known))
-    taken = {name: ",".join(_taken(text)) for name, text in keys.items() if name in known}
-    return {name: text for name, text in taken.items() if text}
+    valid = {name: ",".join(_valid(text)) for name, text in keys.items() if name in known}
+    return {name: text for name, text in valid.items() if text}
 
 
-def _taken(keys: str) -> tuple[str, ...]:
+def _valid(keys: str) -> tuple[str, ...]:
     good = [key for key in keys.split(",") if is_key(key.strip())]
     return normal(",".join(good)) if good else ()
 
 
 def _clashes(keys: Mapping[str, str], known: Mapping[str, KnownBinding]) -> Iterator[tuple[str, str]]:
-    now = {i: frozenset(_taken(keys[i]) if i in keys else k.keys) for i, k in known.items()}
-    told: set[frozenset[str]] = set()
+    now = {i: frozenset(_valid(keys[i]) if i in keys else k.keys) for i, k in known.items()}
+    reported: set[frozenset[str]] = set()
     for name in (name for name in keys if name in known):
         for other, binding in known.items():
             both = now[name] & now[other] - (set(known[name].keys) & set(binding.keys))
             pair = frozenset((name, other))
-            if both and other != name and pair not in told and _meet(known[name], binding):
-                told.add(pair)
+            if both and other != name and pair not in reported and _active_together(known[name], binding):
+                reported.add(pair)
                 yield name, f"keys.{name} = {min(both)!r} is also the key of {other} ({binding.description})"
 
 
-def _meet(one: KnownBinding, other: KnownBinding) -> bool:
-    """Whether both can be there at once: one inherits the other, is the app's, or is a part of its screen."""
-    ours, theirs = one.owner, other.owner
-    if issubclass(ours, theirs) or issubclass(theirs, ours):
+def _active_together(one: KnownBinding, other: KnownBinding) -> bool:
+    """Whether both can be active at once.
+
+    They can if one class inherits the other, if one is the app, or if one is a part of the other's screen.
+    """
+    left, right = one.owner, other.owner
+    if issubclass(left, right) or issubclass(right, left):
         return True
-    homes = {ours.__module__, theirs.__module__}
-    if "console.app" in homes or not (_parts(ours) | _parts(theirs)).isdisjoint(homes):
+    modules = {left.__module__, right.__module__}
+    if "console.app" in modules or not (_parts(left) | _parts(right)).isdisjoint(modules):
         return True
-    return len(homes) == 1 and not (issubclass(ours, Screen) and issubclass(theirs, Screen))
+    return len(modules) == 1 and not (issubclass(left, Screen) and issubclass(right, Screen))
 
 
 def _parts(owner: type) -> set[str]:
-    """The modules of the widgets that a class can have in it, whichever way it is inherited."""
-    heirs, seen = [owner], set[str]()
-    for heir in heirs:
-        heirs += heir.__subclasses__()
-    left = [owner.__module__ for owner in heirs]
-    for module in left:
+    """The modules of the widgets that a class or one of its subclasses may contain."""
+    classes, seen = [owner], set[str]()
+    for each in classes:
+        classes += each.__subclasses__()
+    queue = [each.__module__ for each in classes]
+    for module in queue:
         used = {v.__module__ for v in vars(sys.modules[module]).values() if _is_part(v)}
-        fresh = {name for name in used if name.startswith("console.ui.")} - seen - set(left)
+        fresh = {name for name in used if name.startswith("console.ui.")} - seen - set(queue)
         seen |= fresh
-        left += fresh
-    return seen - {heir.__module__ for heir in heirs}
+        queue += fresh
+    return seen - {each.__module__ for each in classes}
 
 
 def _is_part(value: object) -> bool:
@@ -127,7 +130,7 @@ def _is_part(value: object) -> bool:
 
 
 def normal(keys: str) -> tuple[str, ...]:
-    """The keys of a list as terminals send them and Textual calls them."""
+    """The keys of a comma-separated list as terminals send them, in Textual's names."""
     return tuple(_normal(key.strip()) for key in keys.split(","))
 
 
@@ -142,7 +145,7 @@ def _normal(name: str) -> str:
 
 
 def is_key(name: str) -> bool:
-    """Whether there is a key of that name: a character or a name, perhaps after ``ctrl+`` and the like."""
+    """Whether a key has that name: a character or a name, perhaps after modifiers such as ``ctrl+``."""
     *modifiers, key = name.split("+") if len(name) > 1 else (name,)
     if any(modifier not in _MODIFIERS for modifier in modifiers):
         return False
@@ -152,7 +155,7 @@ def is_key(name: str) -> bool:
 
 
 def key_text(binding: Binding, *, ascii: bool = False) -> str:  # noqa: A002
-    """A key as it is shown: short, and without signs where only ASCII can be shown."""
+    """A key as it is shown: short, and in ASCII if the terminal shows nothing else."""
     if binding.key_display:
         return binding.key_display
     *modifiers, key = binding.key.split("+")

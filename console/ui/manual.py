@@ -1,6 +1,6 @@
-"""A topic of the manual over the screen that it is about.
+"""A topic of the manual, shown over the screen that it describes.
 
-A screen or pane says by `TOPIC` which topic tells of it.
+A screen or pane names its topic in the class attribute `TOPIC`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _USUAL = "console"
 
 
 def topic_of(screen: Screen[object]) -> str:
-    """The topic of what has the focus, else that of the screen."""
+    """The topic of the focused widget or its nearest ancestor with one, else that of the screen."""
     focused = screen.focused
     nodes = [*(focused.ancestors_with_self if focused is not None else ()), screen]
-    told = (getattr(node, "TOPIC", "") for node in nodes)
-    return next(filter(None, told), _USUAL)
+    named = (getattr(node, "TOPIC", "") for node in nodes)
+    return next(filter(None, named), _USUAL)
 
 
 class TopicSheet(ScrollingSheet):
-    """What a topic says, filled for the width of the pane."""
+    """The text of a topic, wrapped to the width of the pane."""
 
     def __init__(self, name: str) -> None:
         super().__init__(id="topic")
@@ -45,7 +45,7 @@ class TopicSheet(ScrollingSheet):
 
 
 class ManualScreen(ModalScreen[None]):
-    """Shows a topic; the others are a key away."""
+    """Shows a topic, with keys for the next and the previous one."""
 
     AUTO_FOCUS = "#topic"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,17 +59,17 @@ class ManualScreen(ModalScreen[None]):
         self._topic = topic
 
     def compose(self) -> ComposeResult:
-        """The topic, and the keys that lead elsewhere."""
+        """The topic, and the keys of this screen."""
         with Vertical(id="dialog"):
             yield Static(self._place(), classes="title", markup=False)
             yield TopicSheet(self._topic)
             following, before = keys_of(self, "manual.next", "]"), keys_of(self, "manual.previous", "[")
             close = keys_of(self, "manual.close", "esc")
-            said = f"{following} next topic · {before} previous topic · {close} back to the keys"
-            yield Static(said, classes="answers", markup=False)
+            hint = f"{following} next topic · {before} previous topic · {close} back to the keys"
+            yield Static(hint, classes="answers", markup=False)
 
     def action_turn(self, by: int) -> None:
-        """Show the next topic, or the one before; after the last comes the first."""
+        """Show the next or the previous topic; the first follows the last."""
         names = list(topics())
         self._topic = names[(names.index(self._topic) + by) % len(names)]
         sheet = self.query_one(TopicSheet)

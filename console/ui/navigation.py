@@ -1,7 +1,7 @@
-"""The places that one goes to by a key from everywhere: launch, history, cluster.
+"""The screens that a key opens from everywhere: launch, history, cluster.
 
-Each is open at most once, so going to and fro never piles screens up; runs lie above the place that they
-were opened from.
+Each is open at most once, so switching between them does not stack screens. A run screen lies above the
+screen it was opened from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What every place works on: the folder of runs, where programs are looked for, and who starts runs."""
+    """What these screens work on: the folder of runs, the folder of the user's programs, and the commands."""
 
     root: Path
     workdir: Path
@@ -38,7 +38,7 @@ class Site:
 
 
 class NavigableScreen(Screen[None]):
-    """A screen from which the places can be reached."""
+    """A screen with the keys for launch, history and cluster."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f2,H", "go('history')", "History", show=False, key_display="f2", id="go.history"),
@@ -46,13 +46,13 @@ class NavigableScreen(Screen[None]):
         Binding("f4,L", "go('launch')", "Launch screen", show=False, key_display="f4", id="go.launch"),
     ]
 
-    # Textual would paint the whole screen for it; the widgets that gain and lose the focus paint themselves
+    # Textual would repaint the whole screen; the widgets that gain and lose the focus repaint themselves
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
     def __init__(self) -> None:
         super().__init__()
         compose_by_parts(self)
-        self._within: DOMNode | None = None
+        self._focused_pane: DOMNode | None = None
 
     def set_focus(
         self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False
@@ -63,22 +63,22 @@ class NavigableScreen(Screen[None]):
             self._mark_pane()
 
     def _mark_pane(self) -> None:
-        """Let the pane that the focus is in show it; `console.tcss` says why this is no rule there."""
-        around = self.focused.ancestors if self.focused is not None else []
-        pane = next((node for node in around if node.has_class("pane")), None)
-        if pane is not self._within:
-            for node, within in ((self._within, False), (pane, True)):
+        """Mark the pane that contains the focus; `console.tcss` explains why no CSS rule does this."""
+        ancestors = self.focused.ancestors if self.focused is not None else []
+        pane = next((node for node in ancestors if node.has_class("pane")), None)
+        if pane is not self._focused_pane:
+            for node, within in ((self._focused_pane, False), (pane, True)):
                 if node is not None:
                     node.set_class(within, "-within")
-            self._within = pane
+            self._focused_pane = pane
 
     def action_go(self, name: str) -> None:
-        """Go to a place: back to it where it is open, else on top of this screen."""
+        """Go to a screen: return to it if it is open, else open it on top of this one."""
         go(self.app, name)
 
 
 def go(app: App[object], name: str) -> None:
-    """Show a place by its name."""
+    """Go to a screen by its name; any other name than history or cluster means the launch screen."""
     from .cluster.screen import ClusterScreen
     from .history.screen import HistoryScreen
 
@@ -94,7 +94,7 @@ def go(app: App[object], name: str) -> None:
 
 
 def edit(app: App[object], draft: Draft) -> None:
-    """Go to the launch screen, and fill its form."""
+    """Go to the launch screen, and fill in its form."""
     home = launch_screen(app)
     _return_to(app, home)
     home.fill(draft)

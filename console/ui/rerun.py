@@ -1,4 +1,4 @@
-"""Starting a run of the past once more: nothing starts that was not shown, and said yes to."""
+"""Starting a past run again: it is shown first, and starts only if a person confirms."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .navigation import NavigableScreen, launch_screen
 
 
 class StartsAgain(NavigableScreen):
-    """A screen from which a run of the past can be started again, as it was."""
+    """A screen from which a past run can be started again unchanged."""
 
     _starting = False
 
     def ask_again(self, run: Path) -> None:
-        """Show what `run` was, and start the same if a person says so; one question at a time."""
+        """Show what `run` was, and start the same if a person confirms; one question at a time."""
         if not self._starting:
             self._starting = True
             self._read_again(run)
 
     @work(thread=True, group="again")
     def _read_again(self, run: Path) -> None:
-        """Beside the screen, for the target's source may be far away."""
+        """Read the run and ask; in a thread, because the target's source may be on a slow file system."""
         site = launch_screen(self.app).site
         try:
             spec = read_spec(run)
             make: Callable[[], Request] = partial(request_again, run, root=site.root)
             if is_own(run, site.root):
-                request = make()  # what it lacks is told before anything is asked
+                request = make()  # raises now, before the question, if something is missing
                 make = lambda: request  # noqa: E731
                 question: ConfirmScreen = StartScreen(spec_lines(spec))
             else:
@@ -44,14 +44,14 @@ class StartsAgain(NavigableScreen):
                     FOREIGN, what_would_run(spec), verb="run it as me", otherwise="do not run it"
                 )
         except LauncherError as error:
-            self._told(str(error))
+            self._report(str(error))
         except BaseException:
             self._starting = False
             raise
         else:
-            self.app.call_from_thread(self.app.push_screen, question, lambda yes: self._asked(make, yes))
+            self.app.call_from_thread(self.app.push_screen, question, lambda yes: self._answered(make, yes))
 
-    def _asked(self, make: Callable[[], Request], yes: bool | None) -> None:
+    def _answered(self, make: Callable[[], Request], yes: bool | None) -> None:
         if yes:
             self.notify("starting …", markup=False)
             self._start_again(make)
@@ -64,13 +64,13 @@ class StartsAgain(NavigableScreen):
         try:
             run = site.root / site.commands.start(make())
         except LauncherError as error:
-            self._told(str(error))
+            self._report(str(error))
         else:
             self.app.call_from_thread(self._show_started, run)
         finally:
             self._starting = False
 
-    def _told(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         self._starting = False
         self.notify(problem, severity="error", markup=False)
 

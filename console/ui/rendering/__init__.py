@@ -1,1 +1,1 @@
-"""What touches Textual's insides: fewer bytes to the terminal, keys in order, panes that fail alone."""
+"""What uses Textual's internals: fewer bytes to the terminal, input in order, contained failures."""

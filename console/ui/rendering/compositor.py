@@ -1,9 +1,9 @@
-"""Frames that take no more work, and no more bytes, than what changed on the screen.
+"""A compositor that renders and sends only what changed on the screen.
 
-Textual renders every line of every widget between the first change and the last, and begins at the left end
-of a widget for whatever it repaints in one of its lines.
-
-A log that moves up by a line leaves blanks behind most lines blank, and of a frame's edge only words change.
+Textual renders every line of every widget between the first change and the last, and repaints a changed line
+from the left end of its widget. Here, only the changed spans are rendered. Of a rendered piece, only the
+cells that differ from what was sent before are sent: when a log scrolls by a line, the blanks behind most
+lines stay blank, and in a border only words change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 Span = tuple[int, int, int]
-"""A part of a line: its y, its first x, and the x behind its last."""
+"""A part of a line: its y, its first x, and the x after its last cell."""
 
 
 class CroppingCompositor(Compositor):
@@ -40,17 +40,17 @@ class CroppingCompositor(Compositor):
         self._sent = SentLines()
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Arrange the widgets anew."""
+        """Lay the widgets out again."""
         self._sent.forget()
         return super().reflow(parent, size)
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
-        """The whole screen, whatever the terminal has shown until now."""
+        """The whole screen, whatever the terminal shows at the moment."""
         self._sent.forget()
         return super().render_full_update(simplify)
 
     def render_partial_update(self) -> ChopsUpdate | None:
-        """What is to be repainted, or None."""
+        """The spans to repaint; None if there are none."""
         screen = self.size.region
         dirty = [region.intersection(screen) for region in self._dirty_regions]
         self._dirty_regions.clear()
@@ -66,11 +66,11 @@ class CroppingCompositor(Compositor):
 
 
 class PartialFrame:
-    """Some spans of a screen, to be filled from the foremost widget to the last.
+    """The spans of a screen that are repainted; widgets fill them, the foremost first.
 
     Args:
-        spans: what is wanted.
-        cuts: for every line of the screen, where a widget may begin or end.
+        spans: what to repaint.
+        cuts: for every line of the screen, each x at which a widget may begin or end.
     """
 
     def __init__(self, spans: Sequence[Span], cuts: Sequence[Sequence[int]]) -> None:
@@ -79,16 +79,16 @@ class PartialFrame:
         self._missing: dict[int, set[int]] = {}
         for y, first, last in spans:
             self.chops[y] = dict.fromkeys(cuts[y][:-1])
-            wanted = {left for left, right in pairwise(cuts[y]) if left < last and first < right}
-            self._missing[y] = self._missing.get(y, set()) | wanted
+            pieces = {left for left, right in pairwise(cuts[y]) if left < last and first < right}
+            self._missing[y] = self._missing.get(y, set()) | pieces
 
     @property
     def done(self) -> bool:
-        """Whether nothing of it is missing any more."""
+        """Whether all spans are filled."""
         return not self._missing
 
     def add(self, widget: Widget, region: Region, shown: Region) -> None:
-        """Fill what a widget has of it: the widget lies at `region`, and is seen where it is `shown`."""
+        """Fill the spans that a widget covers: it lies at `region`, of which `shown` is visible."""
         lines = [y for y in self._missing if shown.y <= y < shown.bottom and self._lacks(y, shown)]
         if not lines:
             return
@@ -113,7 +113,7 @@ class PartialFrame:
 
 
 class CroppedUpdate(ChopsUpdate):
-    """Spans of lines, each from its first cell that differs from what was sent to its last."""
+    """An update that sends of each span only the cells from the first to the last that differs."""
 
     chops: Sequence[Mapping[int, Strip | None]]
 
@@ -128,11 +128,11 @@ class CroppedUpdate(ChopsUpdate):
         self._sent = sent
 
     def render_segments(self, console: Console) -> str:
-        """What a terminal is sent."""
+        """The text and escape sequences for the terminal."""
         return "".join(
             f"\x1b[{y + 1};{x + 1}H{strip.render(console)}"
             for y, first, last in self.spans
-            for x, strip in starmap(partial(self._sent.news, y), self._pieces(y, first, last))
+            for x, strip in starmap(partial(self._sent.changed, y), self._pieces(y, first, last))
             if strip.cell_length
         )
 
@@ -143,24 +143,24 @@ class CroppedUpdate(ChopsUpdate):
                 yield left, strip if (left, right) == (x, end) else strip.crop(left - x, right - x)
 
 
-# Every terminal gives these one cell each. After any other, cells may not be where we think they are.
+# Every terminal shows these in one cell each. After any other character, the column is uncertain.
 _PLAIN = re.compile(
     r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2190-\u21ff\u2500-\u25ff\u2713\u2717\u2800-\u28ff]*"
 )
 
 
 class SentLines:
-    """Pieces of lines, each where it was sent to."""
+    """The pieces of lines that the terminal shows, by their place."""
 
     def __init__(self) -> None:
         self._lines: dict[int, dict[tuple[int, int], Strip]] = {}
 
     def forget(self) -> None:
-        """The terminal may show anything."""
+        """Assume nothing about what the terminal shows."""
         self._lines.clear()
 
-    def news(self, y: int, x: int, strip: Strip) -> tuple[int, Strip]:
-        """What is to be sent of a piece, and to where; from now on it counts as sent."""
+    def changed(self, y: int, x: int, strip: Strip) -> tuple[int, Strip]:
+        """The part of a piece that must be sent, and its x; the piece is recorded as sent."""
         line = self._lines.setdefault(y, {})
         here = (x, x + strip.cell_length)
         before = line.get(here)
@@ -176,7 +176,7 @@ class SentLines:
 
 
 def _alike(before: Sequence[Segment], after: Sequence[Segment]) -> int:
-    """How many cells two lines begin with that are the same."""
+    """How many cells at the start of two lines are equal."""
     count = 0
     for one, other in zip(before, after, strict=False):
         if one.style != other.style:

@@ -1,8 +1,8 @@
-"""A failure in one pane takes that pane and nothing else; its traceback goes into a file that stays small.
+"""A failure in one pane disables only that pane; its traceback is written to a file of limited size.
 
-Whatever a handler, a timer, a watcher, a worker or drawing itself raises reaches one method of Textual's,
-which ends the app; and the loop of the widget that failed ends with it. Here, that method covers the pane
-that failed, and the loop goes on. Nothing of it is on the way of a key.
+An exception of a handler, timer, watcher, worker or of drawing reaches `App._handle_exception`, with which
+Textual ends the app; the message loop of the widget that failed ends too. Here, that method covers the
+failed pane with a message, and the loop continues. None of this runs while a key is handled normally.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 _Hook = Callable[[threading.ExceptHookArgs], object]
 _THREADS = "rankdeck"
 _LONGEST = 300
-_TOLD_S = 15.0
+_NOTIFIED_S = 15.0
 _DRAWING = frozenset({"render_line", "render_lines"})
 
 
 class Contained(App[int]):
-    """An app whose panes fail alone, if `survives`; else the first failure ends it, as tests want it."""
+    """An app that survives a failing pane, if `survives`; else the first failure ends it, as tests need."""
 
     survives = False
 
@@ -50,21 +50,21 @@ class Contained(App[int]):
     def _failures(self) -> FailureLog:
         return FailureLog(failure_log())
 
-    def hear_threads(self) -> None:
-        """Be told what fails in threads, from now on."""
+    def watch_threads(self) -> None:
+        """Contain exceptions of the console's own threads, too, from now on."""
         if self.survives:
             threading.excepthook = partial(self._thread_failed, threading.excepthook)
 
     def _thread_failed(self, usual: _Hook, args: threading.ExceptHookArgs) -> None:
-        ours = args.thread is not None and args.thread.name.startswith(_THREADS)
-        if ours and isinstance(args.exc_value, Exception):
+        own = args.thread is not None and args.thread.name.startswith(_THREADS)
+        if own and isinstance(args.exc_value, Exception):
             self.call_later(self._handle_exception, args.exc_value)
-        else:  # such as Textual's own, when the terminal goes away
+        else:  # such as Textual's threads, when the terminal goes away
             usual(args)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Contain a failure; before there is a screen to go on with, end."""
-        from ..navigation import NavigableScreen  # there is none before the first frame
+        """Contain a failure; end the app if it happens before there is a screen to show."""
+        from ..navigation import NavigableScreen  # not needed for the first frame
 
         if (
             not self.survives
@@ -75,35 +75,35 @@ class Contained(App[int]):
             return
         try:
             self._contain(error)
-        except Exception as other:  # noqa: BLE001  there is nothing left that could say so
+        except Exception as other:  # noqa: BLE001  nothing else could report it
             super()._handle_exception(other)
 
     def _contain(self, error: Exception) -> None:
-        from ..widgets.failed_pane import FailedPane  # the first frame does without these
+        from ..widgets.failed_pane import FailedPane  # not needed for the first frame
         from ..widgets.fields import harmless
         from ..widgets.key_line import keys_of
 
         cause = error.error if isinstance(error, WorkerFailed) else error
         fresh, written = self._failures.note(cause)
-        said = harmless(said_of(cause))[:_LONGEST]
+        summary = harmless(summary_of(cause))[:_LONGEST]
         where = f"traceback: {tilde(self._failures.path)}" if written else "no traceback could be written"
         pane = failed_pane(cause)
         if pane is not None:
             key = keys_of(pane, "pane.again", "r") if pane.reachable else "a click"
-            lines = (f"✗ this pane failed: {said}", f"{key} tries again; the rest goes on", where)
+            lines = (f"✗ this pane failed: {summary}", f"{key} tries again; the rest goes on", where)
             if not pane.covered:
                 pane.cover(FailedPane(pane, lines, drawing=_was_drawing(cause)))
         elif fresh:
             self.notify(
-                f"✗ failed: {said}; the rest goes on · {where}",
+                f"✗ failed: {summary}; the rest goes on · {where}",
                 severity="error",
                 markup=False,
-                timeout=_TOLD_S,
+                timeout=_NOTIFIED_S,
             )
 
     def _register_child(self, parent: DOMNode, child: Widget, before: int | None, after: int | None) -> None:
         if self.survives:
-            outlive(child)
+            survive_failures(child)
         super()._register_child(parent, child, before, after)
 
     async def _process_messages_loop(self) -> None:
@@ -112,35 +112,36 @@ class Contained(App[int]):
             await super()._process_messages_loop()
 
 
-def outlive(widget: Widget) -> None:
-    """Let a widget hear what comes after a message that it failed at; Textual would remove it."""
-    begin, hear = widget._pre_process, widget._process_messages_loop
+def survive_failures(widget: Widget) -> None:
+    """Let a widget process further messages after one at which it failed; Textual would remove it."""
+    begin, process = widget._pre_process, widget._process_messages_loop
 
     async def begin_anyway() -> bool:
         if not await begin():
             widget._post_mount()  # type: ignore[no-untyped-call]
         return True
 
-    async def hear_on() -> None:
+    async def process_on() -> None:
         while not widget._closed:
-            await hear()
+            await process()
 
     widget._pre_process = begin_anyway  # type: ignore[method-assign]
-    widget._process_messages_loop = hear_on  # type: ignore[method-assign]
+    widget._process_messages_loop = process_on  # type: ignore[method-assign]
 
 
 def failed_pane(error: BaseException) -> Titled | None:
-    """The pane that an exception came out of: around the innermost widget that it passed."""
+    """The pane around the innermost widget in an exception's traceback."""
     from ..widgets.rows import Titled
 
     for frame in _frames(error):
         node = frame.f_locals.get("self")
         if isinstance(node, Widget) and node.is_attached:
-            return next((around for around in _around(node) if isinstance(around, Titled)), None)
+            return next((each for each in _ancestors(node) if isinstance(each, Titled)), None)
     return None
 
 
-def _around(node: Widget) -> Iterator[DOMNode | MessagePump]:
+def _ancestors(node: Widget) -> Iterator[DOMNode | MessagePump]:
+    """The widget itself and its ancestors, up to the screen."""
     for each in node.ancestors_with_self:
         if isinstance(each, Screen):
             return
@@ -152,12 +153,12 @@ def _was_drawing(error: BaseException) -> bool:
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
-    """Where an exception passed, the innermost first."""
-    found, trace = [], error.__traceback__
+    """The frames of an exception's traceback, the innermost first."""
+    frames, trace = [], error.__traceback__
     while trace is not None:
-        found.append(trace.tb_frame)
+        frames.append(trace.tb_frame)
         trace = trace.tb_next
-    return reversed(found)
+    return reversed(frames)
 
 
 _MOST_BYTES = 1 << 20
@@ -165,26 +166,26 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW |
 
 
 def failure_log() -> Path:
-    """Where it lies."""
+    """The file that tracebacks are written to."""
     return paths.home() / "console.log"
 
 
 class FailureLog:
-    """Remembers what was written, so that what fails again and again is told once."""
+    """Writes tracebacks; remembers them, so that a failure that repeats is written only once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._told: dict[tuple[type[BaseException], str, int], bool] = {}
+        self._written: dict[tuple[type[BaseException], str, int], bool] = {}
 
     def note(self, error: BaseException) -> tuple[bool, bool]:
-        """Whether it is the first of its kind at its place, and whether its traceback could be written."""
+        """Write a failure; return whether it is new for its type and line, and whether it was written."""
         frames = traceback.extract_tb(error.__traceback__)
         last = frames[-1] if frames else None
         kind = (type(error), last.filename if last else "", (last.lineno or 0) if last else 0)
-        fresh = kind not in self._told
+        fresh = kind not in self._written
         if fresh:
-            self._told[kind] = self._write(error)
-        return fresh, self._told[kind]
+            self._written[kind] = self._write(error)
+        return fresh, self._written[kind]
 
     def _write(self, error: BaseException) -> bool:
         when = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -199,12 +200,12 @@ class FailureLog:
                 os.write(descriptor, data)
             finally:
                 os.close(descriptor)
-        except OSError:  # a disk that is full is no reason to fail a second time
+        except OSError:  # a full disk must not cause a second failure
             return False
         return True
 
 
-def said_of(error: BaseException) -> str:
-    """An exception in a line."""
+def summary_of(error: BaseException) -> str:
+    """An exception in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

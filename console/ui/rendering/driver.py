@@ -1,9 +1,8 @@
-"""What the terminal gets: fewer escape codes, and no colour or glyph that it should not have.
+"""What is sent to the terminal: fewer escape codes, and no colour or glyph that it cannot or must not show.
 
-Rich resets after every piece of text and names both colours before the next, which is half of what a line
-over SSH would carry.
-
-At this last moment nothing that a widget draws can be missed: borders, bars, titles and a run's own text.
+Rich resets the style after every piece of text and names both colours before the next, which is half of the
+bytes of a line. Output is filtered here, at the last step, so that the filters see everything: borders, bars,
+titles and the run's own text.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _GROUNDS = ((30, 40, "front"), (90, 98, "front"), (40, 50, "back"), (100, 108, "
 
 
 def frugal(driver: type[Driver]) -> type[Driver]:
-    """A driver that writes the same in fewer bytes."""
+    """A driver that writes the same picture in fewer bytes."""
 
-    class Frugal(driver):  # type: ignore[misc,valid-type]  # which driver it is depends on the platform
+    class Frugal(driver):  # type: ignore[misc,valid-type]  # the base depends on the platform
         def write(self, data: str) -> None:
             super().write(squeezed(data))
 
@@ -39,17 +38,17 @@ def frugal(driver: type[Driver]) -> type[Driver]:
 
 
 def squeezed(text: str) -> str:
-    """The same picture; the style at the end is the terminal's own, as it must be at the start."""
+    """The same picture in fewer bytes; the terminal's default style must be active before, and is after."""
     first, *rest = _STYLE.split(text)
     if not rest:
         return text
-    out, actual, wanted = [first], "", ""
+    out, actual, target = [first], "", ""
     for codes, piece in zip(rest[::2], rest[1::2], strict=True):
-        wanted = "" if codes in ("", "0") else f"{wanted};{codes}" if wanted else codes
+        target = "" if codes in ("", "0") else f"{target};{codes}" if target else codes
         if piece:
-            if wanted != actual:
-                out.append(_step(actual, wanted))
-                actual = wanted
+            if target != actual:
+                out.append(_step(actual, target))
+                actual = target
             out.append(piece)
     if actual:
         out.append("\x1b[0m")
@@ -57,9 +56,9 @@ def squeezed(text: str) -> str:
 
 
 @lru_cache(4096)
-def _step(actual: str, wanted: str) -> str:
-    """What takes a terminal from one style to another."""
-    before, after = dict(_parts(actual)), dict(_parts(wanted))
+def _step(actual: str, target: str) -> str:
+    """The sequence that changes a terminal from one style to another."""
+    before, after = dict(_parts(actual)), dict(_parts(target))
     if before.keys() <= after.keys():
         changed = ";".join(codes for kind, codes in after.items() if before.get(kind) != codes)
         return f"\x1b[{changed}m" if changed else ""
@@ -67,7 +66,7 @@ def _step(actual: str, wanted: str) -> str:
 
 
 def _parts(style: str) -> Iterator[tuple[str, str]]:
-    """What a style says of each of its parts: the two colours, and every attribute by its code."""
+    """The codes of each part of a style: foreground, background, and every attribute by its code."""
     codes = style.split(";") if style else []
     while codes:
         code = codes[0]
@@ -82,7 +81,7 @@ def _kind(code: str) -> str:
 
 
 class AsciiFilter(LineFilter):
-    """Writes twins for glyphs, without moving anything."""
+    """Replaces each glyph with ASCII of the same width."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
         """The same cells in ASCII."""
@@ -104,7 +103,7 @@ def line_filters(usual: Sequence[LineFilter], *, no_color: bool, ascii: bool) ->
 
 def _filters(usual: Sequence[LineFilter], no_color: bool, ascii: bool) -> Iterator[LineFilter]:  # noqa: A002
     for each in usual:
-        # Textual takes an empty NO_COLOR for a wish; the convention does not
+        # for Textual, an empty NO_COLOR counts as set; for the convention it does not
         if no_color or not isinstance(each, Monochrome):
             yield each
     if ascii:

@@ -1,4 +1,4 @@
-"""Widgets whose border alone shows that they have the focus: no more than that is sent when it moves."""
+"""Widgets that show the focus only by their border: only the border is sent when the focus moves."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Framed(Widget):
-    """Repaints its border when the focus moves; what else depends on the focus it repaints itself."""
+    """Repaints only its border when the focus moves; a subclass repaints what else depends on the focus."""
 
     _moving: ClassVar[bool] = False
 
     @staticmethod
     @contextmanager
     def focus_moves() -> Iterator[None]:
-        """What is repainted as a whole meanwhile, without a new layout, is so for the focus."""
+        """While this is active, a repaint of a whole widget without a new layout repaints only the border."""
         before, Framed._moving = Framed._moving, may_use()
         try:
             yield
@@ -43,7 +43,7 @@ class Framed(Widget):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def _on_focus(self, event: events.Focus) -> None:
-        if may_use():  # else Textual's own handler, which comes after this one, does it all
+        if may_use():  # else Textual's own handler, which runs after this one, does everything
             with self.focus_moves():
                 super()._on_focus(event)
             event.prevent_default()
@@ -55,7 +55,7 @@ class Framed(Widget):
             event.prevent_default()
 
     def _edges(self) -> tuple[Region, ...]:
-        """The lines of the border, as the content sees them; none where there is no border."""
+        """The lines of the border in coordinates of the content; none if there is no border."""
         width, height = self.outer_size
         if not self.styles.border.spacing.top or width < 2 or height < 2:
             return ()

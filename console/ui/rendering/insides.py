@@ -1,9 +1,9 @@
-"""Whether the console may build on Textual's insides, or has to take Textual's own path.
+"""Whether the console may use Textual's internals, or must do without.
 
 Partial frames, borders that repaint alone and panes that fail alone need parts of Textual that its authors
-may change in any release. The modules of this folder are the only ones that touch them, and all ask here
-first. ``RANKDECK_PLAIN_RENDERER=1`` says no; so does a Textual in which a needed part is not found. The
-console then works as any Textual app does: it sends more bytes, and a failure in a pane ends it.
+may change in any release. Only the modules of this folder use them, and each checks `may_use` first. It is
+false with ``RANKDECK_PLAIN_RENDERER=1``, or if this Textual lacks a needed part. The console then works as
+any Textual app does: it sends more bytes, and a failure in a pane ends it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UPDATE = ("chops", "spans", "chop_ends")
 
 @cache
 def may_use() -> bool:
-    """Whether Textual's insides are used, for the whole life of this process."""
+    """Whether Textual's internals are used; the answer holds for the whole life of this process."""
     return os.environ.get(PLAIN, "") in ("", "0") and not missing()
 
 
@@ -58,7 +58,7 @@ def missing() -> list[str]:
 
 
 def compose_by_parts(screen: Screen[None]) -> None:
-    """Let a screen repaint regions cell by cell."""
+    """Let a screen repaint regions cell by cell, if Textual's internals may be used."""
     if may_use():
         from .compositor import CroppingCompositor
 

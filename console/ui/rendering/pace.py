@@ -1,7 +1,7 @@
-"""How often Textual may paint, settled before it is imported, which is when it reads its settings.
+"""How often Textual may paint. Import this module before Textual, which reads its settings on import.
 
-Over SSH every frame is sent whole to a terminal that may be far away: fewer frames, and no animations.
-The settings are withdrawn again, so that runs launched from here do not inherit them.
+Over SSH, every frame is sent to a terminal that may be far away: fewer frames, and no animations.
+The settings are removed from the environment again, so that runs launched from here do not inherit them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ def is_remote(environ: Mapping[str, str]) -> bool:
 
 
 def settle() -> None:
-    """Let Textual read the settings that suit this terminal; a person's own come first.
+    """Let Textual read settings that suit this terminal; variables that the user has set take precedence.
 
-    Threads that read runs also give way to the one that paints sooner than Python's usual 5 ms: a key takes
-    several turns of the event loop, and would wait as long for each. Nor does it wait for the collector: the
-    figures of a large gang are a million small values without cycles, and looking through them takes 0.1 s.
+    Two settings of Python change, too. Threads that read runs yield to the painting thread sooner than after
+    the usual 5 ms, because a key takes several turns of the event loop and would wait that long for each. The
+    garbage collector runs less often: the figures of a large gang are a million small values without cycles,
+    and one scan of them takes 0.1 s.
     """
     sys.setswitchinterval(_SWITCH_S)
     gc.set_threshold(*_COLLECTIONS)

@@ -1,4 +1,4 @@
-"""Drawing into a browser's page: Textual's own driver for that, which also notices the page's end."""
+"""Drawing into a browser's page: Textual's own driver for that, which here also notices a closed page."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 class PageDriver(WebDriver):
-    """Draws to a pipe, and takes keys from another; the end of that one ends the console as SIGTERM does."""
+    """Draws to a pipe and reads keys from another; when that closes, the console ends as by SIGTERM."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         if may_use():
-            self._write = self._write_whole  # type: ignore[assignment]  # theirs may write a part
+            self._write = self._write_whole  # type: ignore[assignment]  # Textual's may write only a part
 
     def start_application_mode(self) -> None:
-        """Begin to draw. Theirs asks for the mouse whether it is wanted or not."""
+        """Begin to draw. Textual's own method enables the mouse even if it is switched off."""
         super().start_application_mode()
         if may_use() and not self._mouse:
             self._disable_mouse_support()
 
     def run_input_thread(self) -> None:
-        """Take keys until the page has gone."""
+        """Read keys until the page is closed."""
         super().run_input_thread()
         if not self.exit_event.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _write_whole(self, data: bytes) -> None:
         rest = memoryview(data)
-        with self._turn:  # packets come from the thread of the keys too
+        with self._lock:  # the input thread writes packets, too
             try:
                 while rest:
                     rest = rest[os.write(self.fileno, rest) :]
             except BrokenPipeError:
-                return  # nobody sees it; the keys' end comes next, and ends us
+                return  # the page is closed: the input thread notices next, and ends the console

@@ -1,7 +1,7 @@
-"""The terminal as a device: kept clean while the console owns it, and asked to hold the clipboard.
+"""The terminal as a device: stray output is kept off it, and text is copied to its clipboard.
 
-Textual captures only what Python prints. What a JVM, NCCL or the C library writes to descriptors 1 and
-2 would land in the middle of the screen, so both lead to a file while the console runs.
+Textual captures only what Python prints. Output of a JVM, NCCL or the C library to descriptors 1 and 2 would
+appear in the middle of the screen, so both are redirected to a file while the console runs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _EXIT_LIMIT_S = 3.0
 
 @contextmanager
 def quiet_descriptors(*, page: bool = False) -> Iterator[None]:
-    """Keep stray output off the screen; what came is written to stderr when the screen is gone.
+    """Keep stray output off the screen; its end is written to stderr when the screen is closed.
 
-    With `page` the screen is at the other end of stdout, which is a browser's page and no terminal.
+    With `page`, the screen is a browser's page at the other end of stdout, and there is no terminal.
     """
     saved = sys.__stdout__, sys.__stderr__
     out, err = os.dup(1), os.dup(2)
@@ -37,7 +37,7 @@ def quiet_descriptors(*, page: bool = False) -> Iterator[None]:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
-            # Textual draws to the one and asks the other for the size
+            # Textual draws to one of them and reads the size from the other
             sys.__stdout__ = sys.__stderr__ = terminal  # type: ignore[misc]
             os.dup2(noise.fileno(), 1)
             os.dup2(noise.fileno(), 2)
@@ -48,7 +48,7 @@ def quiet_descriptors(*, page: bool = False) -> Iterator[None]:
             os.dup2(err, 2)
             for descriptor in (out, err):
                 os.close(descriptor)
-            _tell(noise.fileno())
+            _write_end_of(noise.fileno())
 
 
 def _terminal(err: int) -> TextIOWrapper:
@@ -60,7 +60,7 @@ def _writer(descriptor: int) -> TextIOWrapper:
     return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
 
 
-def _tell(noise: int) -> None:
+def _write_end_of(noise: int) -> None:
     size = os.lseek(noise, 0, os.SEEK_END)
     text = os.pread(noise, _SHOWN_BYTES, max(size - _SHOWN_BYTES, 0)).decode("utf-8", "replace")
     if text.strip():
@@ -68,14 +68,14 @@ def _tell(noise: int) -> None:
 
 
 def exit_anyway(code: int) -> None:
-    """Leave even if the terminal no longer takes what is written to it, which blocks Textual for ever."""
+    """Exit in a few seconds even if writing to the terminal blocks, which would block Textual for ever."""
     timer = threading.Timer(_EXIT_LIMIT_S, os._exit, (code,))
     timer.daemon = True
     timer.start()
 
 
 def copy(text: str, environ: Mapping[str, str], write: Callable[[str], object] | None) -> str:
-    """Copy `text` through what is around us, else by `write` to the terminal; what was done, in words."""
+    """Copy `text` through tmux, else by `write` to the terminal; return a sentence for the user."""
     size = f"{len(text.splitlines())} lines" if "\n" in text.strip() else "1 line"
     if offer_to_tmux(text, environ):
         return f"copied {size} through tmux"
@@ -89,13 +89,13 @@ def copy(text: str, environ: Mapping[str, str], write: Callable[[str], object] |
 
 
 def clipboard_sequence(text: str) -> str | None:
-    """The sequence (OSC 52) that asks a terminal to hold `text`; None if it is more than terminals take."""
+    """The sequence (OSC 52) that copies `text` to the clipboard; None if `text` is too long for terminals."""
     data = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
     return f"\x1b]52;c;{data}\a" if len(data) <= CLIPBOARD_BYTES else None
 
 
 def offer_to_tmux(text: str, environ: Mapping[str, str]) -> bool:
-    """Give `text` to the tmux around us, which passes it on to its terminal; whether there is one."""
+    """Give `text` to the surrounding tmux, which passes it to its terminal; return whether it did."""
     if not environ.get("TMUX") or not shutil.which("tmux"):
         return False
     command = ["tmux", "load-buffer", "-w", "-"]

@@ -16,12 +16,12 @@ def strip(*pieces: str | tuple[str, Style]) -> Strip:
 
 def sent_after(before: Strip, after: Strip, x: int = 0) -> tuple[int, str]:
     sent = SentLines()
-    sent.news(3, x, before)
+    sent.changed(3, x, before)
     return told(sent, 3, x, after)
 
 
 def told(sent: SentLines, y: int, x: int, line: Strip) -> tuple[int, str]:
-    at, news = sent.news(y, x, line)
+    at, news = sent.changed(y, x, line)
     return at, news.text
 
 
@@ -60,8 +60,8 @@ def test_a_line_whose_cells_are_uncertain_is_sent_whole(odd: str) -> None:
 
 def test_what_was_painted_over_is_sent_again() -> None:
     sent, line = SentLines(), strip("0123456789")
-    sent.news(0, 0, line)
-    sent.news(0, 4, strip("xx"))
+    sent.changed(0, 0, line)
+    sent.changed(0, 4, strip("xx"))
     assert (0, "0123456789") == told(sent, 0, 0, line)
     assert (4, "xx") == told(sent, 0, 4, strip("xx"))
 
@@ -69,14 +69,14 @@ def test_what_was_painted_over_is_sent_again() -> None:
 def test_neighbours_and_other_lines_are_kept() -> None:
     sent, left, right = SentLines(), strip("left"), strip("right")
     for y in (0, 1):
-        sent.news(y, 0, left)
-        sent.news(y, 4, right)
-    assert all(sent.news(y, 0, left)[1].cell_length == 0 for y in (0, 1))
-    assert all(sent.news(y, 4, right)[1].cell_length == 0 for y in (0, 1))
+        sent.changed(y, 0, left)
+        sent.changed(y, 4, right)
+    assert all(sent.changed(y, 0, left)[1].cell_length == 0 for y in (0, 1))
+    assert all(sent.changed(y, 4, right)[1].cell_length == 0 for y in (0, 1))
 
 
 def test_what_is_forgotten_is_sent_whole() -> None:
     sent = SentLines()
-    sent.news(0, 0, strip("line"))
+    sent.changed(0, 0, strip("line"))
     sent.forget()
-    assert "line" == sent.news(0, 0, strip("line"))[1].text
+    assert "line" == sent.changed(0, 0, strip("line"))[1].text
