@@ -226,7 +226,7 @@ class LogPane(LogOutput):
             # the last of a file is not known before its end: until then the first, which stays the first
             self._leap(self._jump if state.searched == 1.0 else 1)
         self.retitle()
-        self.well()
+        self.recovered()
 
     def select(self, rank: int | None) -> None:
         """Show the lines of one rank, or of all."""

@@ -1,1 +1,1 @@
-"""Parts that more than one screen is made of."""
+"""Widgets that more than one screen uses."""

@@ -1,4 +1,4 @@
-"""What stands in a pane that failed, until it has something to show; the rest of the console goes on."""
+"""What a failed pane shows until it has content again; the rest of the console goes on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DRAWN_AGAIN_S = 5.0
 
 @contextmanager
 def contained(node: Widget) -> Iterator[None]:
-    """Let what fails in here be told as a failure of its own, and the rest of a handler go on."""
+    """Raise an exception of this block later, on its own, so that the rest of the handler goes on."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001  it is raised again, by itself
+    except Exception as error:  # noqa: BLE001  `_fail` raises it again
         node.call_later(_fail, error)
 
 
@@ -32,14 +32,14 @@ def _fail(error: Exception) -> None:
 
 
 class FailedPane(Widget):
-    """Covers a pane, and says what happened to it.
+    """Covers a pane that failed, with a message.
 
     Args:
-        pane: what it covers.
-        lines: what is said.
-        drawing: it failed while it was drawn. What is drawn is made late, so whether it can be drawn now is
-            known only by trying, which is done seldom: each time both have to be laid out.
-        clock: seconds, for how long ago that was.
+        pane: the pane that it covers.
+        lines: the message.
+        drawing: whether the pane failed while it was drawn. Whether it can be drawn again is known only by
+            trying, which is done after a delay because both have to be laid out each time.
+        clock: gives the time in seconds, to measure that delay.
     """
 
     DEFAULT_CSS = """
@@ -63,11 +63,11 @@ class FailedPane(Widget):
             self.border_title = pane.border_title
 
     def render(self) -> Content:
-        """A sentence a line; where there is one line, all in it."""
+        """A sentence on each line; all on one line if there is too little room."""
         return Content(("\n" if self.size.height >= len(self._lines) else " · ").join(self._lines))
 
-    def well(self) -> None:
-        """The pane has taken what it is to show: let it be seen, at once or when it is time to try."""
+    def recovered(self) -> None:
+        """The pane has accepted new content: show it again, at once or after the delay."""
         if self._lifting:
             return
         self._lifting = True

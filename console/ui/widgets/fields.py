@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FormRow(Vertical):
-    """One line, and a second one while there is something wrong."""
+    """A label and its fields on one line; below them a message while something is wrong."""
 
     DEFAULT_CSS = """
     FormRow { height: auto; width: 1fr; }
@@ -52,34 +52,34 @@ class FormRow(Vertical):
     ) -> None:
         super().__init__(id=id, name=name)
         self._label, self._fields = label, fields
-        # made here, because a row may be judged before it is composed
-        self._aside = None if remark is None else Static(remark, classes="remark", markup=False)
-        self._below = Static("", classes="wrong", markup=False)
+        # made here, because `judge` may be called before the row is composed
+        self._remark_widget = None if remark is None else Static(remark, classes="remark", markup=False)
+        self._problem_widget = Static("", classes="wrong", markup=False)
         self._remark = remark
         self.problem: str | None = None
 
     def compose(self) -> ComposeResult:
-        """The line, and room for what is wrong."""
+        """The line, and the message below it."""
         with Horizontal(classes="line"):
             yield Static(self._label, classes="label", markup=False)
             yield from self._fields
-            if self._aside is not None:
-                yield self._aside
-        yield self._below
+            if self._remark_widget is not None:
+                yield self._remark_widget
+        yield self._problem_widget
 
     def remark(self, text: str) -> None:
-        """Say something beside the field."""
-        if self._aside is not None and text != self._remark:
+        """Show a remark beside the field."""
+        if self._remark_widget is not None and text != self._remark:
             self._remark = text
-            self._aside.update(harmless(text), layout=False)
+            self._remark_widget.update(harmless(text), layout=False)
 
     def judge(self, problem: str | None) -> None:
-        """Say what is wrong, or with None that nothing is."""
+        """Show what is wrong; None if nothing is."""
         if problem == self.problem:
             return
         self.problem = problem
-        self._below.update(f"✗ {harmless(problem)}" if problem else "")
-        self._below.display = bool(problem)
+        self._problem_widget.update(f"✗ {harmless(problem)}" if problem else "")
+        self._problem_widget.display = bool(problem)
         if problem and self.has_focus_within:
             self.call_after_refresh(self.scroll_visible, animate=False)
 
@@ -92,7 +92,7 @@ def harmless(text: str) -> str:
 class Field(Input):
     """An input of one line without a frame.
 
-    It may be filled from a record of another machine, so no control character in it reaches the terminal.
+    Its value may come from a record of another machine, so control characters are not sent to the terminal.
     """
 
     def __init__(self, value: str | None = None, **options: Any) -> None:
@@ -100,7 +100,7 @@ class Field(Input):
         self.cursor_blink = False
 
     async def _on_key(self, event: events.Key) -> None:
-        """Type; a question mark in an empty field asks for help, for nothing that is typed begins with it."""
+        """Type; a question mark in an empty field opens the help, because no value begins with one."""
         if event.character == "?" and not self.value:
             event.stop()
             event.prevent_default()
@@ -109,7 +109,7 @@ class Field(Input):
             await super()._on_key(event)
 
     def render_line(self, y: int) -> Strip:
-        """The line as Textual makes it, but for what a terminal would obey; as wide as before."""
+        """The line as Textual renders it, with spaces for control characters."""
         strip = super().render_line(y)
         if all(segment.text.isprintable() for segment in strip):
             return strip
@@ -121,23 +121,23 @@ def _harmless(text: str) -> str:
 
 
 class FilterField(Field):
-    """Hidden until it is opened, and again once it is left empty."""
+    """A field for a filter: hidden until it is opened, and hidden again when it is submitted empty."""
 
     DEFAULT_CSS = "FilterField { height: 1; display: none; }"
 
     def open(self) -> None:
-        """Let a person type in it."""
+        """Show the field and focus it."""
         self.display = True
         self.focus()
 
     def close(self) -> bool:
-        """Empty it and take it away; whether it was there."""
-        was_there, self.value, self.display = self.display, "", False
-        return was_there
+        """Empty and hide the field; return whether it was shown."""
+        was_shown, self.value, self.display = self.display, "", False
+        return was_shown
 
     @on(Field.Submitted)
     def settle(self) -> None:
-        """Stay only with what narrows the list."""
+        """Hide the field if it is empty."""
         self.display = bool(self.value.strip())
 
 
@@ -188,7 +188,7 @@ class Choice(Widget, can_focus=True):
         self.value = value
 
     def render(self) -> Content:
-        """The value, and which of how many it is."""
+        """The value between arrows, and its number if there are many."""
         shown = "".join(c if c.isprintable() else " " for c in self.value)
         if len(self._values) < 2:
             return Content(shown)
@@ -196,7 +196,7 @@ class Choice(Widget, can_focus=True):
         return Content(f"‹ {shown} ›" + (f"  {at}/{len(self._values)}" if len(self._values) > 3 else ""))
 
     def action_turn(self, by: int) -> None:
-        """Choose the next value, or the one before."""
+        """Choose the next or the previous value."""
         at = self._values.index(self.value) if self.value in self._values else -by
         value = self._values[(at + by) % len(self._values)]
         if value != self.value:
@@ -209,7 +209,7 @@ class Choice(Widget, can_focus=True):
 
 
 class Toggle(Choice):
-    """Something that is on or off."""
+    """A switch."""
 
     def render(self) -> Content:
         """A box, and the value."""
@@ -218,19 +218,19 @@ class Toggle(Choice):
 
 
 class PathSuggester(Suggester):
-    """Names of files below a folder."""
+    """Suggests names of files below a folder."""
 
     def __init__(self, here: Path) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._here = here
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The path as far as the first entry that fits; listing a folder may take long."""
+        """The path completed to the first matching entry; in a thread, as listing a folder may take long."""
         return await asyncio.to_thread(complete_path, value, self._here)
 
 
 class ArgumentSuggester(Suggester):
-    """Options of a script and their values; files where an option takes one."""
+    """Suggests a script's options and their values, and files where an option takes one."""
 
     def __init__(self, here: Path) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -239,8 +239,8 @@ class ArgumentSuggester(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         """The line with its last word completed."""
-        if found := complete_options(self.options, value):
-            return found
+        if completed := complete_options(self.options, value):
+            return completed
         if not takes_path(self.options, value):
             return None
         before, space, last = value.rpartition(" ")

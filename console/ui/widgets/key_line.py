@@ -1,6 +1,6 @@
 """The keys at the bottom of a screen, and keys that are named in a sentence.
 
-Textual's footer makes its widgets anew whenever the focus moves, and with them paints the whole screen.
+Textual's footer recreates its widgets whenever the focus moves, which repaints the whole screen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it is shown, what it does here, and the key that is pressed by a click on it."""
+    """A key as it is shown, what it does here, and the key that a click on it simulates."""
 
     name: str
     what: str
@@ -29,16 +29,16 @@ class Key:
 
     @property
     def width(self) -> int:
-        """How many cells it takes, with the space before each word."""
+        """How many cells it takes, with a space before the name and the text."""
         return cell_len(self.name) + cell_len(self.what) + 2
 
 
 class KeyLine(Sheet):
-    """What the bindings that are shown do here; a click is as good as the key.
+    """The keys of the visible bindings and what they do; a click on one presses it.
 
     Args:
         first: the ids of the bindings that come first, the most useful one before the others.
-        id: the widget's own id.
+        id: the widget's id.
     """
 
     DEFAULT_CSS = """
@@ -51,17 +51,17 @@ class KeyLine(Sheet):
         self.words: Mapping[str, str] = {}
 
     def reword(self, words: Mapping[str, str]) -> None:
-        """What some bindings do here, by their ids: also of those that are not shown otherwise."""
+        """Set what some bindings do here, by their ids; these are shown even if they are otherwise not."""
         if words != self.words:
             self.words = words
             self.refresh_rows()
 
     def on_mount(self) -> None:
-        """Follow the focus."""
+        """Repaint whenever the active bindings change."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh_rows())
 
     def rows(self, width: int) -> list[Row]:
-        """One."""
+        """One row with the keys that fit."""
         return [tuple(span for key in self._shown(width) for span in _spans(key))]
 
     def on_click(self, event: events.Click) -> None:
@@ -77,13 +77,13 @@ class KeyLine(Sheet):
         return fitting_keys([*self._keys()], width)
 
     def _keys(self) -> Iterator[Key]:
-        """Each action once, by the first key that has it."""
-        told = set()
+        """Each action once, with its first key."""
+        actions = set()
         active = [a.binding for a in self.screen.active_bindings.values() if a.enabled]
         shown = [binding for binding in active if binding.show or binding.id in self.words]
         for binding in sorted(shown, key=lambda binding: self._place(binding.id)):
-            if binding.action not in told:
-                told.add(binding.action)
+            if binding.action not in actions:
+                actions.add(binding.action)
                 what = self.words.get(binding.id or "", binding.description)
                 yield Key(self.app.get_key_display(binding), what, binding.key)
 
@@ -92,14 +92,14 @@ class KeyLine(Sheet):
 
 
 def fitting_keys(keys: Sequence[Key], width: int) -> list[Key]:
-    """Those that there is room for, whole, the first before others; always the last, which tells of all."""
+    """The keys that fit without being cut, earlier ones first; the last, which is the help, always."""
     room = width - sum(key.width for key in keys[-1:])
-    kept = []
+    shown = []
     for key in keys[:-1]:
         if key.width <= room:
-            kept.append(key)
+            shown.append(key)
             room -= key.width
-    return [*kept, *keys[-1:]]
+    return [*shown, *keys[-1:]]
 
 
 def _spans(key: Key) -> tuple[Span, Span]:
@@ -107,7 +107,7 @@ def _spans(key: Key) -> tuple[Span, Span]:
 
 
 def keys_of(node: DOMNode, name: str, usual: str) -> str:
-    """The first key that a person gave to the binding of that id, as it is shown; else the usual one."""
+    """The first key that the user set for the binding with the id `name`, as it is shown; else `usual`."""
     own: Mapping[str, str] = getattr(node.app, "own_keys", {})
     if name not in own:
         return usual

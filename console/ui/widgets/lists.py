@@ -1,4 +1,4 @@
-"""Lists with a cursor and tables whose least important columns leave first."""
+"""Lists with a cursor, and table columns of which the least important are dropped first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CursorSheet(ScrollingSheet, Generic[T]):
 
         @property
         def control(self) -> CursorSheet[Any]:
-            """The list it was chosen from."""
+            """The list that the item was chosen from."""
             return self.sheet
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
@@ -66,11 +66,11 @@ class CursorSheet(ScrollingSheet, Generic[T]):
         raise NotImplementedError
 
     def empty_row(self) -> Row:
-        """What stands there instead of items."""
+        """The row that is shown if there are no items."""
         return ()
 
     def rows(self, width: int) -> list[Row]:
-        """All items."""
+        """A row for each item."""
         if not self.length:
             return [self.empty_row()]
         return [self._padded(i, width) for i in range(self.length)]
@@ -87,7 +87,7 @@ class CursorSheet(ScrollingSheet, Generic[T]):
             self.post_message(self.Chosen(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; a second click chooses."""
+        """Move the cursor to the clicked item; a second click chooses it."""
         index = self.row_at(event.y - self.gutter.top)
         if 0 <= index < self.length:
             self.action_move(index - self.cursor)
@@ -114,7 +114,7 @@ class CursorSheet(ScrollingSheet, Generic[T]):
 
 
 class MadeRows(Sequence[Row]):
-    """Rows that are made when they are asked for, and kept. `made` are those that were."""
+    """Rows that are made on first access. `made` holds those made so far, by number."""
 
     def __init__(self, count: int, make: Callable[[int], Row]) -> None:
         self._count, self._make = count, make
@@ -147,7 +147,7 @@ class LongList(CursorSheet[T]):
     ]
 
     def head_row(self, width: int) -> Row:
-        """What stands above the items."""
+        """The row above the items."""
         raise NotImplementedError
 
     def rows(self, width: int) -> MadeRows:  # type: ignore[override]  # as good as a list, and made in parts
@@ -161,7 +161,7 @@ class LongList(CursorSheet[T]):
         return MadeRows(1 + max(self.length, 1), make)
 
     def _lay_out(self, width: int) -> None:
-        """Only what is seen is made."""
+        """Make and repaint only the visible rows."""
         old, self._rows = self._rows, (new := self.rows(width))
         if len(new) != len(old) or not isinstance(old, MadeRows):
             self.virtual_size = Size(width, len(new))
@@ -170,14 +170,14 @@ class LongList(CursorSheet[T]):
         self.repaint_rows(self._changed(old, new))
 
     def _changed(self, old: MadeRows, new: MadeRows) -> Iterator[tuple[int, int, int | None]]:
-        for number in self._seen(len(new)):
+        for number in self._visible(len(new)):
             before, after = old.made.get(number), new[number]
             if before is None:
                 yield number, 0, None
             elif before != after:
                 yield number, *differing(before, after)
 
-    def _seen(self, count: int) -> Iterator[int]:
+    def _visible(self, count: int) -> Iterator[int]:
         yield 0
         top = self.scroll_offset.y
         yield from range(top + 1, min(top + self.size.height, count))
@@ -189,12 +189,12 @@ class LongList(CursorSheet[T]):
         self.reveal(self.cursor + self.fixed)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by what is seen at once."""
+        """Move the cursor by the visible number of items."""
         self.action_move(pages * max(self.scrollable_content_region.height - self.fixed - 1, 1))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; a second click chooses."""
-        event.prevent_default()  # the plain list has no head, and would count from its place
+        """Move the cursor to the clicked item; a second click chooses it."""
+        event.prevent_default()  # CursorSheet's handler does not know the head row
         y = event.y - self.gutter.top
         index = self.row_at(y) - self.fixed
         if y >= self.fixed and 0 <= index < self.length:
@@ -204,9 +204,9 @@ class LongList(CursorSheet[T]):
 
 
 class ItemList(LongList[T]):
-    """A list that is told its items again and again, and keeps its cursor on the same one.
+    """A list whose items are replaced again and again, while its cursor stays on the same item.
 
-    Subclasses say what the `key` of an item is, and make its `row`.
+    Subclasses define the `key` of an item, and its `row`.
     """
 
     class Moved(Message):
@@ -217,37 +217,37 @@ class ItemList(LongList[T]):
         self.empty = ""
 
     def key(self, item: T) -> Hashable:
-        """What tells an item from the others, however it looks."""
+        """What identifies an item, even if its other values change."""
         raise NotImplementedError
 
     def row(self, item: T, width: int, /) -> Row:
-        """One item, as wide as it likes."""
+        """One item; a row wider than `width` is clipped."""
         raise NotImplementedError
 
     def replace_items(self, items: Sequence[T]) -> None:
-        """Show these. If the item under the cursor has gone, the cursor stays as near as can be."""
+        """Show these. If the item under the cursor is gone, the cursor keeps its place as far as possible."""
         here, before = self.chosen, self.cursor
         self.items = tuple(items)
         at = None
         if here is not None:
-            wanted = self.key(here)
-            at = next((i for i, item in enumerate(self.items) if self.key(item) == wanted), None)
+            key = self.key(here)
+            at = next((i for i, item in enumerate(self.items) if self.key(item) == key), None)
         self.cursor = min(self.cursor, max(self.length - 1, 0)) if at is None else at
         self.refresh_rows()
-        if self.cursor != before:  # else one may look elsewhere
+        if self.cursor != before:  # else the person may have scrolled elsewhere
             self.reveal(self.cursor + self.fixed)
 
     def action_move(self, items: int) -> None:
-        """Move the cursor, and tell."""
+        """Move the cursor, and post `Moved`."""
         super().action_move(items)
         self.post_message(self.Moved())
 
     def empty_row(self) -> Row:
-        """What is said where there are none."""
+        """The text `empty`."""
         return ((f" {self.empty}", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
-        """An item, as far as it fits."""
+        """An item, clipped to the width."""
         return clip(
             tuple((text, style + ground) for text, style in self.row(self.items[index], width)), width
         )
@@ -256,17 +256,17 @@ class ItemList(LongList[T]):
 ItemT = TypeVar("ItemT")
 
 
-@dataclass(frozen=True)  # with slots, Python 3.11 cannot make a `Column[T]` by that name
+@dataclass(frozen=True)  # with slots, `Column[T](…)` fails in Python 3.11
 class Column(Generic[ItemT]):
     """One column of a table of `T`.
 
     Attributes:
-        title: what stands above it.
-        width: how many cells it takes.
-        cell: what it shows of an item.
-        keep: those with the greatest outlast the others where room is short.
+        title: its title.
+        width: its width in cells.
+        cell: gives its text for an item.
+        keep: where room is short, columns with the least value are dropped first.
         style: the style of its cells.
-        left: whether it is a text, which begins at the left; figures end at the right.
+        left: whether it is aligned to the left, as texts are; figures are aligned to the right.
     """
 
     title: str
@@ -278,15 +278,15 @@ class Column(Generic[ItemT]):
 
     @property
     def head(self) -> str:
-        """The title as it stands above the column."""
+        """The title, as wide as the column."""
         return self.aligned(self.title)
 
     def text(self, item: ItemT) -> str:
-        """What it shows of an item, as wide as the column."""
+        """The cell of an item, as wide as the column."""
         return self.aligned(self.cell(item))
 
     def aligned(self, text: str) -> str:
-        """A text as wide as the column; what is too long is cut."""
+        """A text padded or cut to the width of the column."""
         missing = self.width - cell_len(text)
         if missing < 0:
             return set_cell_size(text, self.width - 1) + "…"
@@ -294,8 +294,8 @@ class Column(Generic[ItemT]):
 
 
 def fitting(columns: Sequence[Column[ItemT]], room: int) -> list[Column[ItemT]]:
-    """The columns that fit into `room` cells, with a space between any two and one beside them."""
-    kept = list(columns)
-    while kept and sum(column.width + 1 for column in kept) > room:
-        kept.remove(min(kept, key=lambda column: column.keep))
-    return kept
+    """The columns that fit into `room` cells, each with a space beside it."""
+    shown = list(columns)
+    while shown and sum(column.width + 1 for column in shown) > room:
+        shown.remove(min(shown, key=lambda column: column.keep))
+    return shown

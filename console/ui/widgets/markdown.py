@@ -1,7 +1,6 @@
 """Markdown as rows of a pane: headings, paragraphs, lists, code and tables, as far as the manual uses them.
 
-Lines of a paragraph are filled anew for the width. A table that is too wide is shown as a paragraph for each
-of its rows.
+Paragraphs are wrapped to the width. A table that is too wide is shown as a paragraph for each row.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def markdown_rows(text: str, width: int) -> list[Row]:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """The lines of each block. A list's items are blocks of their own, a blank line is one, too."""
+    """The lines of each block. Every item of a list is a block, and so is every blank line."""
     block: list[str] = []
     for line in text.rstrip("\n").splitlines():
         open_fence = bool(block) and block[0].startswith(_FENCE)
@@ -71,7 +70,7 @@ def _block_rows(block: Sequence[str], width: int) -> Iterator[Row]:
 
 
 def _code_rows(lines: Iterable[str], width: int) -> Iterator[Row]:
-    """Code as it is written; what is longer than the pane goes on below."""
+    """Code as it is written; lines wider than the pane are wrapped."""
     room = max(width - len(_INDENT), 1)
     for line in lines:
         parts = wrap(line, room, subsequent_indent=_INDENT, replace_whitespace=False) or [""]
@@ -83,7 +82,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _table_rows(table: Sequence[Sequence[str]], width: int) -> Iterator[Row]:
-    """In columns where there is room, else a paragraph for each row."""
+    """A table in columns if it fits, else as a paragraph for each row."""
     head, *body = table
     plain = [[width_of(tuple(_spans(cell))) for cell in line] for line in table]
     columns = [max(column) for column in zip(*plain, strict=True)]
@@ -106,15 +105,15 @@ def _padded(text: str, width: int, is_head: bool) -> Iterator[Span]:
 def _spans(text: str) -> Iterator[Span]:
     """The parts of a line that are code or strong, and those between."""
     end = 0
-    for found in _SPANS.finditer(text):
-        yield (text[end : found.start()], "")
-        yield (found[1], _CODE) if found[1] else (found[2], _STRONG)
-        end = found.end()
+    for match in _SPANS.finditer(text):
+        yield (text[end : match.start()], "")
+        yield (match[1], _CODE) if match[1] else (match[2], _STRONG)
+        end = match.end()
     yield (text[end:], "")
 
 
 def _filled(text: str, width: int, first: str, rest: str) -> Iterator[Row]:
-    """Lines as full as they can be, `first` before the first one and `rest` before the others."""
+    """A text wrapped to the width, with `first` before the first line and `rest` before the others."""
     row: list[Span] = [(first, "")]
     used, fresh = cell_len(first), True
     for word in _words(text):
@@ -129,7 +128,7 @@ def _filled(text: str, width: int, first: str, rest: str) -> Iterator[Row]:
 
 
 def _words(text: str) -> Iterator[Row]:
-    """What stands between spaces, each with its styles."""
+    """The words of a text, each as spans with their styles."""
     word: list[Span] = []
     for part, style in _spans(text):
         head, *others = part.split(" ")

@@ -1,4 +1,4 @@
-"""Curves in braille: two points a cell across, four up. Pure."""
+"""Curves in braille characters: a cell has two columns of four points. Pure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def plot_rows(
     scale: tuple[float, float] | None = None,
     span: str = "",
 ) -> list[Row]:
-    """A title with the last value, and the whole course below it.
+    """A title with the last value, and the curve below it.
 
     Args:
-        title: what is drawn.
-        values: the course, evenly spread, oldest first.
-        width, height: cells for all of it, the title among them.
+        title: the name of the values.
+        values: the values, evenly spaced in time, oldest first.
+        width, height: the size in cells, including the title.
         scale: the two ends of a fixed scale; without one, the least and the greatest value.
-        span: which part of the past it is, in words.
+        span: the time that the values cover, in words.
     """
     known = [v for v in values if fig.is_finite(v)]
     last = (fig.metric(values[-1]), fig.metric_style(values[-1])) if values else (fig.UNKNOWN, "")
@@ -44,17 +44,17 @@ def plot_rows(
 
 
 def _own_scale(known: Sequence[float]) -> tuple[float, float]:
-    """From the least to the greatest; some room around a figure that never changes."""
+    """The least and the greatest value; with some room around a value that never changes."""
     low, high = min(known, default=0.0), max(known, default=0.0)
     room = (abs(low) or 1.0) / 10 if low == high else 0.0
     return max(low - room, -sys.float_info.max), min(high + room, sys.float_info.max)
 
 
 def braille(values: Sequence[float], width: int, height: int, low: float, high: float) -> list[str]:
-    """`height` lines of `width` cells, from above. What is not finite is a gap; what is beyond, at the edge.
+    """A curve as `height` lines of `width` cells, from the top.
 
-    Of more values than there are columns each column shows the least and the greatest of its own, so that
-    no peak is lost.
+    Values that are not finite are gaps; values beyond the scale are drawn at its edge. If there are more
+    values than columns, each column shows the least and the greatest of its values, so that no peak is lost.
     """
     cells = [[0] * width for _ in range(height)]
     columns, before = width * 2, None

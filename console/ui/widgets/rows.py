@@ -1,12 +1,8 @@
-"""Rows of styled text with a cursor, a title and a border: every pane that is not a log or a form.
+"""Panes of styled text rows with a title and a border: every pane that is not a log or a form.
 
-A pane says what its rows are; this repaints those that changed, and only those, because a terminal is
-sent every cell of whatever is repainted.
-
-Textual repaints a whole widget when its title is set, and takes titles for markup; what stands in them
-here comes from users and other machines.
-
-Textual repaints a whole widget when it gains or loses the focus, with all that is in it.
+A pane provides its rows; only those that changed are repainted, because every repainted cell is sent to the
+terminal. Textual would repaint the whole widget when its title is set, and read titles as markup; here, only
+the border's line is repainted and titles are plain text, because they come from users and other machines.
 """
 
 from __future__ import annotations
@@ -35,11 +31,11 @@ if TYPE_CHECKING:
 
 
 _COVERED = 3
-"""Lines of a pane that failed, where it is as high as what is in it."""
+"""Height in lines of a failed pane whose height depends on its content."""
 
 
 class Titled(Framed):
-    """A widget whose border says what it shows."""
+    """A widget with a title in its border. It can be covered by a `FailedPane`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "try_again", "Try again", show=False, id="pane.again"),
@@ -75,39 +71,39 @@ class Titled(Framed):
 
     @property
     def covered(self) -> bool:
-        """Whether it failed, and that is shown in its place."""
+        """Whether this pane failed, and a message is shown in its place."""
         return self._cover_widget is not None
 
     @property
     def reachable(self) -> bool:
-        """Whether a key can be meant for it."""
+        """Whether it or a widget in it can have the focus, so that keys reach it."""
         return any(isinstance(node, Widget) and node.focusable for node in self.walk_children(with_self=True))
 
     def cover(self, with_what: FailedPane) -> None:
-        """Show something else in its place."""
+        """Show a message in place of this pane."""
         self._cover(with_what)
         self.screen.refresh(layout=True)  # the frame that was being drawn is lost
 
     def uncover(self) -> None:
-        """Be seen again."""
+        """Show this pane again."""
         self._uncover()
         self.screen.refresh(layout=True)
 
-    def well(self) -> None:
-        """What it is to show was taken; if it had failed, let it be seen again."""
+    def recovered(self) -> None:
+        """Note that new content was accepted; a pane that had failed is shown again."""
         if isinstance(self._cover_widget, FailedPane):
-            self._cover_widget.well()
+            self._cover_widget.recovered()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what failed can be tried again."""
+        """Only a failed pane has the action `try_again`."""
         return self.covered if action == "try_again" else super().check_action(action, parameters)
 
     def action_try_again(self) -> None:
-        """Show once more what there is to show."""
+        """Show the pane again."""
         self.uncover()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Its own; one that failed is not asked."""
+        """The content's height; that of a failed pane is fixed, because computing it may fail again."""
         return _COVERED if self.covered else super().get_content_height(container, viewport, width)
 
 
@@ -118,7 +114,7 @@ _FLAGS = frozenset({"bold", "dim", "italic", "reverse", "underline"})
 
 
 class Sheet(Titled, ScrollView):
-    """Shows `rows(width)`. A style is words: flags, a theme variable, and ``on`` another variable."""
+    """Shows `rows(width)`. A style is a text: flags, a theme variable, and ``on`` with another variable."""
 
     DEFAULT_CSS = """
     Sheet { height: 1; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
@@ -148,33 +144,33 @@ class Sheet(Titled, ScrollView):
         self.refresh_rows()
 
     def restyle(self) -> None:
-        """Take the colours of the theme anew."""
+        """Repaint in the colours of the new theme."""
         self._palette.clear()
         self.refresh()
 
     def refresh_rows(self) -> None:
-        """Ask for the content again, and repaint what differs."""
+        """Make the rows again, and repaint what differs."""
         self._refitted = False
         self._lay_out(self.scrollable_content_region.width)
-        self.well()
+        self.recovered()
 
     def action_try_again(self) -> None:
-        """Ask for the content again."""
+        """Show the pane again, with rows made anew."""
         super().action_try_again()
         self.refresh_rows()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """A scroll bar that came or went has changed the width."""
+        """Lay the rows out again, because the scroll bar changes the width."""
         self.call_later(self._refit)
 
     def _refit(self) -> None:
-        # once for each content: what fits beside a bar may need none
+        # once for each content: rows laid out beside a bar may not need one, which would never end
         if not self._refitted:
             self._refitted = True
             self._lay_out(self.scrollable_content_region.width)
 
     def _lay_out(self, width: int) -> None:
-        """Take the rows for a width, and repaint what differs."""
+        """Make the rows for a width, and repaint what differs."""
         new = tuple(safe(row) for row in self.rows(width))
         old, self._rows = self._rows, new
         if len(new) != len(old):
@@ -188,13 +184,13 @@ class Sheet(Titled, ScrollView):
         )
 
     def repaint_rows(self, changed: Iterable[tuple[int, int, int | None]]) -> None:
-        """Repaint parts of rows: number, first cell, and the cell behind the last (None: all there are)."""
+        """Repaint parts of rows: number, first cell, and the cell after the last (None: to the row's end)."""
         regions = [region for row in changed if (region := self._place_of(*row)) is not None]
         if regions:
             self.refresh(*regions)
 
     def _place_of(self, number: int, start: int, end: int | None) -> Region | None:
-        """Where some cells of a row are, if it is on the screen."""
+        """The region of some cells of a row; None if it is not on the screen."""
         y = number if number < self.fixed else number - self.scroll_offset.y
         if not 0 <= y < self.size.height or (number >= self.fixed > y):
             return None
@@ -207,7 +203,7 @@ class Sheet(Titled, ScrollView):
         return y if y < self.fixed else y + self.scroll_offset.y
 
     def reveal(self, number: int) -> None:
-        """Scroll as little as possible so that a row is seen."""
+        """Scroll as little as possible to make a row visible."""
         top, height = self.scroll_offset.y, self.scrollable_content_region.height
         if number - self.fixed < top:
             self.scroll_to(y=number - self.fixed, animate=False, immediate=True)
@@ -223,7 +219,7 @@ class Sheet(Titled, ScrollView):
         return Strip(segments).adjust_cell_length(width, self.style_of("")).simplify()
 
     def style_of(self, words: str) -> Style:
-        """The style that `words` mean in the current theme."""
+        """The style for `words` in the current theme."""
         style = self._palette.get(words)
         if style is None:
             style = self._palette[words] = self.rich_style + self._parsed(words)
@@ -247,7 +243,7 @@ class Sheet(Titled, ScrollView):
 
 
 class ScrollingSheet(Sheet, can_focus=True):
-    """A sheet that a person can read through with the keys."""
+    """A sheet that can be scrolled with the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "scroll_down", "Down", show=False, id="sheet.down"),
@@ -267,7 +263,7 @@ def safe(row: Row) -> Row:
 
 
 def differing(before: Row, after: Row) -> tuple[int, int]:
-    """The cells in which two rows differ, from the first to the one behind the last."""
+    """The first cell in which two rows differ, and the cell after the last."""
     start = _alike(before, after)
     width, other = width_of(before), width_of(after)
     if width != other:
@@ -280,7 +276,7 @@ def _mirrored(row: Row) -> Row:
 
 
 def _alike(before: Row, after: Row) -> int:
-    """How many cells are the same from the start on."""
+    """How many cells at the start of two rows are equal."""
     cells = 0
     for (text, style), (other, other_style) in zip(before, after, strict=False):
         if style != other_style:
@@ -299,7 +295,7 @@ def width_of(row: Row) -> int:
 
 
 def spread(left: Row, right: Row, width: int) -> Row:
-    """`left` and `right` at the two ends; `right` goes first when there is no room for both."""
+    """`left` and `right` at the two ends; without room for both, only `left`."""
     room = width - width_of(left) - width_of(right)
     return (*left, (" " * room, ""), *right) if room >= 1 else clip(left, width)
 
@@ -308,12 +304,12 @@ def clip(row: Row, width: int) -> Row:
     """As much of a row as fits, with an ellipsis if something is missing."""
     if width_of(row) <= width:
         return row
-    kept: list[Span] = []
+    clipped: list[Span] = []
     room = width - 1
     for text, style in row:
         if cell_len(text) > room:
-            kept.append((text[:room] + "…", style))
+            clipped.append((text[:room] + "…", style))
             break
-        kept.append((text, style))
+        clipped.append((text, style))
         room -= cell_len(text)
-    return tuple(kept)
+    return tuple(clipped)
