@@ -1,4 +1,4 @@
-"""What happened so far, as curves and as lines of figures; and what was alarming."""
+"""The charts of a run: curves of its figures, lines of summaries, and its alerts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEIGHT, _TALLEST, _WIDE = 5, 12, 100
 
 
 class Charts(ScrollingViewSheet):
-    """Reported figures over the whole run, devices over the last minutes, and the alerts."""
+    """Reported figures over the whole attempt, devices over the last minutes, and the alerts."""
 
     def show(self, view: RunView) -> None:
         """Show a newer view of the run; a hidden pane only keeps it."""
@@ -32,7 +32,7 @@ class Charts(ScrollingViewSheet):
         self.entitle("5 Charts", " · ".join(filter(None, (past, alarm_count(view)))))
 
     def on_show(self) -> None:
-        """Draw what came while the pane was hidden."""
+        """Draw what arrived while the pane was hidden."""
         self.refresh_rows()
 
     def rows(self, width: int) -> Sequence[Row]:
@@ -47,7 +47,7 @@ class Charts(ScrollingViewSheet):
 
 
 def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
-    """Every curve there is, two side by side where there is room; they share `room` lines if those do."""
+    """All curves, two side by side if the width allows; they share `room` lines if these suffice."""
     gang = view.progress.gang
     plots = [(name, values, None) for name, values in view.progress.curves.items()]
     sampled = [(metric.plot, gang.get(metric, ()), (0.0, metric.top)) for metric in TABLE.plotted]
@@ -79,25 +79,25 @@ def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
 
 
 def alarm_count(view: RunView) -> str:
-    """How many alerts go on."""
+    """The number of active alerts; empty if there are none."""
     active = sum(alert.over is None for alert in view.alerts)
     return f"! {_alerts(active)}" if active else ""
 
 
 def alarm_line(view: RunView) -> Row:
-    """What is alarming now, in one line; empty if nothing is."""
-    what: dict[str, list[Alert]] = {}
+    """The active alerts in one line; empty if there are none."""
+    by_kind: dict[str, list[Alert]] = {}
     for alert in view.alerts:
         if alert.over is None:
-            what.setdefault(alert.what, []).append(alert)
-    if not what:
+            by_kind.setdefault(alert.what, []).append(alert)
+    if not by_kind:
         return ()
-    said = " · ".join(map(_together, what.values()))
-    return ((f" ! {_alerts(sum(map(len, what.values())))}: ", "rank-behind bold"), (said, "rank-behind"))
+    text = " · ".join(map(_alert_text, by_kind.values()))
+    return ((f" ! {_alerts(sum(map(len, by_kind.values())))}: ", "rank-behind bold"), (text, "rank-behind"))
 
 
-def _together(alerts: Sequence[Alert]) -> str:
-    """One thing that is wrong with some ranks."""
+def _alert_text(alerts: Sequence[Alert]) -> str:
+    """Alerts of one kind: the ranks, and what is wrong with them."""
     ranks, what, figure = sorted(alert.rank for alert in alerts), alerts[0].what, alerts[0].figure
     if figure:
         step = min((alert.step for alert in alerts if alert.step is not None), default=None)
@@ -110,19 +110,19 @@ def _alerts(count: int) -> str:
 
 
 def alert_rows(view: RunView) -> list[Row]:
-    """All alerts that are remembered, the newest first."""
+    """All alerts that the view holds, the newest first."""
     rows = [_alert_row(alert) for alert in view.alerts]
     return [*rows, ()] if rows else []
 
 
 def _alert_row(alert: Alert) -> Row:
     when = time.strftime("%H:%M:%S", time.localtime(alert.since))
-    said = _together([alert])
+    text = _alert_text([alert])
     if alert.over is None:
-        return ((f" ! {when} ", "rank-behind bold"), (said, ""))
+        return ((f" ! {when} ", "rank-behind bold"), (text, ""))
     return (
         (f" ✓ {when} ", "muted"),
-        (f"{said}, for {fig.age(int(alert.over - alert.since))}", "muted"),
+        (f"{text}, for {fig.age(int(alert.over - alert.since))}", "muted"),
     )
 
 
@@ -132,16 +132,16 @@ _HOSTS = 16
 
 
 def pace_rows(view: RunView) -> list[Row]:
-    """Step times, lag and power, as far as they are known."""
+    """Step times, lag and power on a line each, as far as they are known."""
     return [((f" {label:<{_LABEL}}", "muted"), *spans) for label, spans in _figures(view) if spans]
 
 
 def pace_row(view: RunView) -> Row:
     """The same in one line."""
     spans: list[Span] = []
-    for label, found in _figures(view):
-        if found:
-            spans += [(f" {'  ' * bool(spans)}{label} ", "muted"), *found]
+    for label, figures in _figures(view):
+        if figures:
+            spans += [(f" {'  ' * bool(spans)}{label} ", "muted"), *figures]
     return tuple(spans)
 
 
@@ -180,7 +180,7 @@ def _power(ranks: Sequence[RankView]) -> Row:
 
 
 def host_rows(view: RunView) -> list[Row]:
-    """What each host does, in the order of its ranks; of many hosts what they do together."""
+    """A row for each host, in the order of the ranks; for many hosts, one row with their sums."""
     by_agent = [(agent, list(members)) for agent, members in groupby(view.ranks, key=lambda v: v.rank.agent)]
     hosts = [(view.state.hosts.get(agent), members) for agent, members in by_agent]
     if not any(host is not None and host.system is not None for host, _ in hosts):
@@ -204,7 +204,7 @@ def host_figures(host: Host | None, members: Sequence[RankView]) -> str:
 
 
 def system_figures(host: Host | None) -> str:
-    """How busy the whole machine is; empty where that is unknown."""
+    """The figures of the whole machine; empty if unknown."""
     system = host.system if host is not None else None
     if system is None:
         return ""
@@ -213,13 +213,13 @@ def system_figures(host: Host | None) -> str:
 
 
 def gpu_figures(members: Sequence[RankView]) -> str:
-    """How many GPUs some ranks have, and their sums; empty if they have none."""
+    """The number of GPUs of some ranks, and their sums; empty if they have none."""
     count = sum(len(v.rank.devices) for v in members)
     return f"{fig.number(count, 'GPU')} {gpu_sums(members)}" if count else ""
 
 
 def gpu_sums(members: Sequence[RankView]) -> str:
-    """What the figures of their GPUs come to: mean use, memory and power in all, the highest temperature."""
+    """The figures of their GPUs together: mean utilisation, total memory and power, highest temperature."""
     shown = TABLE.shown(Source.DEVICE)
     amounts = zip(shown, together(members, shown), strict=True)
     return " ".join(metric.written(amount) for metric, amount in amounts)

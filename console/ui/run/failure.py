@@ -1,4 +1,4 @@
-"""Why a run failed, in one block: the first rank, its place, its end, its traceback; then the collateral."""
+"""Why a run failed, in one block: the first failed rank, its host, end and traceback; the other ranks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MOST_ROWS, _FEWEST = 8, 5
 
 
 def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
-    """The block, shortened to a few lines, more where it is `tall`: the whole is in the result pane."""
+    """The block in a few lines, some more if `tall`; the result pane has all of it."""
     first = view.state.first_failure
     if first is None:
         head: Row = ((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),)
-        stood = standstill_line(view.state.stacks)
-        told = _wrapped(stood, width - 3, _MOST_ROWS - 2 if tall else 2) if stood else []
-        return [clip(row, width) for row in (head, *(((f"   {line}", ""),) for line in told))]
+        standstill = standstill_line(view.state.stacks)
+        lines = _wrapped(standstill, width - 3, _MOST_ROWS - 2 if tall else 2) if standstill else []
+        return [clip(row, width) for row in (head, *(((f"   {line}", ""),) for line in lines))]
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
     ]
@@ -40,12 +40,12 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
 
 
 def _wrapped(text: str, width: int, lines: int) -> list[str]:
-    """A text over at most so many lines; wide characters may take a line's end with them."""
+    """A text wrapped to at most `lines` lines; the end of a line with wide characters may be clipped."""
     return textwrap.wrap(text, max(width, 8), max_lines=lines, placeholder=" …") or [text]
 
 
 def ending(rank: Rank) -> str:
-    """What one rank ended with."""
+    """How a rank ended."""
     if rank.raised:
         return f"raised {rank.raised.kind}"
     if rank.phase is RankPhase.STOPPED:
@@ -60,14 +60,14 @@ def ending(rank: Rank) -> str:
 
 
 def place(rank: Rank) -> str:
-    """Where it was raised: the user's own frames, innermost first."""
+    """Where the exception was raised: the frames of the user's code, innermost first."""
     frames = rank.raised.frames if rank.raised else ()
     shown = (f"{file.rpartition('/')[2]}:{line} in {function}" for file, line, function in reversed(frames))
     return " ← ".join(shown)
 
 
 def circumstances(state: RunState, first: Rank) -> str:
-    """Its exit, when, at which step; and what became of the others."""
+    """The exit code, time and step of the first failure; and how the other ranks ended."""
     parts = []
     if first.exit_code is not None:
         parts.append(f"exit {first.exit_code}")
@@ -80,7 +80,7 @@ def circumstances(state: RunState, first: Rank) -> str:
 
 
 def collateral(state: RunState, first: Rank) -> str:
-    """How the other ranks ended, counted; one alone is named, for its count would be read as its number."""
+    """How the other ranks ended, counted; a single one is named, as its count would be read as its number."""
     others = [rank for rank in state.ranks if rank.rank != first.rank]
     ends = Counter(_short(r) for r in others if r.phase.ended)
     running = sum(not r.phase.ended for r in others)
@@ -88,9 +88,9 @@ def collateral(state: RunState, first: Rank) -> str:
         return ""
     if len(others) == 1 and ends:
         return f"collateral: rank {others[0].rank} {_short(others[0])}"
-    said = ", ".join(f"{n} {what}" for what, n in ends.most_common())
+    ended = ", ".join(f"{n} {what}" for what, n in ends.most_common())
     still = f"{running} still ending" if running else ""
-    return "collateral: " + ", ".join(part for part in (said, still) if part)
+    return "collateral: " + ", ".join(part for part in (ended, still) if part)
 
 
 def _short(rank: Rank) -> str:
@@ -100,7 +100,7 @@ def _short(rank: Rank) -> str:
 
 
 def failure_text(view: RunView) -> str:
-    """The whole block as text: what is copied."""
+    """The whole block as text, for the clipboard."""
     first = view.state.first_failure
     if first is None:
         return f"{view.state.id}: {view.state.why}"

@@ -1,4 +1,4 @@
-"""The top of the run screen: which run, in which state and phase, how far, or why it ended badly."""
+"""The top of the run screen: the run, its state and phases, its progress, or why it failed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .view_sheet import ViewSheet
 
 
 class RunHeader(ViewSheet):
-    """Which run this is, and in which state."""
+    """Which run this is, and its state."""
 
     def rows(self, width: int) -> Sequence[Row]:
-        """One line, one more where Spark is concerned, and one where the record has gaps."""
+        """One line, one more if the run uses Spark, and one more if its record has gaps."""
         if self.view is None:
             return [((" …", "muted"),)]
         rows = [header_row(self.view, width)]
@@ -49,14 +49,14 @@ def header_row(view: RunView, width: int) -> Row:
 
 
 def attempt(view: RunView) -> str:
-    """Which attempt goes on, and how many may follow the first; empty where there is only one."""
+    """The number of the attempt, and the limit of restarts; empty if there is only one attempt."""
     if not (view.state.attempt or view.max_restarts):
         return ""
     return f"  attempt {view.state.attempt}" + (f"/{view.max_restarts}" if view.max_restarts else "")
 
 
 def spark_row(view: RunView, width: int) -> Row:
-    """How the run reaches its ranks; what matters least leaves first where room is short."""
+    """The Spark application, its address and how output arrives; the least important parts drop first."""
     state, spark, delivery = view.state, view.state.spark, view.state.delivery
     parts = [(state.mode, "bold", 9)]
     if spark is None:
@@ -99,7 +99,7 @@ _STRIP = (
 
 
 class PhaseStrip(ViewSheet):
-    """The phases of a launch with what each took, because most first failures come before step 1."""
+    """The phases of a launch with their durations, because most first failures come before step 1."""
 
     def rows(self, width: int) -> Sequence[Row]:
         """One line."""
@@ -111,7 +111,7 @@ class PhaseStrip(ViewSheet):
 
 
 class Headline(ViewSheet):
-    """Progress while there is any; the verdict afterwards; the failure block if ranks failed."""
+    """Progress while the run is live; its verdict afterwards; the failure block if ranks failed."""
 
     DEFAULT_CSS = """
     Headline { max-height: 8; overflow-y: hidden; }
@@ -125,10 +125,10 @@ class Headline(ViewSheet):
 
 
 class AlertLine(ViewSheet):
-    """What is alarming now; no line at all while nothing is."""
+    """The active alerts; hidden while there are none."""
 
     def show(self, view: RunView) -> None:
-        """Show another moment of the run."""
+        """Show a newer view of the run."""
         self.display = view.live and bool(alarm_line(view))
         super().show(view)
 
@@ -138,7 +138,7 @@ class AlertLine(ViewSheet):
 
 
 def phase_spans(view: RunView) -> Iterator[Span]:
-    """Every phase of the attempt: done with its duration, the current one marked, later ones faint."""
+    """Every phase of the attempt: past ones with their duration, the current one marked, later ones muted."""
     spent = _spent(view)
     shown = [(p, label) for p, label in _STRIP if p in spent or p is not Phase.STOPPING]
     if view.state.attempt:
@@ -153,11 +153,11 @@ def phase_spans(view: RunView) -> Iterator[Span]:
 
 
 def _spent(view: RunView) -> dict[Phase, float]:
-    """Seconds in each phase of the attempt; one that was entered again counts together."""
+    """Seconds in each phase of the attempt, summed if it was entered more than once."""
     entered = view.state.attempt_since
     ends = [time for _, time in entered[1:]] + [view.state.ended or view.now]
     spent: dict[Phase, float] = {}
-    for (phase, began), end in zip(entered, ends, strict=False):  # a new folder tells of no phase yet
+    for (phase, began), end in zip(entered, ends, strict=False):  # a new folder has no phase yet
         spent[phase] = spent.get(phase, 0.0) + max(end - began, 0.0)
     return spent
 
@@ -179,7 +179,7 @@ def _position(phase: Phase) -> int:
 
 
 def _share(view: RunView) -> str:
-    """How much of the current phase is done, where that can be counted."""
+    """How much of the current phase is done, if that can be counted."""
     waiting = view.state.waiting
     if view.state.phase is Phase.WAITING and waiting:
         return f" {waiting.have}/{waiting.need}"
@@ -190,7 +190,7 @@ def _share(view: RunView) -> str:
 
 
 def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
-    """What matters most now; where there is room for it, a second line on the pace of all ranks."""
+    """What matters most now; if `tall`, a second line on the pace of all ranks."""
     state = view.state
     if state.phase is Phase.WAITING and state.waiting:
         return [waiting_row(view, width)]
@@ -215,7 +215,7 @@ def _hint(view: RunView) -> str:
 
 
 def waiting_row(view: RunView, width: int) -> Row:
-    """What the gang waits for and how long that may take."""
+    """What the gang waits for, how long already, and the limit."""
     waiting = view.state.waiting
     assert waiting is not None
     began = next((t for p, t in view.state.attempt_since if p is Phase.WAITING), view.now)
@@ -226,20 +226,20 @@ def waiting_row(view: RunView, width: int) -> Row:
 
 
 def verdict_row(view: RunView, width: int) -> Row:
-    """How a run ended that nothing failed in."""
+    """How a run without failures ended."""
     glyph, style = PHASE_GLYPHS[view.state.phase]
     spans: list[Span] = [(f" {glyph} {view.state.why or view.state.phase}", f"{style} bold")]
     if view.progress.step is not None:
         spans.append((f"  step {_steps(view.progress)}", ""))
     spans += fig.metric_spans(view.progress.metrics)
-    spans += [(f"  {told}", "rank-failed") for told in view.progress.not_finite]
+    spans += [(f"  {alert}", "rank-failed") for alert in view.progress.not_finite]
     if view.results:
         spans.append((f"  results {len(view.results)}/{len(view.ranks)}", ""))
     return _with_course(tuple(spans), view.progress, width)
 
 
 def _with_course(row: Row, progress: Progress, width: int) -> Row:
-    """A line, and the loss's course at its end if there is room."""
+    """A line, with the curve of the loss at its end if there is room."""
     room = width - width_of(row) - 3
     if len(progress.losses) > 2 and room >= _LEAST_COURSE:
         row = (*row, ("  ", ""), (fig.curve(progress.losses, min(room, _COURSE)), "bar"))
@@ -247,13 +247,13 @@ def _with_course(row: Row, progress: Progress, width: int) -> Row:
 
 
 def _steps(progress: Progress) -> str:
-    """The last rank's step; and the first one's, where ranks are far apart."""
+    """The step of the slowest rank; and that of the fastest, if they are far apart."""
     first = f"…{fig.count(progress.front)}" if progress.spread else ""
     return f"{fig.count(progress.step)}{first}"
 
 
 def progress_row(view: RunView, width: int) -> Row:
-    """Step, pace, the reported figures and the loss's course."""
+    """Step, pace, the reported figures and the curve of the loss."""
     progress = view.progress
     total = f"/{fig.count(progress.total)}" if progress.total else ""
     spans: list[Span] = [(f" step {_steps(progress)}{total}", "bold")]

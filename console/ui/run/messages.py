@@ -1,6 +1,6 @@
-"""What crosses between the panes of a run, its screen and the app.
+"""The messages between a run's feed, its panes and its screen.
 
-Widgets take the values from here, so that they know of no source.
+Widgets receive their values by these messages, so that they do not depend on the feed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from ...data.run.model import RunView
 
 
 class RunChanged(Message):
-    """The run that is watched looks different now. A newer view replaces one not yet handled."""
+    """There is a new view of the run. It replaces an older one that is not yet handled."""
 
     def __init__(self, view: RunView) -> None:
         super().__init__()
         self.view = view
 
     def can_replace(self, message: Message) -> bool:
-        """Only the newest view is worth showing."""
+        """Only the newest view needs to be shown."""
         return isinstance(message, RunChanged)
 
 
@@ -31,7 +31,7 @@ class FeedFailed(Message):
 
 
 class RankChosen(Message):
-    """A person wants to see this rank."""
+    """A person chose to see this rank."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
-"""Ranks as cells: one a rank, a host a line while that fits. How a rank is doing, as glyph and style.
+"""Ranks as cells: one cell per rank, and one line per host if there are not too many.
 
-Pure. A glyph says how a rank is doing, so that no colour is needed; shade says how much of a metric it has.
+Pure. The glyph of a cell shows the rank's condition, so that no colour is needed; the height of a block shows
+the value of a metric.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ STYLES = {
 
 
 class CompactRows:
-    """Makes a row for each of `compact_lines`, and takes over those that are as they were."""
+    """Makes a row for each of `compact_lines`, and reuses rows of which nothing has changed."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[tuple[object, ...], Sequence[RankView], Row]] = {}
@@ -77,10 +78,10 @@ class CompactRows:
         label, members = line
         here = next((n for n, view in enumerate(members) if view.rank.rank == cursor), None)
         system = _system(members, hosts)
-        asked = (label, width, here, metric, system)
+        inputs = (label, width, here, metric, system)
         made = self._made.get(number)
-        if made is None or made[0] != asked or made[1] is not members:
-            made = asked, members, _compact_row(label, members, here, width, metric, system)
+        if made is None or made[0] != inputs or made[1] is not members:
+            made = inputs, members, _compact_row(label, members, here, width, metric, system)
             self._made[number] = made
         return made[2]
 
@@ -88,7 +89,7 @@ class CompactRows:
 def compact_lines(
     ranks: Sequence[RankView], width: int, *, by_host: bool = True
 ) -> list[tuple[str, list[RankView]]]:
-    """Which ranks stand on which line, and what stands before them; hosts only for ranks in their order."""
+    """The label and the ranks of each line; lines by host require ranks in their natural order."""
     if len(ranks) > HOST_RANKS or not by_host:
         per = 64 if width >= 72 else 32
         return [(f"{at:>5}", list(ranks[at : at + per])) for at in range(0, len(ranks), per)]
@@ -103,7 +104,7 @@ def compact_lines(
 
 
 def _system(members: Sequence[RankView], hosts: Mapping[int, Host]) -> HostSample | None:
-    """What the host of all of them does; None if they are on several."""
+    """The figures of the host of these ranks; None if they are on several hosts."""
     host = hosts.get(members[0].rank.agent)
     alone = host is not None and all(view.rank.agent == host.agent for view in members)
     return host.system if host is not None and alone else None
@@ -144,7 +145,7 @@ _SHADES = "▁▂▃▄▅▆▇█"
 
 
 def shade(value: float | None, top: float) -> int:
-    """How much of its scale a figure takes, in eight steps, so that small changes repaint nothing."""
+    """A figure as one of eight steps of its scale, so that small changes repaint nothing."""
     return min(max(int(value / top * 8), 0), 7) if fig.is_finite(value) else 7
 
 
@@ -152,14 +153,14 @@ _FIRST = 2
 
 
 def _summary(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
-    """How busy they are, how much memory the fullest has, and how far the last is."""
+    """The first two metrics of these ranks, and the step of the slowest."""
     steps = [v.rank.step for v in members if v.rank.step is not None]
-    told = " ".join([_text(metric, fullest(members, metric)) for metric in shown[:_FIRST]])
-    return f"{told}  step {fig.count(min(steps, default=None))}"
+    figures = " ".join([_text(metric, fullest(members, metric)) for metric in shown[:_FIRST]])
+    return f"{figures}  step {fig.count(min(steps, default=None))}"
 
 
 def _sums(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
-    """What the others come to, where anything is known of them."""
+    """The other metrics of these ranks together; empty if none is known."""
     rest = shown[_FIRST:]
     amounts = together(members, rest)
     if amounts.count(None) == len(amounts):
@@ -172,7 +173,7 @@ def _text(metric: Metric, amount: float | None) -> str:
 
 
 def _of_host(system: HostSample | None) -> str:
-    """Its processors and memory; empty where they are unknown."""
+    """The processors and memory of the host; empty if unknown."""
     if system is None:
         return ""
     cpu, memory = (_text(metric, metric.amount((system,))) for metric in (HOST_CPU, HOST_MEMORY))

@@ -1,4 +1,4 @@
-"""One rank in full: where it is, what its devices do, and how old each kind of news from it is."""
+"""One rank in full: its host, its devices, its last figures, and the age of each kind of report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RankDetail(ScrollingSheet):
         self.rank = 0
 
     def show(self, view: RunView, rank: int) -> None:
-        """Show another moment, or another rank."""
+        """Show a newer view, or another rank."""
         self.view, self.rank = view, rank
         self.entitle(f"2 Rank {rank}" if view.ranks else "2 Rank")
         self.refresh_rows()
@@ -39,24 +39,24 @@ class RankDetail(ScrollingSheet):
         ]
 
     def _host(self, width: int) -> list[Row]:
-        """What its host does, and how many of the ranks are there."""
+        """The figures of its host, and the number and GPUs of the ranks there."""
         assert self.view is not None
         agent = self.view.ranks[self.rank].rank.agent
         mates = [v for v in self.view.ranks if v.rank.agent == agent]
         system = system_figures(self.view.state.hosts.get(agent)) or fig.UNKNOWN
-        told = f"{fig.number(len(mates), 'rank')}", gpu_figures(mates)
-        together = "  ".join(told)
-        there = [together] if _LABEL + len(together) <= width else [*told]
-        rows = [_fact("there" * (not n), (text, "")) for n, text in enumerate(there)]
+        parts = f"{fig.number(len(mates), 'rank')}", gpu_figures(mates)
+        together = "  ".join(parts)
+        lines = [together] if _LABEL + len(together) <= width else [*parts]
+        rows = [_fact("there" * (not n), (text, "")) for n, text in enumerate(lines)]
         return [_fact("its host", (system, "")), *rows]
 
 
 def detail_rows(view: RankView, width: int) -> list[Row]:
-    """Everything known of one rank, unknown included."""
+    """Everything known of one rank; unknown figures are shown as unknown."""
     rank = view.rank
     state = STYLES[view.condition]
     rows: list[Row] = [
-        _fact("state", (f"{GLYPHS[view.condition]} {view.condition}", state), (_how_long(view), "muted")),
+        _fact("state", (f"{GLYPHS[view.condition]} {view.condition}", state), (_state_note(view), "muted")),
         _fact("host", (rank.host or fig.UNKNOWN, ""), (f"  pid {rank.pid or fig.UNKNOWN}", "muted")),
         _fact("device", (view.device or "no GPU: CPU only", "" if view.device else "muted")),
         _fact("step", (fig.count(rank.step), "bold")),
@@ -68,15 +68,15 @@ def detail_rows(view: RankView, width: int) -> list[Row]:
 
 
 def _ages(view: RankView) -> Row:
-    """How old its news are; of a rank that has ended, how old they were then."""
-    told = f"step {fig.age(view.step_age)}  log {fig.age(view.log_age)}"
+    """The ages of its last step, output and telemetry; for a rank that has ended, as they were then."""
+    ages = f"step {fig.age(view.step_age)}  log {fig.age(view.log_age)}"
     if view.rank.phase.ended:
-        return _fact("last", (told, ""), (" before its end", "muted"))
-    return _fact("ages", (f"{told}  telemetry {fig.age(view.sample_age)}", ""))
+        return _fact("last", (ages, ""), (" before its end", "muted"))
+    return _fact("ages", (f"{ages}  telemetry {fig.age(view.sample_age)}", ""))
 
 
 def _device_rows(view: RankView, width: int) -> Iterator[Row]:
-    """What its devices do; how hot they are stands beside how busy they are."""
+    """The figures of its devices, with the temperature beside the utilisation."""
     for metric in TABLE.shown(Source.DEVICE):
         if metric is not TEMPERATURE:
             beside = f" {view.amount_text(TEMPERATURE)}" if metric is UTIL else ""
@@ -102,7 +102,7 @@ def _process_rows(view: RankView, width: int) -> Iterator[Row]:
 
 
 def _figure(view: RankView, metric: Metric, beside: str, width: int) -> Row:
-    """A metric as it is, as a bar where that is per cent of something."""
+    """A metric as text, with a bar if it is a share."""
     label, text = _label(view, metric), f"{view.amount_text(metric)}{beside}"
     share = view.figure(metric)
     if not metric.is_share:
@@ -115,13 +115,13 @@ def _label(view: RankView, metric: Metric) -> str:
 
 
 def _lately(view: RankView, metric: Metric, width: int) -> str:
-    """Its course, against a scale that a rank on several cores can widen."""
+    """The recent history of a metric; the scale widens for a rank that uses several cores."""
     history = view.past.of(metric, min(width - _LABEL - 2, _LATELY))
     return fig.strip(history, len(history), top=metric.scale_of(history))
 
 
-def _how_long(view: RankView) -> str:
-    """Since when it is silent; or what it ended with."""
+def _state_note(view: RankView) -> str:
+    """How long a silent rank has been silent, or how a rank ended."""
     rank = view.rank
     if view.condition is Condition.SILENT:
         ages = [age for age in (view.step_age, view.log_age) if age is not None]
@@ -130,10 +130,10 @@ def _how_long(view: RankView) -> str:
 
 
 def _metrics(view: RankView, width: int) -> Iterator[Row]:
-    """What it reported last, as many figures on a row as fit whole."""
-    told = {name: value for name, value in view.rank.metrics.items() if name != "total_steps"}
+    """The figures that it reported last, as many on a row as fit."""
+    metrics = {name: value for name, value in view.rank.metrics.items() if name != "total_steps"}
     line: Row = ()
-    for text, style in fig.metric_spans(told, ""):
+    for text, style in fig.metric_spans(metrics, ""):
         if line and _LABEL + width_of(line) + len(text) + 2 > width:
             yield _fact("", *line)
             line = ()

@@ -1,4 +1,4 @@
-"""The grid of ranks: who runs where and how it is doing, with a cursor that picks one."""
+"""The grid of ranks: where each runs and its condition, with a cursor."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class RankGrid(ScrollingSheet):
         self._lines: list[tuple[str, list[RankView]]] | None = None
 
     def show(self, view: RunView) -> None:
-        """Show another moment of the run."""
+        """Show a newer view of the run."""
         self.view = view
         self.fixed = 1 if self.is_table else 0
         self._arrange()
 
     @property
     def metric(self) -> Metric:
-        """The figure that is charted: the one that a person chose, else what suits the ranks."""
+        """The metric that is charted: the one that a person chose, else the first one for these ranks."""
         return self._metric or TABLE.first(devices=self._devices)
 
     @property
@@ -79,7 +79,7 @@ class RankGrid(ScrollingSheet):
         self.entitle(*self._titles(self.view))
 
     def _badness(self, view: RankView) -> tuple[int, int, int]:
-        """Where a rank belongs among the worst; small changes of its figure move it nowhere."""
+        """The sort key for "worst first"; in coarse steps, so that small changes of a figure move no rank."""
         step = self.metric.top / 8
         return (
             -_SEVERITY[view.condition],
@@ -94,15 +94,15 @@ class RankGrid(ScrollingSheet):
 
     @property
     def lines_wanted(self) -> int:
-        """How many lines show all of it; of many ranks, enough to find one's way."""
+        """How many lines show all ranks; for many ranks, enough lines to navigate."""
         if (view := self.view) is None:
             return 1
-        # a gang that comes back will be as large
+        # a gang that is restarted has the same size
         ranks = len(view.ranks) or (view.size if view.state.attempt else 0)
         return max(ranks // _A_LINE, _PAGE) if ranks > TABLE_RANKS else 1 + max(ranks, len(self._listed))
 
     def rows(self, width: int) -> Sequence[Row]:
-        """The ranks, or what the gang waits for."""
+        """The ranks as table or cells; a note before they have places."""
         if self.view is None or not self.view.ranks:
             return [((" no rank has a place yet", "muted"),)]
         cursor, metric, hosts = self.cursor, self.metric, self.view.state.hosts
@@ -114,7 +114,7 @@ class RankGrid(ScrollingSheet):
         return self._cells.rows(self._compact(), width, cursor=cursor, metric=metric, hosts=hosts)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay the ranks out for the new width, with the cursor still in view."""
+        """Lay the ranks out for the new width, and keep the cursor visible."""
         self._lines = None
         super().on_resize(event)
         if self.view is not None and self.view.ranks:
@@ -134,7 +134,7 @@ class RankGrid(ScrollingSheet):
         self._reveal(rank)
 
     def _reveal(self, rank: int) -> None:
-        """Bring a rank into view, and its host with it where that stands right above."""
+        """Scroll to a rank, and to its host's line if that is directly above."""
         line = self._line_of(rank)
         if self.is_table and line > 1 and isinstance(self._listed[line - 2], HostLine):
             self.reveal(line - 1)
@@ -151,7 +151,7 @@ class RankGrid(ScrollingSheet):
         self.move_to(there[min(column, len(there) - 1)])
 
     def action_sidestep(self, cells: int) -> None:
-        """Go left or right, where ranks stand side by side."""
+        """Go left or right, if ranks are shown as cells."""
         if not self.is_table:
             self._go(self._position(self.cursor) + cells)
 
@@ -168,30 +168,30 @@ class RankGrid(ScrollingSheet):
         self._go(len(self._order) - 1)
 
     def action_metric(self) -> None:
-        """Chart another figure."""
+        """Chart the next metric."""
         self._metric = TABLE.after(self.metric, devices=self._devices)
         self._arrange()
 
     def action_sort(self) -> None:
-        """The worst first, or in their order again; the cursor stays with its rank."""
+        """Sort the worst ranks first, or by their numbers again; the cursor stays on its rank."""
         self.worst_first = not self.worst_first
         self._arrange()
         self._reveal(self.cursor)
 
     def action_worst(self) -> None:
-        """Go to the rank that is worst off: the first failure, else the one furthest behind."""
+        """Go to the first failure, else to the rank in the worst condition that is furthest behind."""
         if self.view and self.view.ranks:
             failed = self.view.state.first_failure
             worst = max(self.view.ranks, key=lambda v: (_SEVERITY[v.condition], -(v.rank.step or 0)))
             self.move_to(failed.rank if failed else worst.rank.rank)
 
     def action_choose(self) -> None:
-        """Ask for this rank's log."""
+        """Request the log of the rank under the cursor."""
         if self.view and self.view.ranks:
             self.post_message(RankChosen(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Pick the rank that was clicked; a second click opens it."""
+        """Move the cursor to the clicked rank; a second click requests its log."""
         rank = self._rank_at(event.x - self.gutter.left, self.row_at(event.y - self.gutter.top))
         if rank is not None:
             self.move_to(rank)
@@ -199,7 +199,7 @@ class RankGrid(ScrollingSheet):
                 self.action_choose()
 
     def _rank_at(self, x: int, line: int) -> int | None:
-        """The rank at a cell of a line; of a host's line, its first."""
+        """The rank at a cell of a line; on a host's line, its first rank."""
         if self.is_table:
             at = self._listed[line - 1] if 0 < line <= len(self._listed) else None
             member = at.members[0] if isinstance(at, HostLine) else at
@@ -210,7 +210,7 @@ class RankGrid(ScrollingSheet):
         return members[number].rank.rank if 0 <= number < len(members) else None
 
     def _go(self, position: int) -> None:
-        """Put the cursor on the rank at a position, or at the nearest there is."""
+        """Put the cursor on the rank at a position of the order, or at the nearest one."""
         if self._order:
             self.move_to(self._order[min(max(position, 0), len(self._order) - 1)].rank.rank)
 
@@ -250,7 +250,7 @@ class RankGrid(ScrollingSheet):
         return title, " ".join(f"{GLYPHS[c]} {n} {c}" for c, n in sorted(tally.items(), key=_order))
 
     def _at_host(self, view: RunView) -> str:
-        """The host of the rank under the cursor where no column tells it: its line may be out of sight."""
+        """The host of the rank under the cursor where no column shows it: its line may be out of sight."""
         if not self._listed or not isinstance(self._listed[0], HostLine) or self.cursor >= len(view.ranks):
             return ""
         return f" · on {view.ranks[self.cursor].rank.host}"

@@ -1,6 +1,6 @@
-"""Ranks as a table: a row each, with the columns that fit, below their hosts where these have several.
+"""Ranks as a table: a row for each with the columns that fit, below their hosts if these have several ranks.
 
-Pure but for the rows that it keeps.
+Pure except for the cache of rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HOST, _FIGURE = 12, 5
 
 @dataclass(frozen=True, slots=True)
 class HostLine:
-    """Stands above the ranks of one host."""
+    """The line above the ranks of a host."""
 
     agent: int
     members: Sequence[RankView]
@@ -35,7 +35,7 @@ Line = HostLine | RankView
 
 
 def table_lines(ranks: Sequence[RankView], *, by_host: bool) -> list[Line]:
-    """What stands below each other: ranks, and above those of each host the host, if it tells them apart."""
+    """The lines of the table: ranks, and a line for each host if there are several with several ranks."""
     groups = [(agent, list(members)) for agent, members in groupby(ranks, key=lambda v: v.rank.agent)]
     if not by_host or len(groups) < 2 or len(ranks) < 2 * len(groups):
         return list(ranks)
@@ -59,14 +59,14 @@ def _figure(metric: Metric) -> Column[RankView]:
 
 
 def _figures(charted: Metric, *, devices: bool) -> tuple[Column[RankView], ...]:
-    """Those of the devices, or of the processes if there are none; and the one that is charted."""
+    """The metrics of the devices, or of the processes if there are none; and the charted metric."""
     shown = TABLE.shown(Source.DEVICE if devices else Source.PROCESSES)
     more = () if charted in (*shown, LAG) else (charted,)
     return tuple(map(_figure, (*shown, *more)))
 
 
 def columns(*, devices: bool, charted: Metric, hosts: Mapping[str, str]) -> tuple[Column[RankView], ...]:
-    """What is known of a rank, in order; with GPUs or without. `hosts` are the names to show, if any."""
+    """The columns of a rank, with or without GPUs. `hosts` are the names for a column of hosts, if any."""
     where: tuple[Column[RankView], ...] = (
         Column("host", _HOST, lambda v: hosts.get(v.rank.host, fig.UNKNOWN), 6, left=True),
     )
@@ -152,10 +152,10 @@ class RankTable:
 
 
 def _host_row(members: Sequence[RankView], host: Host | None, width: int) -> Row:
-    """A host's name, and of what its ranks and itself do as much as there is room for."""
+    """A host's name, and as many figures of its ranks and of itself as fit."""
     row: Row = ((f" {members[0].rank.host or fig.UNKNOWN}", "bold"),)
-    told = f"{len(members)} ranks", gpu_figures(members), system_figures(host)
-    for text, style in zip(told, ("muted", "", "muted"), strict=True):
+    parts = f"{len(members)} ranks", gpu_figures(members), system_figures(host)
+    for text, style in zip(parts, ("muted", "", "muted"), strict=True):
         if text and width_of(row) + len(text) + 2 <= width:
             row = (*row, (f"  {text}", style))
     return clip(row, width)

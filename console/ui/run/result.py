@@ -1,4 +1,4 @@
-"""What a run gave back: every rank's value or end, each value by its shape."""
+"""The results of a run: every rank's value or how it ended. A value is shown according to its structure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOST = 12
 
 
 class ResultPane(ScrollingViewSheet):
-    """Results by rank. Values are shown from their summary; nothing is ever unpickled here."""
+    """Results by rank. Values are read from their JSON summary; nothing is unpickled here."""
 
     TOPIC = "results"
 
@@ -35,14 +35,14 @@ class ResultPane(ScrollingViewSheet):
         self.entitle(f"4 Result{back}{code}")
 
     def rows(self, width: int) -> Sequence[Row]:
-        """The failure if there is one, then a row a rank."""
+        """The failure if there is one, then a row for each rank."""
         if self.view is None:
             return [()]
         return [clip(row, width) for row in result_rows(self.view, width)]
 
 
 def result_rows(view: RunView, width: int) -> list[Row]:
-    """The whole pane."""
+    """All rows of the pane."""
     rows: list[Row] = []
     first = view.state.first_failure
     if first is not None:
@@ -61,7 +61,7 @@ def result_rows(view: RunView, width: int) -> list[Row]:
 
 
 def no_result_yet(view: RunView) -> bool:
-    """Whether there is nothing to be shown before a rank returns or fails."""
+    """Whether the run is live and no rank has returned or failed."""
     return view.live and not view.results and view.state.first_failure is None
 
 
@@ -78,7 +78,7 @@ def _failure(view: RunView, first: Rank) -> list[Row]:
 
 
 def _shaped(results: Sequence[Mapping[str, Any]], width: int) -> list[Row]:
-    """The first value that one line would not show, in full."""
+    """The first value that does not fit on one line, in full."""
     entry = next((e for e in results if e.get("json") and structured(e.get("value"))), None)
     if entry is None:
         return []
@@ -94,14 +94,14 @@ def _has_end(view: RankView, values: Mapping[int, Any]) -> bool:
 
 def _rank_row(view: RankView, entry: Mapping[str, Any] | None, hosts: Mapping[str, str]) -> Row:
     rank = view.rank
-    said = ending(rank) if entry is None else _value(entry)
+    text = ending(rank) if entry is None else _value(entry)
     kind = "" if entry is None else f"{entry.get('type', '')} "
     return (
         (f" {GLYPHS[view.condition]} ", STYLES[view.condition]),
         (f"{rank.rank:>4} ", "bold"),
         (f"{hosts.get(rank.host, fig.UNKNOWN):<{_HOST}} ", "muted"),
         (kind, "muted"),
-        (_printable(said), "" if entry is not None else "muted"),
+        (_printable(text), "" if entry is not None else "muted"),
     )
 
 
@@ -131,13 +131,13 @@ _DEPTH, _COLUMN, _PLOT, _LEAST_COURSE = 8, 18, 5, 8
 
 
 def structured(value: object) -> bool:
-    """Whether one line would hide its shape."""
+    """Whether a value needs more than one line: a series of numbers, or a collection of collections."""
     inner = list(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
     return is_course(value) or any(isinstance(v, dict | list) and v for v in inner)
 
 
 def value_rows(value: object, width: int) -> list[Row]:
-    """The value, at most `MOST_ROWS` rows of it."""
+    """The first `MOST_ROWS` rows of a value."""
     rows = list(islice(_rows(value, width, 1), MOST_ROWS + 1))
     return rows if len(rows) <= MOST_ROWS else [*rows[:MOST_ROWS], ((" …", "muted"),)]
 
@@ -174,7 +174,7 @@ def _entry(name: str, item: Any, width: int, depth: int) -> Iterator[Row]:
 
 
 def is_table(value: object) -> bool:
-    """Whether it is a list of objects without further shape."""
+    """Whether a value is a list of objects without nested collections."""
     return (
         isinstance(value, list)
         and len(value) > 1
@@ -184,7 +184,7 @@ def is_table(value: object) -> bool:
 
 
 def is_course(value: object) -> bool:
-    """Whether it is a history of a figure: many numbers."""
+    """Whether a value is a series of numbers that is long enough to be plotted."""
     return isinstance(value, list) and len(value) >= _LEAST_COURSE and all(_is_number(v) for v in value)
 
 
@@ -222,7 +222,7 @@ def scalar(value: object) -> str:
 
 
 def written(value: object) -> str:
-    """JSON, unless it is nested too deep to be written."""
+    """A value as JSON; a note if it is nested too deeply."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:

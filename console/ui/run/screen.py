@@ -1,4 +1,4 @@
-"""The run screen: one run, live or long over, watched through its folder."""
+"""The run screen: one run, live or ended, read from its folder."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ class RunScreen(StartsAgain):
         self.view: RunView | None = None
         self._was_live = False
         self._failure_shown = -1
-        self._feed = RunFeed(run, publish=self._publish, failed=self._tell)
+        self._feed = RunFeed(run, publish=self._publish, failed=self._publish_failure)
 
     def compose(self) -> ComposeResult:
-        """From what the run is, down to what it says."""
+        """The run and its state at the top, its panes below."""
         yield RunHeader(id="header")
         yield PhaseStrip(id="phases")
         yield Headline(id="headline")
@@ -109,7 +109,7 @@ class RunScreen(StartsAgain):
     def _publish(self, view: RunView) -> None:
         self.post_message(RunChanged(view))
 
-    def _tell(self, why: str) -> None:
+    def _publish_failure(self, why: str) -> None:
         self.post_message(FeedFailed(why))
 
     @property
@@ -119,18 +119,18 @@ class RunScreen(StartsAgain):
 
     @property
     def exit_code(self) -> int:
-        """The run's own, once it has ended."""
+        """The run's exit code; 0 while it has none."""
         return (self.view.state.exit_code or 0) if self.view is not None else 0
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only a run that goes on can be stopped; only one that has ended is begun again."""
+        """Only a live run can be stopped; only an ended run can be started again."""
         if action in ("end", "again"):
             return self.live is (action != "again")
         return super().check_action(action, parameters)
 
     @on(RunChanged)
     def show(self, message: RunChanged) -> None:
-        """Hand the newest view to every pane."""
+        """Show the newest view in every pane."""
         view = self.view = message.view
         if not view.live:
             self.refresh_bindings()
@@ -160,33 +160,33 @@ class RunScreen(StartsAgain):
         self._was_live = view.live
 
     @on(FeedFailed)
-    def tell_failure(self, message: FeedFailed) -> None:
-        """Say that the folder cannot be read, where its panes are."""
+    def show_failure(self, message: FeedFailed) -> None:
+        """Show in the log pane that the folder cannot be read."""
         self.query_one(LogPane).complain(message.why)
 
     @on(LogPane.Searched)
-    def look_now(self) -> None:
-        """Search at once, not at the next look."""
+    def poll_now(self) -> None:
+        """Search at once, not at the next poll."""
         self._feed.poller.nudge()
 
     def _show_detail(self, rank: int) -> None:
-        """The detail pane goes with the cursor, in the same frame."""
+        """Show the rank under the cursor in the detail pane, in the same frame as the cursor."""
         if self.view is not None:
             self.query_one(RankDetail).show(self.view, rank)
 
     @on(RankChosen)
     def show_rank(self, message: RankChosen) -> None:
-        """Show a rank's log, and the rank in full where there is room beside it."""
+        """Show a rank's log."""
         self.query_one(LogPane).select(message.rank)
         self.action_pane("logs")
 
     def action_toggle_rank(self) -> None:
-        """All ranks' output, or that of the rank under the cursor."""
+        """Switch between all ranks' output and that of the rank under the cursor."""
         shown = self.query_one(LogView).rank
         self.query_one(LogPane).select(self.query_one(RankGrid).cursor if shown is None else None)
 
     def action_next_rank(self, step: int) -> None:
-        """Another rank: in the grid, and in the log if that shows one."""
+        """Go to another rank in the grid, and in the log if it shows a single rank."""
         grid = self.query_one(RankGrid)
         if self.view is None or not self.view.ranks:
             return
@@ -200,11 +200,11 @@ class RunScreen(StartsAgain):
         self.query_one(Deck).focus_pane(name)
 
     def action_zoom(self) -> None:
-        """The pane with the focus alone, or all again."""
+        """Show the focused pane alone, or all panes again."""
         self.query_one(Deck).zoom()
 
     def action_reset(self) -> None:
-        """The layout as it was at first."""
+        """Restore the initial layout."""
         self.query_one(Deck).reset()
 
     def action_search(self) -> None:
@@ -213,7 +213,7 @@ class RunScreen(StartsAgain):
         self.query_one(LogPane).action_open_search()
 
     def action_back(self) -> None:
-        """Leave this screen, or first what covers part of it."""
+        """End the zoom, else leave this screen."""
         if self.query_one(Deck).zoomed:
             self.action_zoom()
         else:
@@ -228,7 +228,7 @@ class RunScreen(StartsAgain):
 
     @work(thread=True, group="copy")
     def _copy_command(self) -> None:
-        """Beside the screen, for the target's source may be far away."""
+        """In a thread, because the target's source may be on a slow file system."""
         try:
             text = command_text(draft_of(read_spec(self.run)), current_defaults())
         except LauncherError as error:
@@ -237,7 +237,7 @@ class RunScreen(StartsAgain):
             self.app.call_from_thread(self.app.copy_to_clipboard, text)
 
     def action_copy_page(self) -> None:
-        """Copy the address of the application's own pages, or its id if it has none."""
+        """Copy the address of the Spark application's web pages, or its id if it has none."""
         spark = self.view.state.spark if self.view is not None else None
         if spark is None:
             self.notify("there is no Spark application", markup=False)
@@ -246,7 +246,7 @@ class RunScreen(StartsAgain):
         self.notify(f"copied {spark.ui or spark.application}", markup=False)
 
     def action_stacks(self) -> None:
-        """Show what every rank is doing: now if the run goes on, else when it was asked last."""
+        """Show what every rank is doing: now if the run is live, else when stacks were taken last."""
         if self.view is not None:
             self.app.push_screen(StacksScreen(self.view))
             if self.view.live:
@@ -260,7 +260,7 @@ class RunScreen(StartsAgain):
             self.notify(str(error), severity="error", markup=False)
 
     def action_again(self) -> None:
-        """Show what would be started, and start it if a person says so."""
+        """Show what would be started, and start it if a person confirms."""
         self.ask_again(self.run)
 
     def action_end(self, verb: str) -> None:
@@ -288,17 +288,17 @@ class RunScreen(StartsAgain):
 
 
 def _key_words(view: RunView) -> dict[str, str]:
-    """What keys do now: one leaves a run that has ended, and asks for stacks where they tell something."""
+    """What keys do now, where it differs: leave an ended run; take stacks of a run without progress."""
     leave = {} if view.live else {"run.detach": "Leave"}
-    stands = view.state.stacks or (view.state.near is not None and view.state.near.limit == "progress")
-    return {**leave, "run.stacks": "Stacks"} if stands else leave
+    stalled = view.state.stacks or (view.state.near is not None and view.state.near.limit == "progress")
+    return {**leave, "run.stacks": "Stacks"} if stalled else leave
 
 
 PANES = ("ranks", "detail", "logs", "result", "charts")
 
 
 class Deck(Vertical):
-    """Panes about ranks above, output and result below; as many as there is room for, or one alone."""
+    """The panes about ranks above, output and result below; as many as fit, or one alone."""
 
     DEFAULT_CSS = """
     Deck { height: 1fr; }
@@ -316,7 +316,7 @@ class Deck(Vertical):
         self._folded = True
 
     def compose(self) -> ComposeResult:
-        """About ranks above, what they said below."""
+        """The panes about ranks above, output and result below."""
         with Horizontal(id="upper"):
             yield RankGrid(id="ranks", classes="pane")
             yield RankDetail(id="detail", classes="pane")
@@ -334,7 +334,7 @@ class Deck(Vertical):
         self._place()
 
     def fold_result(self, folded: bool) -> None:
-        """Give the result no more room than its title needs, or as much as it deserves."""
+        """Give the result only the room of its border, or its usual share."""
         if folded != self._folded:
             self._folded = folded
             self._place()
@@ -356,7 +356,7 @@ class Deck(Vertical):
         self._place()
 
     def offer(self, name: str) -> None:
-        """Put a pane on the screen, unless a person looks at one alone."""
+        """Put a pane on the screen, unless one is zoomed."""
         if self.zoomed is None:
             self.show(name)
 
@@ -365,21 +365,21 @@ class Deck(Vertical):
         (self.query_one(LogView) if name == "logs" else self.query_one(f"#{name}")).focus()
 
     def zoom(self) -> None:
-        """Show the pane with the focus alone, or all again."""
+        """Show the focused pane alone, or all panes again."""
         self.zoomed = None if self.zoomed else self.focused_pane or "logs"
         self._place()
 
     def reset(self) -> None:
-        """Show what was shown at first."""
+        """Restore the initial layout."""
         self.upper, self.lower, self.zoomed = "ranks", "logs", None
         self._place()
 
     @property
     def focused_pane(self) -> str | None:
         """The pane with the focus."""
-        at = self.screen.focused
-        held = at.ancestors_with_self if at is not None else ()
-        return next((name for name in PANES if self.query_one(f"#{name}") in held), None)
+        focused = self.screen.focused
+        nodes = focused.ancestors_with_self if focused is not None else ()
+        return next((name for name in PANES if self.query_one(f"#{name}") in nodes), None)
 
     def _place(self) -> None:
         if not self.size:
@@ -414,7 +414,7 @@ _DETAIL_ROWS, _CHART_ROWS = 12, 18
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The panes on the screen. A height of None takes what is left."""
+    """The panes on the screen. A height of None means the remaining room."""
 
     panes: tuple[str, ...]
     upper_height: int | None = None
@@ -443,24 +443,24 @@ def arrange(
 ) -> Arrangement:
     """The panes for `room` lines of a terminal.
 
-    `lines` show all ranks; `upper` and `lower` say which of two panes is wanted. `folded` says that
-    there is no result yet: where it has a pane beside the output, that is its border.
+    `lines` is the height that shows all ranks. `upper` and `lower` name the pane to show where only one
+    fits. `folded` means that there is no result yet: its pane, if shown below the output, is only a border.
     """
     if zoomed is not None:
         return Arrangement((zoomed,))
     tall = terminal.height >= TALL
     above = _above(terminal.width, upper, tall=tall)
     below = ("logs", "result") if tall else (lower,)
-    wanted = lines + 2
+    full_height = lines + 2
     if len(above) > 1:
-        wanted = max(wanted, (_CHART_ROWS if len(above) > 2 else _DETAIL_ROWS) + 2)
-    upper_height = max(min(wanted, room - _LEAST_LOG, room * 3 // 5), 4)
+        full_height = max(full_height, (_CHART_ROWS if len(above) > 2 else _DETAIL_ROWS) + 2)
+    upper_height = max(min(full_height, room - _LEAST_LOG, room * 3 // 5), 4)
     result_height = (2 if folded else min(max(room // 5, 5), 12)) if len(below) > 1 else None
     return Arrangement((*above, *below), upper_height, result_height)
 
 
 def _above(width: int, upper: str, *, tall: bool) -> tuple[str, ...]:
-    """The panes side by side about ranks."""
+    """The panes about ranks, side by side."""
     if width >= WIDEST and tall:
         return ("ranks", "detail", "charts")
     if width >= WIDE:

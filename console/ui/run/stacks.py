@@ -1,4 +1,4 @@
-"""What every rank is doing, grouped, on top of the run."""
+"""The stacks of all ranks, grouped, in a dialog over the run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class StackSheet(ScrollingViewSheet):
     """The stacks that were taken last, and the ranks that have not answered."""
 
     def rows(self, width: int) -> Sequence[Row]:
-        """A block for all ranks that are in the same place."""
+        """A block for each group of ranks with the same stack."""
         if self.view is None:
             return [()]
         return [clip(row, width) for row in stack_rows(self.view)]
 
 
 class StacksScreen(ModalScreen[None]):
-    """Stacks as they come."""
+    """Shows stacks as they arrive."""
 
     TOPIC = "limits"
     DEFAULT_CSS = """
@@ -46,24 +46,24 @@ class StacksScreen(ModalScreen[None]):
         self._view = view
 
     def compose(self) -> ComposeResult:
-        """One sheet."""
+        """The sheet."""
         yield StackSheet(id="stacks", classes="pane")
 
     def on_mount(self) -> None:
-        """Show what there is."""
+        """Show the stacks that have arrived."""
         self.show(self._view)
 
     def show(self, view: RunView) -> None:
-        """Show another moment of the run."""
+        """Show a newer view of the run."""
         self._view = view
         for sheet in self.query(StackSheet):
             copy, close = keys_of(self, "stacks.copy", "y"), keys_of(self, "stacks.close", "esc")
-            taken = f"Stacks · {len(view.state.stacks)}/{view.size} ranks"
-            sheet.entitle(taken, f"{copy} copies all · {close} closes")
+            title = f"Stacks · {len(view.state.stacks)}/{view.size} ranks"
+            sheet.entitle(title, f"{copy} copies all · {close} closes")
             sheet.show(view)
 
     def action_copy(self) -> None:
-        """Copy all of them."""
+        """Copy all stacks."""
         self.app.copy_to_clipboard(stacks_block(self._view.state, most=None))
 
 
