@@ -1,4 +1,4 @@
-"""How one line of output is drawn: whose it is, when it came, its own colours, and what a search found."""
+"""How one line of output is drawn: its rank, its time, its own colours, and the matches of a search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CONSOLE = Console(color_system="truecolor", force_terminal=True, width=80)
 
 
 class Times(enum.Enum):
-    """How to say when a line came: not, by the clock, or in seconds since the first line."""
+    """How the time of a line is shown: not, as clock time, or in seconds since the first line."""
 
     NONE = ""
     CLOCK = "clock"
@@ -47,12 +47,12 @@ class LinePaint:
     """Draws lines for one theme and one set of choices; the background is left to the caller.
 
     Attributes:
-        variables: the theme's.
-        digits: how many a rank's number takes; 0 leaves it out.
-        times: how to say when a line came, if at all.
-        origin: when the first line came, in seconds since the epoch.
-        left: how many cells of the text are scrolled away.
-        pattern: what a search looks for.
+        variables: the theme's variables.
+        digits: the width of a rank's number; 0 leaves the number out.
+        times: how the time of a line is shown.
+        origin: the time of the first line, in seconds since the epoch.
+        left: how many cells of the text are scrolled out to the left.
+        pattern: the expression of the search.
     """
 
     variables: Mapping[str, str]
@@ -64,14 +64,14 @@ class LinePaint:
     _styles: dict[str, Style] = field(default_factory=dict)
 
     def strip(self, line: LogLine) -> Strip:
-        """The whole line; a mark from the first cell on, where output never stands."""
+        """The whole line; a mark starts at the first cell, where output never does."""
         if line.mark:
             return Strip([Segment(line.text, self._style("accent") + Style(bold=True))])
         body = Text.from_ansi(line.text, no_wrap=True, end="")
         if self.pattern is not None:
-            found = Style(bgcolor=self.color("log-match"), bold=True)
+            match = Style(bgcolor=self.color("log-match"), bold=True)
             for start, end in self.pattern.spans(body.plain):
-                body.stylize(found, start, end)
+                body.stylize(match, start, end)
         cells = Strip(body.render(_CONSOLE), body.cell_len).apply_style(self._tone(line.text))
         return Strip([*self._head(line), *(cells.crop(self.left) if self.left else cells)])
 

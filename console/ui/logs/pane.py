@@ -1,4 +1,4 @@
-"""The log pane: the lines, a field when something is asked, a title, and ways to save them."""
+"""The log pane: the lines, a field for a search, filter, place or file, a title, and ways to save lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..widgets.fields import Field
 from ..widgets.key_line import keys_of
 from ..widgets.rows import Titled
 from .paint import Times
-from .view import Book, Kept, LogView
+from .view import Book, FilteredLines, LogView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -35,13 +35,13 @@ _LONGEST = 20
 
 
 def filter_title(text: str, level: Level, passed: Search, share: float | None) -> str:
-    """What passes, and how many lines did; `share` of all have been looked at."""
+    """The filter, and how many lines passed it; `share` of all lines have been checked."""
     what = f" · &{fig.shorten(text, _LONGEST)}" if text else ""
     return f"{_LEVELS[level]}{what} · {fig.count(len(passed.found))} kept{_so_far(passed, share, 'filtered')}"
 
 
 def search_title(text: str, search: Search, current: int | None, share: float | None) -> str:
-    """What is looked for, which match is shown, and of how many."""
+    """The search, the number of the shown match, and their count; `share` of all lines are searched."""
     at = search.ordinal(current) if current is not None else None
     found = f"{at or fig.UNKNOWN}/{len(search.found)}{_so_far(search, share, 'searched')}"
     return f" · /{fig.shorten(text, _LONGEST)} {found}"
@@ -57,7 +57,7 @@ TERMINAL = "/dev/tty"
 
 
 class LogOutput(Titled, Vertical):
-    """Saving and paging, beside which everything goes on. One at a time."""
+    """Saves lines to a file or opens them in a pager; in a thread, one at a time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "save", "Save to a file", show=False, id="log.save"),
@@ -65,7 +65,7 @@ class LogOutput(Titled, Vertical):
     ]
 
     class Copied(Message):
-        """So much has been written; all of it, or none, if there are words for the end."""
+        """The share that has been written. With `ended`, which describes the outcome, the writing is over."""
 
         def __init__(self, share: float, ended: str = "", *, page: Path | None = None) -> None:
             super().__init__()
@@ -74,32 +74,32 @@ class LogOutput(Titled, Vertical):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self.copied: float | None = None
-        self._enough = threading.Event()
+        self._cancelled = threading.Event()
 
     def on_unmount(self) -> None:
-        """Write no more."""
-        self._enough.set()
+        """Cancel the writing."""
+        self._cancelled.set()
 
     def retitle(self) -> None:
-        """Say what is shown, and how."""
+        """Update the title to what is shown."""
         raise NotImplementedError
 
     def stop_copying(self) -> None:
-        """Give up what is being written."""
-        self._enough.set()
+        """Cancel the writing."""
+        self._cancelled.set()
 
     def save_rows(self, rows: Rows, rank: int | None, path: Path, *, times: bool, replace: bool) -> None:
         """Write rows to a file."""
-        if self._begins():
+        if self._begin_copy():
             self._save(rows, rank, path, times=times, replace=replace)
 
     def page_rows(self, rows: Rows, rank: int | None, *, times: bool) -> None:
-        """Write rows to a file that is deleted again, and open it in the pager."""
-        if self._begins():
+        """Write rows to a temporary file, and open it in the pager."""
+        if self._begin_copy():
             self._save(rows, rank, None, times=times, replace=True)
 
     def open_pager(self, path: str) -> None:
-        """Leave the terminal to the pager until it ends."""
+        """Suspend the console and run the pager until it ends."""
         command = [*shlex.split(os.environ.get("PAGER") or "less"), path]
         try:
             with self.app.suspend(), open(TERMINAL, "r+b", buffering=0) as terminal:
@@ -109,11 +109,11 @@ class LogOutput(Titled, Vertical):
         except OSError as error:
             self.notify(f"cannot start {command[0]}: {error.strerror}", severity="error", markup=False)
 
-    def _begins(self) -> bool:
+    def _begin_copy(self) -> bool:
         if self.copied is not None:
             self.notify("still writing; escape gives up", severity="warning", markup=False)
             return False
-        self.copied, self._enough = 0.0, threading.Event()
+        self.copied, self._cancelled = 0.0, threading.Event()
         self.retitle()
         return True
 
@@ -122,16 +122,18 @@ class LogOutput(Titled, Vertical):
         try:
             where = path or _temporary()
             with new_file(where, replace=replace) as file:
-                count = copy_rows(rows, rank, file, stop=self._enough, progress=self._told, times=times)
+                count = copy_rows(
+                    rows, rank, file, stop=self._cancelled, progress=self._progressed, times=times
+                )
         except OSError as error:
             self.post_message(self.Copied(1.0, f"not saved: {error.strerror or error}"))
             return
-        told = "given up; nothing was saved" if count is None else f"saved {_lines(count)} to {where}"
-        shown = self.post_message(self.Copied(1.0, told, page=None if path or count is None else where))
-        if count is None or not (path or shown):
+        ended = "given up; nothing was saved" if count is None else f"saved {_lines(count)} to {where}"
+        posted = self.post_message(self.Copied(1.0, ended, page=None if path or count is None else where))
+        if count is None or not (path or posted):
             where.unlink(missing_ok=True)
 
-    def _told(self, share: float) -> None:
+    def _progressed(self, share: float) -> None:
         if int(share * 100) != int((self.copied or 0.0) * 100):
             self.post_message(self.Copied(share))
 
@@ -165,7 +167,7 @@ _HINTS = {
 
 
 class LogPane(LogOutput):
-    """Output of all ranks or of one, with a filter, search and follow."""
+    """The output of all ranks or of one, with filter, search and follow."""
 
     TOPIC = "output"
     DEFAULT_CSS = """
@@ -184,23 +186,23 @@ class LogPane(LogOutput):
     ]
 
     class Searched(Message):
-        """A search or a filter has begun: whoever feeds the lines should look for it now."""
+        """A search or a filter has begun: the feed should run it now, without waiting for its next poll."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self.state = LogState()
         self._book: Book | None = None
-        self._kept: Kept | None = None
+        self._filtered: FilteredLines | None = None
         self._level = Level.ALL
         self._search: Search | None = None
         self._texts = dict.fromkeys(_HINTS, "")
-        self._asked = "search"
+        self._prompt = "search"
         self._warned = ""
         self._jump = 0
         self._complaint = ""
 
     def compose(self) -> ComposeResult:
-        """The lines above the field."""
+        """The lines, and the field below them."""
         yield LogView(moved=self.retitle, id="lines")
         yield Field(id="search")
 
@@ -214,7 +216,7 @@ class LogPane(LogOutput):
         self._book = self.lines.lines = source
 
     def show(self, state: LogState, ranks: int) -> None:
-        """Take in what has arrived."""
+        """Show the lines that have arrived."""
         if state.given_up > self.state.given_up:
             self._warn(TOO_SLOW)
         if state.settled > self.state.settled:
@@ -223,24 +225,24 @@ class LogPane(LogOutput):
         self.lines.among(ranks)
         self.lines.update()
         if self._jump and self._search is not None and (self._search.found or state.searched == 1.0):
-            # the last of a file is not known before its end: until then the first, which stays the first
+            # the last match is not known before all is searched: until then jump to the first, which stays
             self._leap(self._jump if state.searched == 1.0 else 1)
         self.retitle()
         self.recovered()
 
     def select(self, rank: int | None) -> None:
         """Show the lines of one rank, or of all."""
-        if self._kept is not None:
+        if self._filtered is not None:
             self.lines.rank = rank
-            self._sift()
+            self._apply_filter()
         else:
             self.lines.select(rank)
             if text := self._texts["search"]:
-                self._begin(text)
+                self._begin_search(text)
         self.retitle()
 
     def retitle(self) -> None:
-        """Say what is shown, and how."""
+        """Update the title and the subtitle to what is shown."""
         view = self.lines
         who = "all ranks" if view.rank is None else f"rank {view.rank}"
         total = view.lines.total(view.rank) if view.lines else 0
@@ -251,39 +253,39 @@ class LogPane(LogOutput):
         if self.copied is not None:
             ways.append(f"writing {fig.percent(self.copied * 100)}")
         self.entitle(
-            f"3 Logs · {who} · {lines}{self._what_passes()}{self._what_is_found()}",
+            f"3 Logs · {who} · {lines}{self._filter_title()}{self._search_title()}",
             self._complaint or " · ".join(["follow" if view.follow else paused, *ways]),
         )
 
     def complain(self, why: str) -> None:
-        """Say why nothing new comes; until something does."""
+        """Show why no new lines arrive, until some do."""
         self._complaint = why
         self.retitle()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape ends what there is to end; otherwise it is the screen's."""
+        """Escape ends a search, filter or writing; if there is none, the screen handles it."""
         if action == "end_search":
-            return self._search is not None or self._kept is not None or self.copied is not None
+            return self._search is not None or self._filtered is not None or self.copied is not None
         return super().check_action(action, parameters)
 
     def action_open_search(self) -> None:
-        """Ask what to look for."""
+        """Open the field for a search."""
         self.action_ask("search")
 
     def action_ask(self, what: str) -> None:
-        """Ask for one thing: what to look for, what to show, where to go, or where to save."""
-        self._asked, self._warned = what, ""
+        """Open the field for a search, a filter, a place or a file; `what` is a key of `_HINTS`."""
+        self._prompt, self._warned = what, ""
         self.add_class("-searching")
         field = self.query_one(Field)
         field.placeholder, field.value = _HINTS[what], self._texts[what]
         field.focus()
 
     def action_end_search(self) -> None:
-        """Give up what is being written, or else the search, or else the filter."""
+        """Cancel the writing, else end the search, else the filter."""
         if self.copied is not None:
             self.stop_copying()
         elif self._search is not None:
-            self._begin("")
+            self._begin_search("")
         else:
             self._level = Level.ALL
             self.filter_by("")
@@ -293,7 +295,7 @@ class LogPane(LogOutput):
         self._step(1)
 
     def action_previous_match(self) -> None:
-        """Go to the match before."""
+        """Go to the previous match."""
         self._step(-1)
 
     def action_toggle_follow(self) -> None:
@@ -303,22 +305,23 @@ class LogPane(LogOutput):
     def action_level(self) -> None:
         """Show all lines, or only warnings and errors, or only errors."""
         self._level = self._level.after
-        self._sift()
+        self._apply_filter()
 
     def action_save(self) -> None:
-        """Ask where to save the lines that pass the filter."""
+        """Open the field for a file, to save the lines that pass the filter."""
         if self._book is not None:
             rank = self.lines.rank
             which = "all" if rank is None else f"rank{rank}"
-            self._texts["file"] = f"{self._book.name}-{which}{'-filtered' * (self._kept is not None)}.log"
+            suffix = "-filtered" if self._filtered is not None else ""
+            self._texts["file"] = f"{self._book.name}-{which}{suffix}.log"
             self.action_ask("file")
 
     def action_page(self) -> None:
-        """Open a rank's output as it is in the pager, or the merged or filtered lines."""
+        """Open the raw output of one rank in the pager, or the merged or filtered lines."""
         view = self.lines
         if self._book is None or view.lines is None:
             return
-        raw = self._book.raw_file(view.rank) if view.rank is not None and self._kept is None else None
+        raw = self._book.raw_file(view.rank) if view.rank is not None and self._filtered is None else None
         if raw is not None:
             self.open_pager(raw)
         else:
@@ -327,62 +330,67 @@ class LogPane(LogOutput):
     @on(Field.Submitted, "#search")
     def _submitted(self, event: Field.Submitted) -> None:
         event.stop()
-        answer = {"search": self._begin, "filter": self.filter_by, "place": self._go, "file": self._write}
-        answer[self._asked](event.value)
+        actions = {
+            "search": self._begin_search,
+            "filter": self.filter_by,
+            "place": self._go,
+            "file": self._write,
+        }
+        actions[self._prompt](event.value)
 
     def on_key(self, event: events.Key) -> None:
-        """Leave the field with escape, and a search with it."""
+        """On escape, leave the field; if it is for a search, end the search."""
         if event.key == "escape" and self.query_one(Field).has_focus:
             event.stop()
-            if self._asked == "search":
-                self._begin("")
+            if self._prompt == "search":
+                self._begin_search("")
             self._leave_field()
 
     def _leave_field(self) -> None:
         self.remove_class("-searching")
         self.lines.focus()
 
-    def _warn(self, words: object) -> None:
-        self.notify(str(words), severity="warning", markup=False)
+    def _warn(self, text: object) -> None:
+        self.notify(str(text), severity="warning", markup=False)
 
     def filter_by(self, text: str) -> None:
-        """Show only what matches, or after an exclamation mark what does not; an empty text shows all."""
+        """Show only lines that match, or with a leading ``!`` those that do not; an empty text shows all."""
         self._leave_field()
         before, self._texts["filter"] = self._texts["filter"], text
-        if not self._sift():
+        if not self._apply_filter():
             self._texts["filter"] = before
 
-    def _sift(self) -> bool:
-        """Show what passes the filter; whether there is such a filter."""
+    def _apply_filter(self) -> bool:
+        """Show the lines that pass the filter; return whether it could be applied."""
         view = self.lines
         if self._book is None:
             return False
         try:
-            kept = self._book.filtered(self._texts["filter"], self._level, view.rank)
+            filtered = self._book.filtered(self._texts["filter"], self._level, view.rank)
         except ValueError as error:
             self._warn(error)
             return False
-        place = self._place_in_all() if kept is None else None
-        self._kept = kept
-        view.show(kept or self._book, place)
+        place = self._place_in_all() if filtered is None else None
+        self._filtered = filtered
+        view.show(filtered or self._book, place)
         if text := self._texts["search"]:
-            self._begin(text, jump=0)
+            self._begin_search(text, jump=0)
         self.retitle()
         self.post_message(self.Searched())
         return True
 
     def _place_in_all(self) -> int | None:
-        """The row, among all, that a filter shows now; None at the end."""
-        view, rows = self.lines, self._kept.passed.found if self._kept is not None else ()
+        """The number among all rows of the row at which the filtered view stands; None at the end."""
+        view, rows = self.lines, self._filtered.passed.found if self._filtered is not None else ()
         at = view.current if view.current is not None else view.top
         return rows[at] if not view.follow and at < len(rows) else None
 
-    def _what_passes(self) -> str:
-        if self._kept is None:
+    def _filter_title(self) -> str:
+        if self._filtered is None:
             return ""
-        return filter_title(self._texts["filter"], self._level, self._kept.passed, self.state.filtered)
+        return filter_title(self._texts["filter"], self._level, self._filtered.passed, self.state.filtered)
 
-    def _begin(self, text: str, jump: int = -1) -> None:
+    def _begin_search(self, text: str, jump: int = -1) -> None:
         self._leave_field()
         if self.lines.lines is None:
             return
@@ -392,7 +400,8 @@ class LogPane(LogOutput):
             self._warn(error)
             return
         self._texts["search"], self._jump = text, jump if text else 0
-        self.lines.highlight(self._search or (self._kept.passed if self._kept is not None else None))
+        passed = self._filtered.passed if self._filtered is not None else None
+        self.lines.highlight(self._search or passed)
         self.post_message(self.Searched())
 
     def _step(self, direction: int) -> None:
@@ -406,7 +415,7 @@ class LogPane(LogOutput):
         if not self.lines.step(direction):
             self._warn(f"nothing matches {self._texts['search']!r}")
 
-    def _what_is_found(self) -> str:
+    def _search_title(self) -> str:
         if self._search is None:
             return ""
         return search_title(self._texts["search"], self._search, self.lines.current, self.state.searched)

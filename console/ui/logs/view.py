@@ -1,10 +1,7 @@
-"""Lines of output, read when they are shown: what a million lines cost is what is on the screen.
+"""Lines of output in a scrolled view, read and measured only when they are shown.
 
-Following shows the end; any other place is the reader's, and nothing that arrives moves it.
-
-Following is being at the end; any other place is the reader's.
-
-Only what is on the screen is ever measured; the place of a page is a line and a row within it.
+So a million lines cost no more than those on the screen. At the end, the view follows what arrives; at any
+other place, new lines do not move it. With wrapping, a place is a line and a row within the line.
 """
 
 from __future__ import annotations
@@ -30,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class LogScroll(Framed, ScrollView):
-    """A place among lines. Whoever has the lines says how many there are, and how wide one is.
+    """The scroll position among lines. A subclass provides the number of lines and their widths.
 
     Attributes:
-        follow: whether the end is shown, whatever comes.
+        follow: whether the view stays at the end when lines arrive.
         wrap: whether a long line takes several rows.
 
     Args:
-        moved: told when following, the number of unseen lines, or the place in a search changed. It is
-            called, not sent a message: what is said of the lines is painted in one frame with them.
+        moved: called when following, the number of unseen lines, or the place in a search changed. This is a
+            call and no message, so that the title is painted in the same frame as the lines.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,15 +57,15 @@ class LogScroll(Framed, ScrollView):
         self._page: list[Place] | None = None
 
     def update(self) -> None:
-        """Take in what has arrived, without moving a reader who is elsewhere."""
+        """Show what has arrived; the view moves only while it follows."""
         raise NotImplementedError
 
     def cells(self, position: int) -> int:
-        """How wide a line is."""
+        """The width of a line."""
         raise NotImplementedError
 
     def _live_rows(self) -> int:
-        """How many unfinished lines are below the others."""
+        """The number of unfinished lines below the others."""
         raise NotImplementedError
 
     @property
@@ -77,7 +74,7 @@ class LogScroll(Framed, ScrollView):
         return self.scroll_offset.y
 
     def on_resize(self, _: events.Resize) -> None:
-        """Stay at the end if that is where the reader is."""
+        """Stay at the end while following."""
         self._page = None
         if self.follow:
             self._to_end()
@@ -88,7 +85,7 @@ class LogScroll(Framed, ScrollView):
         self.refresh()
 
     def watch_scroll_y(self, old: float, new: float) -> None:
-        """Follow at the end, and nowhere else."""
+        """Follow at the end, and only there."""
         super().watch_scroll_y(old, new)
         if round(old) != round(new):
             line, row = self._goal
@@ -96,7 +93,7 @@ class LogScroll(Framed, ScrollView):
         self._settle()
 
     def _settle(self) -> None:
-        """See where the screen is now."""
+        """Update `follow` after the place has changed."""
         self._page = None
         following = self.scroll_offset.y >= self.max_scroll_y and self._row >= self._end()[1]
         if following != self.follow:
@@ -111,23 +108,23 @@ class LogScroll(Framed, ScrollView):
         self._moved()
 
     def action_scroll_down(self) -> None:
-        """One line on."""
+        """Move down by a line."""
         self._move(1)
 
     def action_scroll_up(self) -> None:
-        """One line back."""
+        """Move up by a line."""
         self._move(-1)
 
     def action_page_down(self) -> None:
-        """One page on."""
+        """Move down by a page."""
         self._move(max(self.scrollable_content_region.height - 1, 1))
 
     def action_page_up(self) -> None:
-        """One page back."""
+        """Move up by a page."""
         self._move(-max(self.scrollable_content_region.height - 1, 1))
 
     def _fit(self) -> None:
-        """Make what is scrolled so long that its last row can be at the bottom, and no higher."""
+        """Set the scrolled height so that the last row can be at the bottom, but no higher."""
         self._page = None
         rows = self._total + (self._live_rows() if self.follow else 0)
         if self.wrap:
@@ -142,13 +139,13 @@ class LogScroll(Framed, ScrollView):
         return end(height, rows, self._rows) if self.wrap else (max(rows - height, 0), 0)
 
     def _rows(self, position: int) -> int:
-        """How many rows a line takes."""
+        """The number of rows that a line takes."""
         if not self.wrap:
             return 1
         return max(-(-self.cells(position) // max(self.scrollable_content_region.width, 1)), 1)
 
     def _places(self) -> list[Place]:
-        """What stands on each row of the screen."""
+        """The place that each row of the screen shows."""
         if self._page is None:
             top = (self.scroll_offset.y, self._row)
             height, total = self.scrollable_content_region.height, self._total + self._live_rows()
@@ -174,7 +171,7 @@ _MOST_LIVE = 8
 
 
 class LogView(LogScroll, can_focus=True):
-    """The lines of all ranks or of one, with unfinished lines as live rows below."""
+    """The lines of all ranks or of one, with unfinished lines as live rows at the end."""
 
     DEFAULT_CSS = """
     LogView { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; height: 1fr; }
@@ -209,13 +206,13 @@ class LogView(LogScroll, can_focus=True):
         self.redraw()
 
     def among(self, ranks: int) -> None:
-        """Say how many ranks there are, which decides the width of their numbers."""
+        """Set the number of ranks, which determines the width of their numbers."""
         if ranks != self._ranks:
             self._ranks = ranks
             self.redraw()
 
     def update(self) -> None:
-        """Take in what has arrived, without moving a reader who is elsewhere."""
+        """Show what has arrived; the view moves only while it follows."""
         if self.lines is None:
             return
         total = self.lines.count(self.rank)
@@ -232,18 +229,18 @@ class LogView(LogScroll, can_focus=True):
             self._moved()
 
     def _shown_live(self, lines: list[LogLine]) -> list[LogLine]:
-        """Some unfinished lines, and what is shown before them as long as it is not counted."""
+        """Some unfinished lines, and before them finished lines that are not counted yet."""
         height = self.scrollable_content_region.height
         ahead, unfinished = [x for x in lines if not x.open], [x for x in lines if x.open]
         return [*ahead[max(len(ahead) - height, 0) :], *unfinished[-_MOST_LIVE:]]
 
     def select(self, rank: int | None) -> None:
-        """Show the lines of one rank, or of all, from the end."""
+        """Show the lines of one rank, or of all, at the end."""
         self.rank = rank
         self.show(self.lines)
 
     def show(self, lines: Lines | None, position: int | None = None) -> None:
-        """Show other lines, from the end or from one of them."""
+        """Show other lines, at the end or at one of them."""
         self.lines, self.current, self._total, self._live = lines, None, 0, []
         self.follow = True
         self.redraw()
@@ -253,7 +250,7 @@ class LogView(LogScroll, can_focus=True):
         self._moved()
 
     def highlight(self, search: Search | None) -> None:
-        """Mark what a search finds."""
+        """Highlight the matches of a search."""
         self.found, self.current = search, None
         self.redraw()
         self._moved()
@@ -273,7 +270,7 @@ class LogView(LogScroll, can_focus=True):
         self._count_unseen(0, always=True)
 
     def seek(self, where: LogDestination) -> None:
-        """Show the line that somebody wants to see, or the nearest one."""
+        """Show the line at a destination, or the nearest one."""
         lines, rank = self.lines, self.rank
         if lines is None or not (count := lines.count(rank)):
             return
@@ -284,7 +281,7 @@ class LogView(LogScroll, can_focus=True):
         self.go_to(min(row, count - 1))
 
     def step(self, direction: int) -> bool:
-        """Go to the next match, or the one before; whether there is any."""
+        """Go to the next or the previous match; return whether there is one."""
         if self.found is None:
             return False
         here = self.current if self.current is not None else self._edge(direction)
@@ -299,7 +296,7 @@ class LogView(LogScroll, can_focus=True):
         return "\n".join(self._plain(line) for line in shown)
 
     def redraw(self) -> None:
-        """Forget what was drawn."""
+        """Draw all lines again."""
         self._cache.clear()
         self._page = None
         self._ground = self.rich_style
@@ -337,7 +334,7 @@ class LogView(LogScroll, can_focus=True):
         self.redraw()
 
     def action_times(self) -> None:
-        """Show when each line came: by the clock, since the first line, or not."""
+        """Show the time of each line: as clock time, since the first line, or not."""
         self.times = self.times.after
         self.redraw()
         self._moved()
@@ -387,7 +384,7 @@ class LogView(LogScroll, can_focus=True):
         return len(self._live)
 
     def cells(self, position: int) -> int:
-        """How wide a line is."""
+        """The width of a line."""
         return self._strip_at(position).cell_length
 
     def _repaint_live(self, live: list[LogLine]) -> None:
@@ -423,22 +420,22 @@ Measure = Callable[[int], int]
 
 
 def page(top: Place, height: int, total: int, rows: Measure) -> list[Place]:
-    """What stands on each row of a screen that begins at a place."""
-    found: list[Place] = []
+    """The place that each row of the screen shows if the screen begins at `top`."""
+    places: list[Place] = []
     line, row = top
-    while len(found) < height and line < total:
-        found += [(line, each) for each in range(row, rows(line))]
+    while len(places) < height and line < total:
+        places += [(line, each) for each in range(row, rows(line))]
         line, row = line + 1, 0
-    return found[:height]
+    return places[:height]
 
 
 def end(height: int, total: int, rows: Measure) -> Place:
-    """Where the screen begins that shows the last row at its bottom."""
+    """The place at which the screen begins if the last row is at its bottom."""
     return moved((total, 0), -height, total, rows)
 
 
 def moved(place: Place, by: int, total: int, rows: Measure) -> Place:
-    """The place so many rows further on, or back; no further than the first row or the last one."""
+    """The place `by` rows further down, or up if negative; limited to the first and the last row."""
     line, row = place
     row += by
     while row < 0 and line > 0:
@@ -452,13 +449,13 @@ def moved(place: Place, by: int, total: int, rows: Measure) -> Place:
 
 
 class Lines(Protocol):
-    """Where lines come from. Counts only grow; a line never changes once it is counted."""
+    """A source of lines. Counts only grow; a line never changes once it is counted."""
 
     def count(self, rank: int | None = None) -> int:
-        """How many rows there are: whole lines, and marks where attempts begin."""
+        """The number of rows: whole lines, and marks where attempts begin."""
 
     def total(self, rank: int | None = None) -> int:
-        """How many whole lines there are, a filter apart."""
+        """The number of whole lines, without a filter."""
 
     def line(self, position: int, rank: int | None = None) -> LogLine:
         """One of the rows."""
@@ -470,18 +467,18 @@ class Lines(Protocol):
         """Start a search; an empty text ends it."""
 
     def at_ordinal(self, ordinal: int, rank: int | None = None) -> int:
-        """The row of a line counted from 0, or of the next one that there is."""
+        """The row of a line counted from 0, or of the next existing one."""
 
     def at_time(self, moment: float, rank: int | None = None) -> int:
-        """The row of the first line that came at a time, in seconds since the epoch, or after it."""
+        """The row of the first line at or after a time, in seconds since the epoch."""
 
 
-class Kept(Lines, Protocol):
-    """Those rows that passed a filter."""
+class FilteredLines(Lines, Protocol):
+    """The rows that passed a filter."""
 
     @property
     def passed(self) -> Search:
-        """The rows among all of them."""
+        """The numbers of these rows among all rows."""
 
 
 class Book(Lines, Protocol):
@@ -489,14 +486,14 @@ class Book(Lines, Protocol):
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """The run's id."""
 
-    def filtered(self, text: str, level: Level, rank: int | None = None) -> Kept | None:
-        """Start to find what passes a filter; None if all rows do.
+    def filtered(self, text: str, level: Level, rank: int | None = None) -> FilteredLines | None:
+        """Start to find the rows that pass a filter; None if the filter is empty.
 
         Raises:
             ValueError: the text is no regular expression.
         """
 
     def raw_file(self, rank: int) -> str | None:
-        """The file that has a rank's newest output, byte for byte."""
+        """The path of the file with a rank's newest raw output, if there is one."""
