@@ -44,14 +44,14 @@ class StartsAgain(NavigableScreen):
                     FOREIGN, what_would_run(spec), verb="run it as me", otherwise="do not run it"
                 )
         except LauncherError as error:
-            self._report(str(error))
+            self._refuse_again(str(error))
         except BaseException:
             self._starting = False
             raise
         else:
-            self.app.call_from_thread(self.app.push_screen, question, lambda yes: self._answered(make, yes))
+            self.app.call_from_thread(self.app.push_screen, question, lambda yes: self._confirmed(make, yes))
 
-    def _answered(self, make: Callable[[], Request], yes: bool | None) -> None:
+    def _confirmed(self, make: Callable[[], Request], yes: bool | None) -> None:
         if yes:
             self.notify("starting …", markup=False)
             self._start_again(make)
@@ -64,13 +64,13 @@ class StartsAgain(NavigableScreen):
         try:
             run = site.root / site.commands.start(make())
         except LauncherError as error:
-            self._report(str(error))
+            self._refuse_again(str(error))
         else:
             self.app.call_from_thread(self._show_started, run)
         finally:
             self._starting = False
 
-    def _report(self, problem: str) -> None:
+    def _refuse_again(self, problem: str) -> None:
         self._starting = False
         self.notify(problem, severity="error", markup=False)
 

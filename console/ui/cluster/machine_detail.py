@@ -26,7 +26,7 @@ class MachineDetail(ScrollingSheet):
         self.item: Item | Work | None = None
 
     def show(self, item: Item | Work | None) -> None:
-        """Show this one, as it is now."""
+        """Show an item, or a newer view of it."""
         before, self.item = self.item, item
         self.entitle(f"3 {_title(item)}")
         self.refresh_rows()
@@ -34,9 +34,9 @@ class MachineDetail(ScrollingSheet):
             self.scroll_home(animate=False)
 
     def rows(self, width: int) -> Sequence[Row]:
-        """Its facts, and texts that are long over several rows."""
-        found = [row for row in _rows(self.item, width) if row]
-        return [clip(row, width) for row in found or [((" nothing is chosen", "muted"),)]]
+        """The facts of the item; long texts take several rows."""
+        rows = [row for row in _rows(self.item, width) if row]
+        return [clip(row, width) for row in rows or [((" nothing is chosen", "muted"),)]]
 
 
 def _title(item: Item | Work | None) -> str:
@@ -64,7 +64,7 @@ def _rows(item: Item | Work | None, width: int) -> Iterator[Row]:
 
 
 def gpu_rows(host: HostView, gpu: GpuView, width: int) -> Iterator[Row]:
-    """Everything known of one GPU; what is unknown is a dash, never zero."""
+    """Everything known of one GPU; an unknown figure is a dash, never zero."""
     glyph, style = GLYPHS[gpu.use]
     yield _fact("whose", (f"{glyph} {gpu.use}", style), (f"  {by_text(gpu.held)}", "rank-ok"))
     yield _fact("model", (gpu.device.name or fig.UNKNOWN, ""))
@@ -115,8 +115,8 @@ def _process_rows(host: HostView, gpu: GpuView) -> Iterator[Row]:
     if not host.here:
         for held in gpu.held:
             pairs = zip(held.ranks, held.pids, strict=False)
-            told = ", ".join(f"rank {rank} pid {pid or fig.UNKNOWN}" for rank, pid in pairs)
-            yield _fact("processes", (f"{held.name}: {told}", ""))
+            text = ", ".join(f"rank {rank} pid {pid or fig.UNKNOWN}" for rank, pid in pairs)
+            yield _fact("processes", (f"{held.name}: {text}", ""))
         yield _fact("", (_ELSEWHERE, "muted"))
     elif not gpu.mine and not gpu.foreign:
         yield _fact("processes", ("none is seen", "muted"))
@@ -157,10 +157,10 @@ def host_rows(host: HostView, width: int) -> Iterator[Row]:
         yield _fact("no figures", (host.reason, "rank-stale"))
     for worker in host.workers:
         gpus = f", {worker.gpus_free} of {fig.number(worker.gpus, 'GPU')}" if worker.gpus else ""
-        said = f"{worker.cores_free} of {fig.number(worker.cores, 'core')}{gpus} free"
+        free = f"{worker.cores_free} of {fig.number(worker.cores, 'core')}{gpus} free"
         heard = f", last heard of at {fig.moment(worker.heard)}" if worker.heard else ""
         style = "" if worker.alive else "rank-lost"
-        yield _fact("worker", (said if worker.alive else f"{worker.state.lower()}{heard}", style))
+        yield _fact("worker", (free if worker.alive else f"{worker.state.lower()}{heard}", style))
     for executor in host.executors:
         gpus = f"  GPU {','.join(executor.gpus)}" if executor.gpus else ""
         style = "rank-ok" if executor.mine else "rank-failed"
@@ -170,7 +170,7 @@ def host_rows(host: HostView, width: int) -> Iterator[Row]:
         yield _fact("run", (by_text((held,)), "rank-ok"), (f"  {held.run}", "muted"))
 
 
-# --- what goes on ----------------------------------------------------------------------------------
+# --- runs, applications and engines ----------------------------------------------------------------
 
 
 def _work_rows(work: WorkView, width: int) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Machines and their GPUs as rows. Glyph and word say whose each GPU is, so that no colour need."""
+"""Machines and their GPUs as rows. A glyph and a word show who uses each GPU, so that no colour is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHORT_LABEL, _LONG_LABEL, _WIDE_MAP = 16, 32, 104
 
 
 class MachineMap(ItemList[Item]):
-    """A row a machine, and below it a row for each of its GPUs; of many machines only their own rows."""
+    """A row for each machine, and below it one for each of its GPUs; many machines are folded to one row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "fold", "Fold", show=False, id="machines.fold"),
@@ -43,20 +43,20 @@ class MachineMap(ItemList[Item]):
         self._problem = ""
 
     def show(self, view: ClusterView) -> None:
-        """Show another moment, with the cursor on the same machine or GPU."""
+        """Show a newer view, with the cursor on the same machine or GPU."""
         self.view = view
         hosts = [host.host for host in view.hosts]
         self._labels = host_labels(hosts, _SHORT_LABEL), host_labels(hosts, _LONG_LABEL)
         self._cells = max((len(host.gpus) for host in view.hosts), default=0)
         self._arrange()
 
-    def ask(self, query: MapQuery) -> None:
-        """Show other machines, or in another way."""
+    def apply(self, query: MapQuery) -> None:
+        """Show the machines by another filter, order, metric or folding."""
         self.query_now, self._problem = query, ""
         self._arrange()
 
     def complain(self, problem: str) -> None:
-        """Say what is wrong with what is asked for; the list stays as it is."""
+        """Show what is wrong with the filter; the list stays as it is."""
         self._problem = problem
         self._arrange()
 
@@ -75,11 +75,11 @@ class MachineMap(ItemList[Item]):
         self.entitle(f"1 Machines · {_tally(view)}", self._problem or _how(query, shown))
 
     def key(self, item: Item) -> Hashable:
-        """A machine, or a GPU of it."""
+        """The item's key."""
         return item.key
 
     def head_row(self, width: int) -> Row:
-        """What each column of a GPU is."""
+        """The titles of a GPU's columns."""
         return head_row(width, self.query_now.metric)
 
     def row(self, item: Item, width: int) -> Row:
@@ -92,41 +92,41 @@ class MachineMap(ItemList[Item]):
         return host_row(item, label.ljust(room), width, self.query_now.metric, self._cells)
 
     def action_metric(self) -> None:
-        """Chart another figure."""
+        """Chart the next metric."""
         metrics = charted_metrics()
         at = metrics.index(self.query_now.metric)
-        self.ask(replace(self.query_now, metric=metrics[(at + 1) % len(metrics)]))
+        self.apply(replace(self.query_now, metric=metrics[(at + 1) % len(metrics)]))
 
     def action_sort(self) -> None:
-        """Sort by something else."""
+        """Sort by the next order."""
         at = ORDERS.index(self.query_now.order)
-        self.ask(replace(self.query_now, order=ORDERS[(at + 1) % len(ORDERS)], reverse=False))
+        self.apply(replace(self.query_now, order=ORDERS[(at + 1) % len(ORDERS)], reverse=False))
 
     def action_reverse(self) -> None:
-        """The other way round."""
-        self.ask(replace(self.query_now, reverse=not self.query_now.reverse))
+        """Reverse the order."""
+        self.apply(replace(self.query_now, reverse=not self.query_now.reverse))
 
     def action_fold(self) -> None:
-        """Show the GPUs of this machine in its own row, or each in one of its own."""
+        """Show the GPUs of this machine as cells in its row, or each in a row."""
         item = self.chosen
         if item is None or not item.host.gpus:
             return
-        self.ask(replace(self.query_now, toggled=self.query_now.toggled ^ {item.host.host}))
+        self.apply(replace(self.query_now, toggled=self.query_now.toggled ^ {item.host.host}))
         index = next((i for i, other in enumerate(self.items) if other.host.host == item.host.host), 0)
         self.action_move((index if item.gpu is not None else self.cursor) - self.cursor)
 
     def action_fold_all(self) -> None:
-        """The same for all machines."""
-        self.ask(replace(self.query_now, unfolded=not self._unfolded, toggled=frozenset()))
+        """Fold or unfold all machines."""
+        self.apply(replace(self.query_now, unfolded=not self._unfolded, toggled=frozenset()))
         self.action_move(0)
 
 
 def _how(query: MapQuery, shown: int) -> str:
-    """What is sought, and the order, where they are not the usual ones."""
+    """The filter and the order, unless they are the default ones."""
     order = query.metric.title if query.order == "metric" else query.order
-    sought = f"filter: {query.filter.text} · {fig.number(shown, 'host')}" if query.filter.text else ""
+    filtered = f"filter: {query.filter.text} · {fig.number(shown, 'host')}" if query.filter.text else ""
     sort = f"{order}{', reversed' * query.reverse}" if query.order != ORDERS[0] or query.reverse else ""
-    return " · ".join(filter(None, (sought, sort and f"sorted by {sort}")))
+    return " · ".join(filter(None, (filtered, sort and f"sorted by {sort}")))
 
 
 def _tally(view: ClusterView) -> str:
@@ -154,7 +154,7 @@ _SHARE, _NARROW_KEEP, _BOTH = 4, 5, 12
 
 
 def head_row(width: int, metric: Metric) -> Row:
-    """What each column of a GPU is; the bar is of the metric."""
+    """The titles of a GPU's columns; the bar shows the metric."""
     bar = metric.name.ljust(_bar(width) + 1 + _room(metric))
     cells = f"{'':4}{'gpu':<4}{_model('model', width)}{'whose':<10}{bar}"
     columns = "".join(f" {title}" for title, _ in _figures(None, width, metric))
@@ -162,7 +162,7 @@ def head_row(width: int, metric: Metric) -> Row:
 
 
 def host_row(item: Item, label: str, width: int, metric: Metric, cells: int) -> Row:
-    """A machine; folded with its GPUs as cells: whose each is, and how much of the metric."""
+    """A machine; if folded, with a cell for the use of each GPU and one for its metric."""
     host = item.host
     mark = "▸" if item.folded else "▾" if host.gpus else " "
     return (
@@ -187,7 +187,7 @@ def _cells(host: HostView, metric: Metric, room: int) -> Iterator[Span]:
 
 
 def _states(host: HostView) -> Iterator[Span]:
-    """First what is wrong with it."""
+    """Whether a machine is lost or silent."""
     if host.lost:
         heard = max((w.heard for w in host.workers if w.heard is not None), default=None)
         yield f"  - lost: {host.lost}{f' since {fig.moment(heard)}' if heard else ''}", "rank-lost"
@@ -196,11 +196,11 @@ def _states(host: HostView) -> Iterator[Span]:
 
 
 def _system(host: HostView, width: int) -> str:
-    """What the machine does; what is unknown is left out unless it matters most."""
+    """The figures of the machine; unknown ones are left out, except CPU and memory."""
     system = (host.system,)
     known = any(metric.amount(system) is not None for metric in (HOST_CPU, HOST_MEMORY)) or host.here
-    told = (_system_figure(host, metric) for metric in TABLE.shown(Source.HOST) if _fits(metric, width))
-    return "  ".join(filter(None, told)) if known else ""
+    figures = (_system_figure(host, metric) for metric in TABLE.shown(Source.HOST) if _fits(metric, width))
+    return "  ".join(filter(None, figures)) if known else ""
 
 
 def _system_figure(host: HostView, metric: Metric) -> str:
@@ -214,19 +214,19 @@ def _system_figure(host: HostView, metric: Metric) -> str:
 
 
 def _fits(metric: Metric, width: int) -> bool:
-    """Whether it is worth its room."""
+    """Whether a metric is shown at this width."""
     return width >= _WIDE or metric.keep >= _NARROW_KEEP
 
 
 def _amounts(used: float | None, total: float | None) -> str:
-    """How much of how much memory, in one unit."""
+    """Used and total memory, in one unit."""
     if used is None or total is None or total < 1 << 30:
         return f"{fig.memory(used)}/{fig.memory(total)}"
     return f"{used / (1 << 30):.1f}/{total / (1 << 30):.0f}G"
 
 
 def _notes(host: HostView) -> Iterator[Span]:
-    """What Spark has there, whose ranks are there, and why GPUs say nothing."""
+    """Spark's resources on the machine, the ranks there, and why GPUs have no figures."""
     alive = [worker for worker in host.workers if worker.alive]
     if alive:
         free, cores = sum(w.cores_free for w in alive), sum(w.cores for w in alive)
@@ -244,7 +244,7 @@ def _notes(host: HostView) -> Iterator[Span]:
 
 
 def gpu_row(gpu: GpuView, width: int, metric: Metric) -> Row:
-    """A GPU: whose it is, its figures, and who is on it."""
+    """A GPU: its use, its figures, and who is on it."""
     glyph, style = GLYPHS[gpu.use]
     value = gpu.figure(metric)
     filled, track = fig.bar(None if value is None else value / metric.top, _bar(width))
@@ -263,7 +263,7 @@ def gpu_row(gpu: GpuView, width: int, metric: Metric) -> Row:
 
 
 def _figures(gpu: GpuView | None, width: int, metric: Metric) -> Iterator[tuple[str, str]]:
-    """The title and the text of each column beside the bar, which shows the metric."""
+    """The title and the text of each column after the bar, which shows the metric."""
     for shown in TABLE.shown(Source.DEVICE):
         if shown is MEMORY:
             yield f"{MEMORY.key:>{_BOTH}}", _memory(gpu).rjust(_BOTH)
@@ -278,12 +278,12 @@ def _memory(gpu: GpuView | None) -> str:
 
 
 def _room(metric: Metric) -> int:
-    """How wide its figure is beside the bar."""
+    """The width of a metric's figure beside the bar."""
     return _SHARE if metric.is_share else metric.width
 
 
 def _owners(gpu: GpuView) -> Iterator[Span]:
-    """Who is on it: ranks of mine, then processes of others; why it says nothing; what slows it down."""
+    """Who is on a GPU: my ranks, processes of others; its error, what slows it down, and its troubles."""
     if gpu.held:
         yield by_text(gpu.held), "rank-ok"
     elif gpu.executor is not None:
@@ -307,7 +307,7 @@ def _owners(gpu: GpuView) -> Iterator[Span]:
 
 
 def by_text(held: Sequence[Held]) -> str:
-    """Which ranks of which runs."""
+    """The runs and their ranks, as text."""
     return " · ".join(f"{fig.shorten(h.name, 20)} {_ranks(h.ranks)}" for h in held)
 
 
@@ -319,14 +319,14 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def holder_text(holder: Holder) -> str:
-    """A process of somebody else: whose, which, and how much it holds."""
+    """A process: its user, name, pid and memory, as far as known."""
     known = [fig.shorten(text, 16) for text in (holder.user, holder.name) if text]
     size = [] if holder.memory is None else [fig.memory(holder.memory)]
     return " ".join([*known, str(holder.pid), *size])
 
 
 def executors_text(executors: Sequence[ExecutorView]) -> str:
-    """Which applications have executors there, and how busy they are where that is known."""
+    """The applications of some executors, and the number of tasks on each if it is known."""
     return " · ".join(f"{fig.shorten(e.name, 24)} executor {e.number}{_tasks(e)}" for e in executors)
 
 

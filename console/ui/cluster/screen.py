@@ -1,4 +1,4 @@
-"""The cluster screen: machines, GPUs and whose they are; Spark; live runs, what they wait for; engines."""
+"""The cluster screen: machines, GPUs and their users; Spark; live runs and what they wait for; engines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HELP = (
 
 
 class ClusterScreen(NavigableScreen):
-    """Who uses what. It looks once a second, and only while it is shown."""
+    """Shows who uses which machines and GPUs. It polls once a second, and only while it is shown."""
 
     TOPIC = "cluster"
     AUTO_FOCUS = "#machines"
@@ -60,14 +60,14 @@ class ClusterScreen(NavigableScreen):
     ]
 
     class Seen(Message):
-        """How everything looks now. A newer view replaces one not yet shown."""
+        """A new view of the cluster. It replaces an older one that is not yet shown."""
 
         def __init__(self, view: ClusterView) -> None:
             super().__init__()
             self.view = view
 
         def can_replace(self, message: Message) -> bool:
-            """Only the newest is worth showing."""
+            """Only the newest view needs to be shown."""
             return isinstance(message, type(self))
 
     def __init__(
@@ -82,13 +82,13 @@ class ClusterScreen(NavigableScreen):
         self._site = site
         self.view: ClusterView | None = None
         self._lower, self._zoomed = "work", ""
-        self._about = "machines"
+        self._detailed = "machines"
         self._machines = MachinePoller(
             site.root, self._publish, inspector=inspector, engines=engines, ask=ask
         )
 
     def compose(self) -> ComposeResult:
-        """Machines above; below, what goes on and one thing in full."""
+        """Machines above; below, runs and engines, and one thing in full."""
         yield ClusterHead(id="banner")
         yield FilterField(placeholder=_HELP)
         yield MachineMap(id="machines")
@@ -98,21 +98,21 @@ class ClusterScreen(NavigableScreen):
         yield KeyLine("list.choose", "cluster.filter", "machines.metric", "machines.sort", "cluster.pane_3")
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start the poller."""
         self.query_one(MachineMap).entitle("1 Machines")
         self.query_one(WorkList).entitle("2 Runs and engines")
         self._machines.start()
 
     def on_unmount(self) -> None:
-        """Look no more."""
+        """Stop the poller."""
         self._machines.close()
 
     def on_screen_suspend(self) -> None:
-        """Rest while another screen is shown."""
+        """Pause the poller while another screen is shown."""
         self._machines.rest()
 
     def on_screen_resume(self) -> None:
-        """Much may have changed meanwhile."""
+        """Resume the poller."""
         self._machines.resume()
 
     def on_resize(self, _: events.Resize) -> None:
@@ -133,7 +133,7 @@ class ClusterScreen(NavigableScreen):
     # --- panes ---------------------------------------------------------------------------------------
 
     def _place(self) -> None:
-        """Two panes below each other and the third beside; on a narrow terminal only one of two below."""
+        """Show the machines above and the other two panes side by side below; if narrow, one of these."""
         beside = self.size.width >= _BESIDE
         for name in _PANES:
             shown = (
@@ -153,15 +153,15 @@ class ClusterScreen(NavigableScreen):
         self.query_one(f"#{pane}").focus()
 
     def action_zoom(self) -> None:
-        """The pane with the focus alone, or all again."""
-        at = self.focused.id if self.focused is not None else None
-        self._zoomed = "" if self._zoomed or at not in _PANES else str(at)
+        """Show the focused pane alone, or all panes again."""
+        pane = self.focused.id if self.focused is not None else None
+        self._zoomed = "" if self._zoomed or pane not in _PANES else str(pane)
         self._place()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """What is told in full is what the pane with the focus has under its cursor."""
+        """Show in full what is under the cursor of the list that was focused last."""
         if event.widget.id in ("machines", "work"):
-            self._about = event.widget.id
+            self._detailed = event.widget.id
             self._show_detail()
 
     @on(ItemList.Moved)
@@ -169,13 +169,13 @@ class ClusterScreen(NavigableScreen):
         self.query_one(MachineDetail).show(self._chosen())
 
     def _chosen(self) -> Item | Work | None:
-        """What is under the cursor of the pane that has the focus, or had it last."""
-        if self._about == "work":
+        """What is under the cursor of the list that was focused last."""
+        if self._detailed == "work":
             return self.query_one(WorkList).chosen
         return self.query_one(MachineMap).chosen
 
     def action_back(self) -> None:
-        """Take away the zoom, then the filter; then leave."""
+        """End the zoom, else remove the filter, else leave."""
         if self._zoomed:
             self.action_zoom()
         elif self.query_one(FilterField).close():
@@ -186,18 +186,18 @@ class ClusterScreen(NavigableScreen):
     # --- finding -------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
-        """Type what is to be listed."""
+        """Open the field for the filter."""
         self.query_one(FilterField).open()
 
     @on(FilterField.Changed)
     def _narrow(self, message: FilterField.Changed) -> None:
         machines = self.query_one(MachineMap)
         try:
-            sought = parse_machine_filter(message.value)
+            machine_filter = parse_machine_filter(message.value)
         except LauncherError as error:
             machines.complain(str(error))
         else:
-            machines.ask(replace(machines.query_now, filter=sought))
+            machines.apply(replace(machines.query_now, filter=machine_filter))
             self._show_detail()
 
     @on(FilterField.Submitted)
@@ -205,11 +205,11 @@ class ClusterScreen(NavigableScreen):
         self.query_one(MachineMap).focus()
 
     def action_waiting(self) -> None:
-        """Go to the run that waits for slots, or to the next one."""
+        """Go to the next run that waits for slots."""
         if self.query_one(WorkList).next_waiting():
             self.action_pane("work")
         else:
-            self._tell("no run waits for slots")
+            self._notify("no run waits for slots")
 
     # --- what is under the cursor --------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class ClusterScreen(NavigableScreen):
         if held is not None:
             self._open(held)
         else:
-            self._tell("no run of yours is there")
+            self._notify("no run of yours is there")
 
     @on(WorkList.Chosen, "#work")
     def _open_work(self) -> None:
@@ -227,66 +227,68 @@ class ClusterScreen(NavigableScreen):
         if isinstance(item, WorkView):
             self._open(Held(item.run, item.name, ()))
         elif isinstance(item, AppView):
-            self._tell(f"an application of {item.user or 'somebody'}: its page is {item.page or 'not known'}")
+            self._notify(
+                f"an application of {item.user or 'somebody'}: its page is {item.page or 'not known'}"
+            )
         elif item is not None:
-            self._tell(f"an engine: rankdeck engine stop --pid {item.pid} ends it")
+            self._notify(f"an engine: rankdeck engine stop --pid {item.pid} ends it")
 
     def _open(self, held: Held) -> None:
-        """Open a run, at the first of these ranks."""
+        """Open a run, with the cursor on the first of these ranks."""
         rank = held.ranks[0] if held.ranks else None
         self.app.push_screen(RunScreen(self._site.root / held.run, self._site.commands, rank=rank))
 
     def action_copy(self) -> None:
-        """Copy what names the thing under the cursor: a host, a GPU's UUID, a run's id, an engine's pid."""
+        """Copy the identifier under the cursor: a host, a GPU's UUID, a run's id, an engine's pid."""
         if text := name_of(self._chosen()):
             self.app.copy_to_clipboard(text)
-            self._tell(f"copied {text}")
+            self._notify(f"copied {text}")
 
     def action_copy_page(self) -> None:
-        """Copy the address of Spark's own pages."""
+        """Copy the address of Spark's web pages."""
         if page := self._page():
             self.app.copy_to_clipboard(page)
-            self._tell(f"copied {page}")
+            self._notify(f"copied {page}")
 
     def action_open_page(self) -> None:
-        """Open Spark's own pages in a browser, where there is one beside this terminal."""
+        """Open Spark's web pages in a browser, if one can run on this machine's display."""
         page = self._page()
         if not page:
             return
         if is_remote(os.environ) or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             copy = keys_of(self, "cluster.page", "u")
-            self._tell(f"no browser can be opened from here; {copy} copies {page}")
+            self._notify(f"no browser can be opened from here; {copy} copies {page}")
         else:
             self.app.open_url(page)
 
     def _page(self) -> str:
-        """The page of what is under the cursor, else the first that is known; says if there is none."""
+        """The page of what is under the cursor, else the first known page; notifies if there is none."""
         view = self.view or ClusterView()
         known = [page_of(self._chosen()), *(spark.page for spark in view.sparks)]
         known += [*map(page_of, view.work), *map(page_of, view.engines)]
         page = next(filter(None, known), "")
         if not page:
-            self._tell("no Spark application has a page")
+            self._notify("no Spark application has a page")
         return page
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         self.notify(text, markup=False)
 
 
 def held_at(item: Item | None, view: ClusterView) -> Held | None:
-    """The ranks on a machine or a GPU; of a GPU that only Spark tells of, the run that it was given to."""
+    """The first ranks on a machine or a GPU; if only Spark reports the GPU, the run that Spark gave it to."""
     if item is None or item.held:
         return item.held[0] if item is not None else None
     executor = item.gpu.executor if item.gpu is not None else None
     if executor is None or not executor.mine:
         return None
     runs = [run for run in view.work if run.spark is not None and run.spark.application == executor.app]
-    beside = [held for held in item.host.held if held.run in {run.run for run in runs}]
-    return next(iter([*beside, *(Held(run.run, run.name, ()) for run in runs)]), None)
+    on_host = [held for held in item.host.held if held.run in {run.run for run in runs}]
+    return next(iter([*on_host, *(Held(run.run, run.name, ()) for run in runs)]), None)
 
 
 def name_of(item: Item | Work | None) -> str:
-    """What one types elsewhere to name it: a host, a UUID, an id, a pid."""
+    """The identifier that other commands take: a host, a UUID, an id, a pid; empty for nothing."""
     if isinstance(item, Item):
         return item.host.host if item.gpu is None else item.gpu.device.uuid or item.host.host
     if isinstance(item, WorkView):
@@ -295,7 +297,7 @@ def name_of(item: Item | Work | None) -> str:
 
 
 def page_of(item: Item | Work | None) -> str:
-    """The address of its own pages in Spark; empty without one."""
+    """The address of its web pages in Spark; empty without one."""
     if isinstance(item, EngineView):
         return item.ui
     if isinstance(item, AppView):

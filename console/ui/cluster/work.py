@@ -1,4 +1,4 @@
-"""What goes on: each Spark in a line, runs, those that wait for slots first, other applications, engines."""
+"""The work on the cluster: a line for each Spark; live runs, applications of others, and engines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PLACES = 4
 
 
 class WorkList(ItemList[Work]):
-    """A row a run, then a row an application of somebody else, then a row an engine."""
+    """A row for each run, then for each application of others, then for each engine."""
 
     def on_mount(self) -> None:
-        """Say where one goes from here while there is nothing."""
+        """Set the text for an empty list."""
         self.empty = f"nothing goes on: {keys_of(self, 'go.launch', 'f4')} goes to the launch screen"
 
     def show(self, view: ClusterView) -> None:
-        """Show another moment, with the cursor on the same run, application or engine."""
+        """Show a newer view, with the cursor on the same run, application or engine."""
         self.replace_items((*view.work, *view.apps, *view.engines))
         waiting = sum(work.waiting is not None for work in view.work)
         others = [f"{fig.number(len(view.apps), 'other application')}"] if view.apps else []
@@ -35,18 +35,18 @@ class WorkList(ItemList[Work]):
         self.entitle(" · ".join(parts))
 
     def key(self, item: Work) -> Hashable:
-        """A run, an application or an engine."""
+        """The item's key."""
         return key_of(item)
 
     def next_waiting(self) -> bool:
-        """Put the cursor on the next run that waits for slots; whether there is one."""
+        """Put the cursor on the next run that waits for slots; return whether there is one."""
         waits = [i for i, item in enumerate(self.items) if isinstance(item, WorkView) and item.waiting]
         if waits:
             self.action_move(next((i for i in waits if i > self.cursor), waits[0]) - self.cursor)
         return bool(waits)
 
     def head_row(self, width: int) -> Row:
-        """What the columns are."""
+        """The titles of the columns."""
         columns = f"   {'state':<10}{'name':<17}{'size':>5}  {'mode':<8}what it waits for, or where it is"
         return clip(((columns, "muted"),), width)
 
@@ -58,7 +58,7 @@ class WorkList(ItemList[Work]):
 
 
 def key_of(item: Work) -> str:
-    """What tells it from the others."""
+    """What identifies a run, an application or an engine."""
     if isinstance(item, WorkView):
         return item.run
     return f"application {item.number}" if isinstance(item, AppView) else f"engine {item.pid}"
@@ -90,7 +90,7 @@ def _where(work: WorkView) -> Iterator[str]:
 
 
 def waits_text(work: WorkView) -> str:
-    """What a run waits for, how long already and how long it may."""
+    """What a run waits for, how long it has waited, and the limit."""
     waiting = work.waiting
     assert waiting is not None
     limit = "" if waiting.limit_s is None else f" of {waiting.limit_s:.0f} s"
@@ -105,11 +105,11 @@ def _app_row(app: AppView) -> Row:
         (f"{fig.shorten(app.name, 16):<17}", "bold"),
         (f"{app.cores:>5}  ", ""),
         (f"{'spark':<8}", "muted"),
-        (" · ".join(_has(app)), ""),
+        (" · ".join(_app_parts(app)), ""),
     )
 
 
-def _has(app: AppView) -> Iterator[str]:
+def _app_parts(app: AppView) -> Iterator[str]:
     yield f"of {app.user}" if app.user else "of somebody"
     if app.waits:
         yield "waits for what it asked of Spark"
@@ -119,7 +119,7 @@ def _has(app: AppView) -> Iterator[str]:
 
 
 def holds_text(app: AppView) -> str:
-    """What an application has."""
+    """The cores and GPUs that an application holds."""
     gpus = "" if app.gpus is None else f", {fig.number(app.gpus, 'GPU')}"
     return f"{fig.number(app.cores, 'core')}{gpus}"
 
@@ -139,11 +139,11 @@ def _engine_row(engine: EngineView) -> Row:
         (f"{f'pid {engine.pid}':<17}", "bold"),
         (f"{engine.runs:>5}  ", ""),
         (f"{fig.shorten(engine.target, 24):<7} ", "muted"),
-        (" · ".join(_holds(engine)), ""),
+        (" · ".join(_engine_parts(engine)), ""),
     )
 
 
-def _holds(engine: EngineView) -> Iterator[str]:
+def _engine_parts(engine: EngineView) -> Iterator[str]:
     if engine.silent:
         yield f"says nothing: {engine.silent}"
         return
@@ -161,7 +161,7 @@ _MOST = 3
 
 
 class ClusterHead(Sheet):
-    """As many lines as there is something to say, but never many."""
+    """The lines at the top of the screen: the Sparks and the run that has waited longest; only a few."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -169,7 +169,7 @@ class ClusterHead(Sheet):
         self.key = ""
 
     def show(self, view: ClusterView, key: str) -> None:
-        """Show another moment; `key` goes to a run that waits."""
+        """Show a newer view; `key` is the key that goes to a waiting run."""
         self.view, self.key = view, key
         self.refresh_rows()
 
@@ -185,17 +185,17 @@ class ClusterHead(Sheet):
 
 
 def spark_row(spark: SparkView) -> Row:
-    """A Spark: what is free, or why that is not known and since when."""
+    """A Spark: its free resources, or why they are unknown and since when."""
     style = "rank-failed" if spark.problem else ""
     glyph = "✗" if spark.problem else "●" if spark.workers else "?"
     return (
         (f" {glyph} ", style or ("rank-ok" if spark.workers else "rank-stale")),
         (f"{spark.url}  ", "bold"),
-        (" · ".join(_said(spark)), style),
+        (" · ".join(_spark_parts(spark)), style),
     )
 
 
-def _said(spark: SparkView) -> Iterator[str]:
+def _spark_parts(spark: SparkView) -> Iterator[str]:
     if spark.problem:
         since = "" if spark.since is None else f" since {fig.moment(spark.since)}"
         yield f"says nothing{since}: {spark.problem}"
@@ -213,7 +213,7 @@ def _said(spark: SparkView) -> Iterator[str]:
 
 
 def _wait_rows(work: WorkView, waiting: int, key: str, width: int) -> Iterator[Row]:
-    """Two rows at most: why it waits is what one came here for."""
+    """The reason why a run waits, on at most two rows."""
     assert work.waiting is not None
     more = f" (and {waiting - 1} more)" if waiting > 1 else ""
     reason = work.waiting.reason or f"{work.waiting.have} of {work.waiting.need} slots"

@@ -1,1 +1,1 @@
-"""The history screen, its panes, and two runs beside each other."""
+"""The history screen, its panes, and the comparison of two runs."""

@@ -1,4 +1,4 @@
-"""Two runs beside each other: what differs of them, and in one line what does not."""
+"""The comparison of two runs: their differences, and in one line how much is equal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ComparisonSheet(ScrollingSheet):
         self.problem = ""
 
     def show(self, found: Comparison | None, problem: str = "") -> None:
-        """Show what was found, or why nothing could be."""
+        """Show the comparison, or why the runs cannot be compared."""
         self.found, self.problem = found, problem
         self.refresh_rows()
 
@@ -49,11 +49,11 @@ class ComparisonSheet(ScrollingSheet):
         return [clip(row, width) for row in self._lines(self.found, width)]
 
     def _lines(self, found: Comparison, width: int) -> Iterator[Row]:
-        found_rows = {s.name: [difference_row(s.name, d)[1:] for d in s.differences] for s in found.sections}
-        sizes = _sizes([row for rows in found_rows.values() for row in rows], width)
+        sections = {s.name: [difference_row(s.name, d)[1:] for d in s.differences] for s in found.sections}
+        sizes = _sizes([row for rows in sections.values() for row in rows], width)
         left, right = shortened_ids(self._left, self._right, sizes[1] - 2)
         yield ((_cells(("", f"A {left}", f"B {right}", "B - A"), sizes), "muted"),)
-        for section, rows in found_rows.items():
+        for section, rows in sections.items():
             if rows:
                 yield ((f" {section}", "bold"),)
             for row in rows:
@@ -72,10 +72,10 @@ class ComparisonSheet(ScrollingSheet):
 
 
 def _sizes(rows: Sequence[Sequence[str]], width: int) -> tuple[int, int, int, int]:
-    """The widths of the columns: names and what was added take what they need, values share the rest."""
+    """The widths of the columns: names and differences take what they need, the values share the rest."""
     name = min(max((len(row[0]) for row in rows), default=0), _NAME)
     delta = min(max((len(row[3]) for row in rows), default=0) or len("B - A"), _DELTA)
-    value = max((width - name - delta - 7) // 2, _LEAST)  # a cell at each end, two between any two
+    value = max((width - name - delta - 7) // 2, _LEAST)  # 7: a cell at the left, two between columns
     return name, value, value, delta
 
 
@@ -97,7 +97,7 @@ class ComparisonScreen(NavigableScreen):
     ]
 
     class Compared(Message):
-        """What was found, or why nothing could be."""
+        """The comparison, or why the runs cannot be compared."""
 
         def __init__(self, found: Comparison | None, problem: str = "") -> None:
             super().__init__()
@@ -108,7 +108,7 @@ class ComparisonScreen(NavigableScreen):
         self._left, self._right = left, right
 
     def compose(self) -> ComposeResult:
-        """One pane, and the keys."""
+        """The pane, and the keys."""
         yield ComparisonSheet(self._left.name, self._right.name)
         yield KeyLine()
 

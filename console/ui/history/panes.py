@@ -1,4 +1,4 @@
-"""The history screen's panes: the list of runs, and one of them in full."""
+"""The panes of the history screen: the list of runs, and one run in full."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ COLUMNS: tuple[Column[Status], ...] = (
 
 
 def _columns(width: int) -> list[Column[Status]]:
-    """The columns that fit beside the state and some words of why."""
+    """The columns that fit beside the state and some words of the reason."""
     return fitting(COLUMNS, width - _LEAD - max(_LEAST, width // 4))
 
 
 class RunsList(LongList[Status]):
-    """The runs, with a cursor and marks. A mark is for what is done to several at once."""
+    """The runs, with a cursor, and with marks for actions on several runs at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "Mark", id="history.mark"),
     ]
 
-    # watched, not told by a message: what is shown of a run is then painted together with the cursor
+    # a watched attribute and no message, so that the card is painted in the same frame as the cursor
     here: Reactive[Status | None] = Reactive(None, repaint=False)
     """The run under the cursor."""
 
@@ -73,7 +73,7 @@ class RunsList(LongList[Status]):
         self.empty = ""
 
     def show(self, runs: Sequence[Status], *, empty: str) -> None:
-        """Show these runs, with the cursor on the same one as before; `empty` is said where there is none."""
+        """Show these runs, with the cursor on the same run; `empty` is the text if there is none."""
         here = self.chosen
         self.items, self.empty = tuple(runs), empty
         at = next((i for i, run in enumerate(runs) if here is not None and run.id == here.id), None)
@@ -83,26 +83,26 @@ class RunsList(LongList[Status]):
 
     @property
     def shows_cursor(self) -> bool:
-        """Always: what is told below the list is about that run."""
+        """Always, because the card below the list is about that run."""
         return True
 
     def action_move(self, items: int) -> None:
-        """Move the cursor, and tell."""
+        """Move the cursor, and update `here`."""
         super().action_move(items)
         self.here = self.chosen
 
     def around(self) -> list[Status]:
-        """The runs below and above the cursor."""
+        """The runs directly below and above the cursor."""
         return [self.items[i] for i in (self.cursor + 1, self.cursor - 1) if 0 <= i < len(self.items)]
 
     def action_mark(self) -> None:
-        """Mark the run under the cursor, or take its mark away, and go on to the next."""
+        """Mark or unmark the run under the cursor, and move to the next."""
         if (run := self.chosen) is not None:
             self.toggle(run.id)
             self.action_move(1)
 
     def toggle(self, run: str) -> None:
-        """Set or take a mark."""
+        """Set or remove a mark."""
         if run in self.marked:
             del self.marked[run]
         else:
@@ -110,21 +110,21 @@ class RunsList(LongList[Status]):
         self.refresh_rows()
 
     def unmark(self) -> None:
-        """Take all marks away."""
+        """Remove all marks."""
         self.marked.clear()
         self.refresh_rows()
 
     def head_row(self, width: int) -> Row:
-        """What each column is."""
+        """The titles of the columns."""
         cells = "".join(f"{column.head} " for column in _columns(width))
         return clip(((f"   {'state':<{_LEAD - 3}}{cells}why, or the last figures", "muted"),), width)
 
     def empty_row(self) -> Row:
-        """What one can do about it."""
+        """The text `empty`."""
         return ((f" {self.empty}", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
-        """A run, as far as it fits."""
+        """A run, clipped to the width."""
         run = self.items[index]
         glyph, style = PHASE_GLYPHS[run.state]
         mark = "*" if run.id in self.marked else " "
@@ -147,7 +147,7 @@ _LIMITS = {"time": "in all", "start": "of waiting for slots", "progress": "witho
 
 
 class RunCard(ScrollingSheet):
-    """The run under the cursor. Its scroll bar is always there, so that no other run has another width."""
+    """The run under the cursor. The scroll bar is always shown, so that all runs have the same width."""
 
     DEFAULT_CSS = "RunCard { overflow-y: scroll; }"
 
@@ -157,7 +157,7 @@ class RunCard(ScrollingSheet):
         self.record: RunRecord | None = None
 
     def show(self, run: Status | None, record: RunRecord | None = None) -> None:
-        """Show another run, or none; with what its folder tells, if that is known."""
+        """Show another run, or none; with its record, if that was read."""
         if run is None or self.run is None or run.id != self.run.id:
             self.record = record
             self.scroll_home(animate=False, immediate=True)
@@ -165,31 +165,31 @@ class RunCard(ScrollingSheet):
         self.entitle("2 Run" if run is None else f"2 {run.id}")
         self.refresh_rows()
 
-    def tell(self, record: RunRecord) -> None:
-        """Show what the folder tells, if it is that of the run which is shown."""
+    def add_record(self, record: RunRecord) -> None:
+        """Show a record, if it is of the shown run."""
         if self.run is not None and record.state.id == self.run.id:
             self.record = record
             self.refresh_rows()
 
     def _lay_out(self, width: int) -> None:
-        """Repaint only what differs also where there are more rows than before, or fewer."""
+        """Repaint only what differs, even if the number of rows has changed."""
         old, self._rows = self._rows, tuple(safe(row) for row in self.rows(width))
         if len(old) != len(self._rows):
-            # as an assignment would, but without a new layout of the screen: no size depends on it
+            # an assignment would lay the screen out again, though no size depends on this one
             self.set_reactive(ScrollView.virtual_size, Size(width, len(self._rows)))
             self._scroll_update(self.virtual_size)
         pairs = enumerate(zip_longest(old, self._rows, fillvalue=()))
         self.repaint_rows((n, *differing(before, after)) for n, (before, after) in pairs if before != after)
 
     def rows(self, width: int) -> Sequence[Row]:
-        """A line for each thing that is known."""
+        """The card's rows; none without a run."""
         if self.run is None:
             return ()
         return [clip(row, width) for row in card_rows(self.run, self.record, width)]
 
     @property
     def text(self) -> str:
-        """All of it, to be copied; empty without a run."""
+        """The whole card as text, for the clipboard; empty without a run."""
         return "" if self.run is None else card_text(self.run, self.record)
 
 
@@ -200,7 +200,7 @@ def card_text(run: Status, record: RunRecord | None) -> str:
 
 
 def card_rows(run: Status, record: RunRecord | None, width: int) -> Iterator[Row]:
-    """The card for a pane that is `width` cells wide: the end, what the run was, and then what is long."""
+    """The card's rows: how the run ended, what it was, and then traceback and stacks."""
     glyph, style = PHASE_GLYPHS[run.state]
     code = "" if run.exit_code is None else f" · exit {run.exit_code}"
     name = " ".join(printable(run.name or run.id).split())
@@ -220,7 +220,7 @@ def card_rows(run: Status, record: RunRecord | None, width: int) -> Iterator[Row
 
 
 def _end(record: RunRecord, width: int) -> Iterator[Row]:
-    """What the facts add to the reason: which ranks ended how, and what had been told before."""
+    """What the record adds to the reason: how ranks ended, restarts, limits that were near, and notes."""
     state = record.state
     first = state.first_failure
     if first is not None:
@@ -241,7 +241,7 @@ def _limit_line(near: LimitNear, started: float | None) -> str:
 
 
 def _long(state: RunState, width: int) -> Iterator[Row]:
-    """The traceback, and the stacks that were taken last."""
+    """The traceback of the first failure, and the stacks that were taken last."""
     first = state.first_failure
     if first is not None and first.raised is not None and first.raised.traceback:
         yield from _block(f"Traceback of rank {first.rank} on {first.host}", first.raised.traceback, width)
@@ -258,7 +258,7 @@ def _block(title: str, text: str, width: int) -> Iterator[Row]:
 
 
 def _wrapped(text: str, width: int, style: str = "") -> Iterator[Row]:
-    """Lines of a text that keeps its indentation; nothing for an empty one."""
+    """A text wrapped to the width, with its indentation; nothing for an empty text."""
     for line in printable(text).splitlines():
         inner = line.lstrip()
         indent = " " * min(len(line) - len(inner), width // 2)
@@ -278,7 +278,7 @@ def _facts(run: Status) -> Iterator[tuple[str, str]]:
 
 
 def _figures(run: Status) -> Row:
-    """What it reported last."""
+    """The step and the metrics that the run reported last."""
     step = [] if run.step is None else [(f"step {fig.count(run.step)}", "")]
-    told = [*step, *fig.metric_spans(run.metrics, "")]
-    return tuple((" · " * bool(number) + printable(text), style) for number, (text, style) in enumerate(told))
+    spans = [*step, *fig.metric_spans(run.metrics, "")]
+    return tuple((" · " * bool(at) + printable(text), style) for at, (text, style) in enumerate(spans))

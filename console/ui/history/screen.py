@@ -1,4 +1,4 @@
-"""The history screen: every run there has been, found, opened, compared, started again, cleared away."""
+"""The history screen: all past and live runs, to find, open, compare, start again, export and delete them."""
 
 from __future__ import annotations
 
@@ -84,21 +84,21 @@ class HistoryScreen(StartsAgain):
     ]
 
     class Read(Message):
-        """What the folder of a run tells."""
+        """The record of a run was read from its folder."""
 
         def __init__(self, record: RunRecord) -> None:
             super().__init__()
             self.record = record
 
     class RunsListed(Message):
-        """The runs there are. A newer list replaces one not yet shown."""
+        """A new list of runs. It replaces an older one that is not yet shown."""
 
         def __init__(self, listing: Listing) -> None:
             super().__init__()
             self.listing = listing
 
         def can_replace(self, message: Message) -> bool:
-            """Only the newest is worth showing."""
+            """Only the newest list needs to be shown."""
             return isinstance(message, type(self))
 
     def __init__(self, site: Site) -> None:
@@ -111,7 +111,7 @@ class HistoryScreen(StartsAgain):
         self._pollers = (self._past.poller, self._records.poller)
 
     def compose(self) -> ComposeResult:
-        """The list, and one run in full below it."""
+        """The list, and below it one run in full."""
         yield Static(" history", id="banner", markup=False)
         yield FilterField(placeholder=_HELP)
         yield RunsList(id="runs")
@@ -119,7 +119,7 @@ class HistoryScreen(StartsAgain):
         yield KeyLine(*_KEYS)
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start the pollers."""
         with contained(self):
             self.watch(self.query_one(RunsList), "here", self._show_card)
         self.query_one(RunsList).show((), empty="reading …")
@@ -128,17 +128,17 @@ class HistoryScreen(StartsAgain):
             poller.start()
 
     def on_unmount(self) -> None:
-        """Look no more."""
+        """Stop the pollers."""
         for poller in self._pollers:
             poller.close()
 
     def on_screen_suspend(self) -> None:
-        """Rest while another screen is shown."""
+        """Pause the pollers while another screen is shown."""
         for poller in self._pollers:
             poller.rest()
 
     def on_screen_resume(self) -> None:
-        """Runs may have come and gone meanwhile."""
+        """Resume the pollers."""
         for poller in self._pollers:
             poller.resume()
 
@@ -151,7 +151,7 @@ class HistoryScreen(StartsAgain):
     @on(RunsListed)
     def _show(self, message: RunsListed) -> None:
         listing = self._listing = message.listing
-        empty = listing.problem or (self._no_such() if listing.total else self._none_yet())
+        empty = listing.problem or (self._no_match_text() if listing.total else self._no_runs_text())
         self.query_one(RunsList).show(listing.runs, empty=empty)
         self._entitle()
 
@@ -162,7 +162,7 @@ class HistoryScreen(StartsAgain):
 
     @on(Read)
     def _show_record(self, message: Read) -> None:
-        self.query_one(RunCard).tell(message.record)
+        self.query_one(RunCard).add_record(message.record)
 
     def _entitle(self, problem: str = "") -> None:
         listing, question = self._listing or Listing(), self._question
@@ -172,18 +172,18 @@ class HistoryScreen(StartsAgain):
         below = problem or (f"filter: {question.filter.text}" if question.filter.text else "")
         self.query_one(RunsList).entitle(f"1 Runs · {count}{shown} · {order}", below)
 
-    def _none_yet(self) -> str:
+    def _no_runs_text(self) -> str:
         launch = keys_of(self, "go.launch", "f4")
         return f"no run yet: {launch} goes to the form, `rankdeck run TARGET` starts one from a shell"
 
-    def _no_such(self) -> str:
+    def _no_match_text(self) -> str:
         change, back = keys_of(self, "history.filter", "/"), keys_of(self, "history.back", "esc")
         return f"no run is like that: {change} changes the filter, {back} takes it away"
 
     # --- finding -------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
-        """Type what is to be shown."""
+        """Open the field for the filter."""
         self.query_one(FilterField).open()
 
     @on(FilterField.Changed)
@@ -198,13 +198,13 @@ class HistoryScreen(StartsAgain):
         self.action_pane("#runs")
 
     def action_sort(self) -> None:
-        """Sort by something else."""
+        """Sort by the next order."""
         names = list(ORDERS)
         following = names[(names.index(self._question.order) + 1) % len(names)]
         self._ask(replace(self._question, order=following, reverse=False))
 
     def action_reverse(self) -> None:
-        """The other way round."""
+        """Reverse the order."""
         self._ask(replace(self._question, reverse=not self._question.reverse))
 
     def _ask(self, question: RunQuery) -> None:
@@ -217,7 +217,7 @@ class HistoryScreen(StartsAgain):
         self.query_one(pane).focus()
 
     def action_back(self) -> None:
-        """Take away the filter, then the marks; then leave."""
+        """Remove the filter, else the marks, else leave."""
         runs = self.query_one(RunsList)
         if self.query_one(FilterField).close():
             runs.focus()
@@ -226,7 +226,7 @@ class HistoryScreen(StartsAgain):
         else:
             self.dismiss()
 
-    # --- what acts are about -------------------------------------------------------------------------
+    # --- acting on runs ------------------------------------------------------------------------------
 
     def chosen(self) -> Status | None:
         """The run under the cursor."""
@@ -238,12 +238,8 @@ class HistoryScreen(StartsAgain):
         marked = [run for run in runs.items if run.id in runs.marked]
         return marked or ([] if here is None else [here])
 
-    def done(self) -> None:
-        """Marks have served."""
-        self.query_one(RunsList).unmark()
-
-    def changed(self) -> None:
-        """Folders have gone."""
+    def reread(self) -> None:
+        """Read the list again, after folders were deleted."""
         self._past.reread()
 
     def text(self) -> str:
@@ -251,17 +247,17 @@ class HistoryScreen(StartsAgain):
         return self.query_one(RunCard).text
 
     def shown(self) -> Sequence[Status]:
-        """The runs that are listed, in their order."""
+        """The listed runs, in their order."""
         return self.query_one(RunsList).items
 
     @on(RunsList.Chosen, "#runs")
     def action_open(self) -> None:
-        """Open the run under the cursor, live or as it was."""
+        """Open the run under the cursor."""
         if (run := self.chosen()) is not None:
             self.app.push_screen(RunScreen(self.folder(run), self.site.commands))
 
     def action_compare(self) -> None:
-        """Compare the marked run with this one, or the two that are marked; else mark this one."""
+        """Compare the marked run with the one under the cursor, or two marked runs; else mark this one."""
         runs, here = self.query_one(RunsList), self.chosen()
         if here is None:
             return
@@ -270,7 +266,7 @@ class HistoryScreen(StartsAgain):
             pair.append(here.id)
         if len(pair) == 2:
             left, right = (self.site.root / run for run in pair)
-            self.app.clear_notifications()  # what said how to get there would cover it
+            self.app.clear_notifications()  # the hint below would cover the comparison
             self.app.push_screen(ComparisonScreen(left, right))
         elif len(pair) > 2:
             back = keys_of(self, "history.back", "esc")
@@ -282,21 +278,21 @@ class HistoryScreen(StartsAgain):
             self.tell(f"marked · {compare} on another run compares the two")
 
     def folder(self, run: Status) -> Path:
-        """Where a run lies."""
+        """The folder of a run."""
         return self.site.root / run.id
 
     def tell(self, text: str, *, error: bool = False) -> None:
-        """Say something; texts may be a run's."""
+        """Notify the user of a text, which may come from a run."""
         self.notify(text, severity="error" if error else "information", markup=False)
 
     def action_edit(self) -> None:
-        """Fill the launch form from the run."""
+        """Fill in the launch form from the run."""
         if (run := self.chosen()) is not None:
             self._edit(self.folder(run))
 
     @work(thread=True, group="edit")
     def _edit(self, folder: Path) -> None:
-        """Beside the screen, for the target's source may be far away."""
+        """In a thread, because the target's source may be on a slow file system."""
         try:
             spec = read_spec(folder)
             require_editable(spec)
@@ -307,7 +303,7 @@ class HistoryScreen(StartsAgain):
             self.app.call_from_thread(edit, self.app, draft)
 
     def action_copy(self) -> None:
-        """Copy what is shown of the run: why it ended, with its traceback."""
+        """Copy the text of the run's card, with the reason for its end and its traceback."""
         if text := self.text():
             self.app.copy_to_clipboard(text)
 
@@ -336,12 +332,12 @@ class HistoryScreen(StartsAgain):
             self.app.call_from_thread(self.app.copy_to_clipboard, text)
 
     def action_again(self) -> None:
-        """Show what the run under the cursor was, and start it if a person says so."""
+        """Show what the run under the cursor was, and start it again if a person confirms."""
         if (run := self.chosen()) is not None:
             self.ask_again(self.folder(run))
 
     def action_stop(self) -> None:
-        """Ask whether to stop the runs that go on."""
+        """Ask whether to stop the live runs among those picked."""
         live = [run for run in self.picked() if not run.state.final]
         if not live:
             self.tell("this run has ended")
@@ -353,7 +349,7 @@ class HistoryScreen(StartsAgain):
         self._do("stopping", runs, lambda run: self.site.commands.stop(self.folder(run), force=False))
 
     def action_delete(self) -> None:
-        """Ask whether to delete runs that have ended, with all that they left."""
+        """Ask whether to delete the ended runs among those picked, with their folders."""
         ended = [run for run in self.picked() if run.state.final]
         if not ended:
             self.tell(f"this run goes on: {keys_of(self, 'history.stop', 'x')} stops it")
@@ -363,10 +359,10 @@ class HistoryScreen(StartsAgain):
     @work(thread=True, group="delete")
     def _delete(self, runs: Sequence[Status]) -> None:
         self._do("deleted", runs, lambda run: remove_run(self.folder(run)))
-        self.app.call_from_thread(self.changed)
+        self.app.call_from_thread(self.reread)
 
     def action_export(self) -> None:
-        """Write the run to one file, in the folder in which the console was started."""
+        """Write the run to a file in the folder in which the console was started."""
         if (run := self.chosen()) is not None:
             self.tell("exporting …")
             self._export(self.folder(run))
@@ -383,7 +379,7 @@ class HistoryScreen(StartsAgain):
             self.app.call_from_thread(self.tell, f"written, without pickles: {out}")
 
     def action_write_list(self) -> None:
-        """Write the runs that are listed to a file for spreadsheets, beside what is exported."""
+        """Write the listed runs to a CSV file in the same folder."""
         if runs := self.shown():
             self._write_list(runs)
 
@@ -414,10 +410,10 @@ class HistoryScreen(StartsAgain):
     ) -> None:
         if yes:
             act(runs)
-            self.done()
+            self.query_one(RunsList).unmark()
 
     def _do(self, done: str, runs: Sequence[Status], act: Callable[[Status], None]) -> None:
-        """Do something to each run, in a thread, and say how that went."""
+        """Apply `act` to each run, from a thread, and notify the user of the outcome."""
         problems = []
         for run in runs:
             try:
