@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Fold(Sheet, can_focus=True):
-    """The line that opens and closes them."""
+    """The line that unfolds and folds the options of `MoreForm`."""
 
     DEFAULT_CSS = """
     Fold { height: 1; width: 1fr; padding: 0 1; }
@@ -46,35 +46,35 @@ class Fold(Sheet, can_focus=True):
     ]
 
     class Toggled(Message):
-        """A person wants them shown, or hidden."""
+        """A person unfolded or folded the options."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._text = ""
 
     def show(self, text: str) -> None:
-        """Say what is set."""
+        """Show a summary of the options that are set."""
         self._text = harmless(text)
         self.refresh_rows()
 
     def rows(self, width: int) -> list[Row]:
-        """One."""
+        """The summary."""
         return [clip(((self._text, ""),), width)]
 
     def action_unfold(self) -> None:
-        """Ask for the other state."""
+        """Post `Toggled`."""
         self.post_message(self.Toggled())
 
     def on_click(self) -> None:
-        """The same by the mouse."""
+        """Post `Toggled`."""
         self.action_unfold()
 
 
 class MoreForm(Vertical):
-    """A field for each of them that has a meaning in the mode.
+    """The folded options: a field for each one that applies in the mode.
 
-    The fields are made when they are first unfolded or filled: most launches leave them alone, and every
-    widget is styled again whenever the focus moves.
+    The fields are made when they are first unfolded or filled in: most launches do not need them, and Textual
+    styles every widget again whenever the focus moves.
     """
 
     DEFAULT_CSS = """
@@ -83,7 +83,7 @@ class MoreForm(Vertical):
     """
 
     class Filled(Message):
-        """Something else is filled in now."""
+        """The fields have been filled in with other values."""
 
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -100,12 +100,12 @@ class MoreForm(Vertical):
         yield self._room
 
     def on_mount(self) -> None:
-        """Fold."""
+        """Hide the fields."""
         self._fit()
 
     @property
     def values(self) -> dict[str, str]:
-        """What is filled in, by name."""
+        """The values that are not empty, by name."""
         return {name: field.value for name, field in self._fields.items() if field.value}
 
     def fill(self, values: Mapping[str, str]) -> None:
@@ -118,12 +118,12 @@ class MoreForm(Vertical):
         self.post_message(self.Filled())
 
     def suit(self, mode: Mode) -> None:
-        """Show what has a meaning in a mode; what the other fields hold is kept, and not used."""
+        """Show the options that apply in a mode; other fields keep their values, which are not used."""
         self._mode = mode
         self._fit()
 
     def toggle(self, *, unfold: bool | None = None) -> None:
-        """Show the fields, or hide them."""
+        """Show or hide the fields."""
         self.unfolded = not self.unfolded if unfold is None else unfold
         if not self.unfolded:
             self._fit()
@@ -135,26 +135,26 @@ class MoreForm(Vertical):
         self.call_later(self._go_to, first.name)
 
     def judge(self, name: str | None, problem: str | None) -> None:
-        """Say what is wrong with one of them; it must be seen."""
+        """Show what is wrong with a field; while folded, on the line of the fold."""
         for row in self._rows():
             row.judge(problem if row.name == name else None)
         own = name in {extra.name for extra in EXTRAS}
         self.query_one(FormRow).judge(problem if own and not self.unfolded else None)
 
     def reveal(self, name: str) -> None:
-        """Unfold and go there, if a field of this name is here."""
+        """Unfold and go to the field of this name, if it is one of these."""
         if any(extra.name == name for extra in EXTRAS):
             self.toggle(unfold=True)
             self.call_later(self._go_to, name)
 
     def summarise(self) -> None:
-        """Say on the line what is set."""
+        """Show the options that are set on the line of the fold."""
         words = words_of(self.values, self._mode)
         sign = "▾" if self.unfolded else "▸"
         self._fold.show(f"{sign} {shlex.join(words) or 'limits, restarts, environment …'}")
 
     def _make(self) -> None:
-        """Make the fields, if that was not done yet."""
+        """Make the fields on the first call."""
         if self._made is None:
             rows = [self._row(extra) for extra in EXTRAS]
             self._made = self._room.mount_all(rows)
@@ -169,17 +169,17 @@ class MoreForm(Vertical):
         if self._made is not None:
             await self._made
         self._fields[name].focus(scroll_visible=False)
-        # it has no place before it is laid out
+        # scrolling needs the field's region, which it has only after the layout
         self.call_after_refresh(self._show_around, self._fields[name])
 
     def _show_around(self, field: Field) -> None:
-        """As many of the fields as there is room for, and this one among them."""
+        """Scroll so that as many of the fields as possible are visible, and this one among them."""
         self.scroll_visible(top=True, animate=False, immediate=True)
         field.scroll_visible(animate=False, immediate=True)
 
     def _fit(self) -> None:
         self._room.display = self.unfolded
-        for extra, row in zip(EXTRAS, self._rows(), strict=False):  # there may be none yet
+        for extra, row in zip(EXTRAS, self._rows(), strict=False):  # no rows before `_make`
             row.display = applies(extra, self._mode)
         self.summarise()
 
@@ -192,7 +192,7 @@ _PARAM = "param:"
 
 
 class LaunchForm(VerticalScroll, Framed, can_focus=False):
-    """Fields of one line each. What is in them is a draft; whether it is right is not known here."""
+    """The fields of the form, whose content is a `Draft`. The draft is not validated here."""
 
     DEFAULT_CSS = """
     LaunchForm { scrollbar-size-vertical: 1; }
@@ -206,21 +206,21 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         """Something was filled in."""
 
     class FindWanted(Message):
-        """Enter on an empty target: a person wants to be shown what there is."""
+        """Enter was pressed in an empty target field: the picker should open."""
 
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
         self._workdir = workdir
-        self._filling: Mapping[str, str] = {}
+        self._pending_params: Mapping[str, str] = {}
         self._kept: Mapping[str, str | None] = {}
-        self._filled: dict[str, Mapping[str, str]] = {}
-        self._shown = ""
+        self._params_by_target: dict[str, Mapping[str, str]] = {}
+        self._shown_target = ""
         self._arguments = ArgumentSuggester(workdir)
         self._detected: Detected | None = None
         self.border_title = "1 New run"
 
     def compose(self) -> ComposeResult:
-        """Label and field, a line each."""
+        """A line with label and field for each option."""
         yield FormRow(
             "Target", Field(placeholder="train.py, train.py:main; ctrl+f finds", id="target"), name="target"
         )
@@ -237,24 +237,24 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         yield MoreForm(self._workdir, id="more")
 
     def on_mount(self) -> None:
-        """Show what the mode needs."""
+        """Show the fields that the mode needs."""
         self.watch(self, "virtual_size", self._keep_in_view, init=False)
         self.query_one("#hint-row").display = False
         self._fit_mode()
 
     def on_resize(self) -> None:
-        """The command below takes more lines, or fewer, while one types."""
+        """Keep the focused field visible: the command below grows and shrinks while a person types."""
         self._keep_in_view()
 
     def _keep_in_view(self) -> None:
-        """Leave the field that is typed in on the screen, whatever comes or grows around it."""
+        """Scroll to the focused field."""
         focused = self.screen.focused
         if focused is not None and self in focused.ancestors:
             focused.scroll_visible(animate=False, immediate=True)
 
     @property
     def draft(self) -> Draft:
-        """What is filled in."""
+        """The content of the fields."""
         target = self._input("target").value.strip()
         draft = Draft(
             target=target,
@@ -271,9 +271,9 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         return draft if draft.function else draft.without_params()
 
     def fill(self, draft: Draft) -> None:
-        """Fill in a draft; parameters follow when the function's signature is known."""
-        self._filling, self._kept = draft.params, draft.secrets
-        self._filled.pop(draft.target, None)
+        """Fill in a draft; its parameters are filled in when the function's signature is known."""
+        self._pending_params, self._kept = draft.params, draft.secrets
+        self._params_by_target.pop(draft.target, None)
         self._input("processes").value = draft.processes
         self._input("args").value = draft.args
         self.query_one("#gpu", Choice).value = draft.gpu
@@ -291,20 +291,20 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         field.cursor_position = len(target)
 
     def go_on(self) -> None:
-        """Go to the next thing that a person has to say of the target that was picked."""
+        """After a target was picked, go to the next field to fill in."""
         first = next(iter(self._params.query("Input, Choice")), None)
         script = bool(self._arguments.options) and bool(self.query_one("#args-row").display)
         field = first or self._input("args" if script else "processes")
         field.focus()
         if isinstance(field, Field):
-            field.action_select_all()  # it may have had the focus before, and a digit would be added to it
+            field.action_select_all()  # so that typing replaces the value, even if it was focused before
 
     def toggle_more(self) -> None:
-        """Unfold the other options, or fold them."""
+        """Unfold or fold the other options."""
         self._more.toggle()
 
-    def know(self, detected: Detected) -> None:
-        """Remark what there is."""
+    def set_detected(self, detected: Detected) -> None:
+        """Show the resources of this machine in the remarks."""
         self._detected = detected
         self._remark()
 
@@ -324,21 +324,21 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         await self._show_params(signature, draft)
 
     async def _show_params(self, signature: Signature | None, draft: Draft) -> None:
-        """Another function's fields; what was in those of the one before comes back with it."""
-        filling, self._filling = self._filling, {}
-        form, changed = self._params, draft.target != self._shown
-        if form.signature == signature and not filling and not (changed and signature is None):
-            self._shown = draft.target
+        """Show the fields of a function; values are remembered for each target, and filled in again."""
+        pending, self._pending_params = self._pending_params, {}
+        form, changed = self._params, draft.target != self._shown_target
+        if form.signature == signature and not pending and not (changed and signature is None):
+            self._shown_target = draft.target
             return
-        self._filled[self._shown] = form.values
-        self._shown = draft.target
-        known = bool(draft.function) and (signature is not None or bool(filling))
-        given = filling or self._filled.get(draft.target, {})
-        await form.show(signature, given, is_function=known)
+        self._params_by_target[self._shown_target] = form.values
+        self._shown_target = draft.target
+        known = bool(draft.function) and (signature is not None or bool(pending))
+        values = pending or self._params_by_target.get(draft.target, {})
+        await form.show(signature, values, is_function=known)
         self.post_message(self.Edited())
 
     def judge(self, field: str, problem: str | None) -> None:
-        """Say at a field what is wrong with it; `field` as `console.data.launch.draft.Misfit` has it."""
+        """Show what is wrong with a field, which is named as in `console.data.launch.draft.Misfit`."""
         for row in self.query("LaunchForm > FormRow").results(FormRow):
             row.judge(problem if row.name == field else None)
         self._params.judge(field.removeprefix(_PARAM) if field.startswith(_PARAM) else None, problem)
@@ -346,14 +346,14 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
 
     @property
     def trouble(self) -> str:
-        """Why the mode cannot work here, as far as is known; empty if it can."""
+        """Why the mode cannot work here; empty if it can, or if nothing is detected yet."""
         if self._detected is None:
             return ""
         works, how = mode_line(self._detected, self.draft)
         return "" if works else how
 
     def go_to(self, field: str) -> None:
-        """Put the cursor into the field that something concerns."""
+        """Focus a field by its name as in `Misfit`."""
         name = field.removeprefix(_PARAM)
         self._more.reveal(name)
         for row in self.query(FormRow).results(FormRow):
@@ -393,7 +393,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
 
     @on(Choice.Changed, "#mode")
     def _fit_mode(self) -> None:
-        """A cluster and a Connect server have addresses, this machine has none."""
+        """Show the address field and the options if they apply in the mode."""
         mode = self._mode
         self.query_one("#spark-row").display = bool(mode.traits.address)
         self._input("spark").placeholder = f"{mode.traits.example}; empty: what the environment says"

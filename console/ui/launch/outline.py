@@ -1,7 +1,7 @@
-"""What is painted first: the launch screen without what stands in it, while that is still being imported.
+"""The first frame: the empty panes of the launch screen, shown while that screen is being imported.
 
-It has the same places as the launch screen, by the same style sheet, so the frame that follows fills what
-was empty and moves nothing. It lies below all other screens and takes no keys.
+The panes have the places of those on the launch screen, by the same style sheet, so the next frame fills them
+and moves nothing. The outline lies below all other screens and takes no keys.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from textual.geometry import Size
 
 WIDE = 150
-"""From so many columns on, past runs stand beside the form."""
+"""The least number of columns at which past runs are beside the form."""
 LOW = 22
-"""Below so many lines, the form below which they stand gives them half of its room."""
+"""With fewer lines, past runs below the form get half of its room."""
 
 _LABELS = ("Target", "Run", "Arguments", "Processes", "GPUs", "Mode", "Spark", "More")
 COMMAND_TITLE = "The same on a command line"
 
 
 class Outline(Screen[None]):
-    """Frames, titles and labels; or nothing at all, before another screen than the launch screen."""
+    """Borders, titles and labels; nothing if `workdir` is None, because another screen is shown first."""
 
     AUTO_FOCUS = ""
     DEFAULT_CSS = """
@@ -44,7 +44,7 @@ class Outline(Screen[None]):
         self._labels = [label for label in _LABELS if spark or label != "Spark"]
 
     def compose(self) -> ComposeResult:
-        """The same places as on the launch screen."""
+        """The panes of the launch screen, without their content."""
         if self._workdir is None:
             return
         yield Static(banner(self._workdir), id="banner", markup=False)
@@ -62,10 +62,10 @@ def _pane(title: str, name: str, text: str = "") -> Static:
 
 
 def banner(workdir: Path) -> str:
-    """Who this is, and where; a home folder by its sign."""
+    """The program's name and the folder, with ``~`` for the home folder."""
     return f" rankdeck  {tilde(workdir)}"
 
 
 def placed(size: Size) -> str:
-    """The class of the launch screen's middle in a terminal of that size."""
+    """The CSS class of the launch screen's container in a terminal of that size."""
     return "-wide" if size.width >= WIDE else "-low" if size.height < LOW else ""

@@ -1,4 +1,4 @@
-"""The launch screen's panes beside the form: the equivalent command, and the runs there have been."""
+"""The launch screen's panes beside the form: the equivalent command, and the past runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
 
 
 class CommandLine(Sheet):
-    """The command, and one line that says whether it can run."""
+    """The command, and a line that shows whether it can run."""
 
     DEFAULT_CSS = """
     CommandLine { height: 4; max-height: 6; }
@@ -38,7 +38,7 @@ class CommandLine(Sheet):
         self._typing = False
 
     def on_mount(self) -> None:
-        """Follow the focus: keys that a field would type are not those that are said."""
+        """Follow the focus: while a field has it, the pane names keys that would not be typed into it."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self._follow_focus())
 
     def _follow_focus(self) -> None:
@@ -53,16 +53,17 @@ class CommandLine(Sheet):
         self.refresh_rows()
 
     def judge(self, problem: str | None, doubt: str = "", *, begun: bool = True) -> None:
-        """Say what is wrong, or with None that nothing is; `doubt` is what only the script can tell.
+        """Show what is wrong; None if nothing is.
 
-        What is missing from a form that was not begun is a hint, and no fault.
+        A `doubt`, which only the script can settle, prevents no launch. If the form is not `begun`, the
+        problem is shown as a hint.
         """
         self.begun = begun
         self.problem, self.doubt, self.busy = problem, doubt, ""
         self.refresh_rows()
 
     def wait(self, for_what: str) -> None:
-        """Say what is being done."""
+        """Show what is in progress."""
         self.busy = for_what
         self.refresh_rows()
 
@@ -96,9 +97,9 @@ class CommandLine(Sheet):
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """`text` broken between words, with a backslash where it goes on, so that it can be pasted as it stands.
+    """A command broken between words, with backslashes at line ends, so that it can be pasted as it is.
 
-    What is in quotes is not broken: a backslash would be part of it there.
+    Quoted text is not broken, because the backslash would become part of it.
     """
     lines, line = [], ""
     for word in _WORD.findall(text):
@@ -115,7 +116,7 @@ _USER, _WHY = 10, 500
 
 
 class RecentRuns(CursorSheet[Status]):
-    """One line a run, newest first."""
+    """A line for each run, newest first."""
 
     def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.time) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
@@ -133,7 +134,7 @@ class RecentRuns(CursorSheet[Status]):
         self.refresh_rows()
 
     def empty_row(self) -> Row:
-        """Before the first run."""
+        """The text before the first run."""
         return ((" none yet", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
@@ -157,10 +158,10 @@ class RecentRuns(CursorSheet[Status]):
 
 
 def outcome(run: Status) -> Row:
-    """Why it ended, where it went wrong; else its state, and the figures that it reported last."""
+    """Why a failed run ended; else its state, and the figures that it reported last."""
     if run.unreadable is not None:
         return ((" ".join(f"unreadable: {run.unreadable[:_WHY]}".split()), "muted"),)
     if run.state.final and run.exit_code and run.why:
         return ((" ".join(run.why[:_WHY].split()), "muted"),)
-    told = fig.metric_spans(run.metrics, " · ")
-    return ((str(run.state), "muted"), *((text, style or "muted") for text, style in told))
+    metrics = fig.metric_spans(run.metrics, " · ")
+    return ((str(run.state), "muted"), *((text, style or "muted") for text, style in metrics))

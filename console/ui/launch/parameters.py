@@ -1,4 +1,4 @@
-"""A field for each parameter of a function, from its signature as read."""
+"""A field for each parameter of a function, made from its signature."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ OTHERS = "others"
 
 
 class ParamForm(Vertical):
-    """The parameters that can be given by name. What is left empty keeps its default.
+    """The parameters that can be passed by name. An empty field means the default.
 
-    A last line takes ``NAME=VALUE`` for what the signature does not name: behind ``**``, or where no
-    signature could be read.
+    A last field takes ``NAME=VALUE`` for other parameters, if the function has ``**``, or if no signature
+    could be read.
     """
 
     DEFAULT_CSS = """
@@ -49,7 +49,7 @@ class ParamForm(Vertical):
         self._open = False
 
     def compose(self) -> ComposeResult:
-        """One line a parameter."""
+        """A line for each parameter."""
         for parameter in named(self.signature):
             label = f" {fig.shorten(parameter.name, 11)}"
             yield FormRow(label, self._field(parameter), remark=_note(parameter), name=parameter.name)
@@ -59,29 +59,29 @@ class ParamForm(Vertical):
             yield FormRow(" others", field, name=OTHERS)
 
     async def show(self, signature: Signature | None, given: Mapping[str, str], *, is_function: bool) -> None:
-        """Make fields for another function, filled with what is given."""
+        """Make the fields of another function, filled with the values `given`."""
         self.signature, self._given = signature, given
         self._open = is_function and (takes_others(signature) or bool(self._others()))
         await self.recompose()
 
     @property
     def values(self) -> dict[str, str]:
-        """What differs from the defaults, by name, as typed."""
-        found = {}
+        """The values that differ from the defaults, by name, as typed."""
+        values = {}
         for parameter in named(self.signature):
             value = self._value_of(parameter.name)
-            if value and value != spoken_default(parameter):
-                found[parameter.name] = value
+            if value and value != typed_default(parameter):
+                values[parameter.name] = value
         try:
-            return {**self._typed_others(), **found}
+            return {**self._typed_others(), **values}
         except SpecError:
-            return found
+            return values
 
     def judge(self, name: str | None, problem: str | None) -> None:
-        """Say what is wrong with one of them; what each alone can tell is said as it is typed."""
+        """Show what is wrong with a parameter, and every value that cannot be of its parameter's type."""
         for row in self.query(FormRow):
             parameter = next((p for p in named(self.signature) if p.name == row.name), None)
-            own = self._misfit(parameter) if parameter else self._misfit_of_others()
+            own = self._value_problem(parameter) if parameter else self._others_problem()
             row.judge(own or (problem if row.name == name else None))
 
     @on(Field.Changed)
@@ -89,16 +89,16 @@ class ParamForm(Vertical):
     def _typed(self) -> None:
         self.judge(None, None)
 
-    def _misfit(self, parameter: Parameter) -> str | None:
+    def _value_problem(self, parameter: Parameter) -> str | None:
         text = self._value_of(parameter.name)
         try:
-            if text and text != spoken_default(parameter):
+            if text and text != typed_default(parameter):
                 literal(parameter, text)
         except SpecError as error:
             return str(error)
         return None
 
-    def _misfit_of_others(self) -> str | None:
+    def _others_problem(self) -> str | None:
         try:
             self._typed_others()
         except SpecError as error:
@@ -120,7 +120,7 @@ class ParamForm(Vertical):
         return ""
 
     def _field(self, parameter: Parameter) -> Widget:
-        default, given = spoken_default(parameter), self._given.get(parameter.name)
+        default, given = typed_default(parameter), self._given.get(parameter.name)
         values = choices_of(parameter)
         if values:
             start = given or default or fig.UNKNOWN
@@ -132,47 +132,47 @@ class ParamForm(Vertical):
 
 
 def named(signature: Signature | None) -> Iterator[Parameter]:
-    """The parameters that can be given by name."""
+    """The parameters that can be passed by name."""
     if signature is not None:
         yield from (p for p in signature.parameters if p.kind in _NAMED and not p.unnamed)
 
 
 def takes_positional(signature: Signature | None) -> bool:
-    """Whether some arguments can be given by place only."""
+    """Whether some arguments can be passed only by position."""
     if signature is None:
         return False
     return any(p.unnamed or p.kind is ParameterKind.VAR_POSITIONAL for p in signature.parameters)
 
 
 def takes_others(signature: Signature | None) -> bool:
-    """Whether more may be given by name than the signature names, as far as is known."""
+    """Whether the function takes other named arguments; True if the signature is unknown."""
     if signature is None:
         return True
     return any(p.kind is ParameterKind.VAR_KEYWORD for p in signature.parameters)
 
 
 def is_switch(parameter: Parameter) -> bool:
-    """Whether it is on or off."""
+    """Whether a parameter is a bool."""
     untyped = not parameter.annotation and parameter.default in ("True", "False")
     return untyped or parameter.annotation in _SWITCHES
 
 
 def is_path(parameter: Parameter) -> bool:
-    """Whether it names a file or a folder."""
+    """Whether a parameter names a file or a folder."""
     if "Path" in parameter.annotation:
         return True
     return parameter.annotation in ("", "str", "str | None") and names_path(parameter.name)
 
 
 def choices_of(parameter: Parameter) -> tuple[str, ...]:
-    """The few values a parameter can have, if they are few."""
+    """The values of a parameter with a fixed set of values; else empty."""
     if parameter.choices:
         return parameter.choices
     return ("False", "True") if is_switch(parameter) else ()
 
 
-def spoken_default(parameter: Parameter) -> str | None:
-    """The default as a person would type it: text without its quotes, and a path without its class."""
+def typed_default(parameter: Parameter) -> str | None:
+    """The default as a person would type it: a string without quotes, and a path without its class."""
     if parameter.default is None:
         return None
     try:
@@ -183,7 +183,7 @@ def spoken_default(parameter: Parameter) -> str | None:
 
 
 def _inside_path(node: ast.expr) -> ast.expr:
-    """What ``Path(…)`` is made of; anything else as it is."""
+    """The argument of ``Path(…)``; any other expression unchanged."""
     if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
         return node
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -32,7 +32,7 @@ _SHOWN = 200
 
 
 class Candidates(CursorSheet[Candidate]):
-    """What matches, a line each."""
+    """The matching candidates, a line each."""
 
     def __init__(self) -> None:
         super().__init__(id="candidates")
@@ -46,11 +46,11 @@ class Candidates(CursorSheet[Candidate]):
 
     @property
     def shows_cursor(self) -> bool:
-        """Always: the keys are typed in the field above."""
+        """Always, because the field above has the focus."""
         return True
 
     def empty_row(self) -> Row:
-        """When nothing matches."""
+        """The text if nothing matches."""
         return ((" nothing matches", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
@@ -75,7 +75,7 @@ class Candidates(CursorSheet[Candidate]):
 
 
 def _marked(text: str, start: int, at: Collection[int], style: str, ground: str) -> Iterator[Span]:
-    """A part of a target that begins at `start`, with the letters that were looked for underlined."""
+    """The part of a target that begins at `start`, with the letters at positions `at` underlined."""
     for hit, letters in groupby(enumerate(text, start), lambda pair: pair[0] in at):
         mark = f"{style} underline" if hit else style
         yield "".join(letter for _, letter in letters), f"{mark}{ground}"
@@ -114,14 +114,14 @@ class PickerScreen(ModalScreen[str]):
         self._done = False
 
     def compose(self) -> ComposeResult:
-        """A field, and what matches it."""
+        """A field, and the candidates that match it."""
         with Vertical(id="picker"):
             yield Field(value=self._query, placeholder="letters of a file or function")
             yield Candidates()
             yield Static("", id="tally", markup=False)
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Start to search for candidates."""
         self.query_one("#picker").border_title = Content(
             f"Scripts and functions below {tilde(self._workdir)}"
         )
@@ -146,12 +146,12 @@ class PickerScreen(ModalScreen[str]):
 
     @on(Field.Changed)
     def _narrow(self) -> None:
-        found, query = with_recent(self._all, self._recent), self.query_one(Field).value
-        fitting = narrow(found, query)
-        self.query_one(Candidates).show(fitting[:_SHOWN], query)
-        few = f"{fig.count(len(fitting))} of " if query.strip() else ""
+        known, query = with_recent(self._all, self._recent), self.query_one(Field).value
+        matching = narrow(known, query)
+        self.query_one(Candidates).show(matching[:_SHOWN], query)
+        few = f"{fig.count(len(matching))} of " if query.strip() else ""
         state = "" if self._done else " · reading …"
-        tally = f"{few}{fig.count(len(found))} found{state} · enter picks"
+        tally = f"{few}{fig.count(len(known))} found{state} · enter picks"
         self.query_one("#tally", Static).update(tally)
 
     @on(Field.Submitted)

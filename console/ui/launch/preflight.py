@@ -1,4 +1,4 @@
-"""What would be started: the checks of ``--dry-run`` for a form as it is filled in."""
+"""The preflight: the checks of ``--dry-run`` for the form, and the plan of what would be started."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from ...data.launch.detect import Line
 
 LAUNCH: Literal["launch"] = "launch"
-_ABOUT_WIDTH = 9
+_LABEL_WIDTH = 9
 _FRAME = 10
 _ROWS = 4
 
 
 class Checks(ScrollingSheet):
-    """A line each."""
+    """The checks, a line each."""
 
     DEFAULT_CSS = """
     Checks { width: 100%; }
@@ -41,21 +41,21 @@ class Checks(ScrollingSheet):
         self.lines: Sequence[Line] = ()
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Show these."""
+        """Show these lines."""
         self.lines = lines
         self.refresh_rows()
 
     def rows(self, width: int) -> Sequence[Row]:
-        """What it is about to the left, what is said of it to the right."""
-        return [clip(self._row(about, text), width) for about, text in self.lines]
+        """A label on the left and its text on the right."""
+        return [clip(self._row(label, text), width) for label, text in self.lines]
 
-    def _row(self, about: str, text: str) -> Row:
-        style = "rank-behind" if about == "note" else "muted"
-        return ((f"{about:<{_ABOUT_WIDTH}} ", style), (text, ""))
+    def _row(self, label: str, text: str) -> Row:
+        style = "rank-behind" if label == "note" else "muted"
+        return ((f"{label:<{_LABEL_WIDTH}} ", style), (text, ""))
 
 
 class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
-    """Checks, and shows the plan; closes with what is wrong, with `LAUNCH`, or with nothing."""
+    """Checks the form and shows the plan; closes with what is wrong, with `LAUNCH`, or with nothing."""
 
     TOPIC = "targets"
     AUTO_FOCUS = "#checks"
@@ -69,14 +69,14 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
     ]
 
     class Done(Message):
-        """It can be started, so far."""
+        """The checks passed."""
 
         def __init__(self, lines: Sequence[Line]) -> None:
             super().__init__()
             self.lines = lines
 
     class Failed(Message):
-        """It cannot."""
+        """A check failed."""
 
         def __init__(self, misfit: Misfit) -> None:
             super().__init__()
@@ -87,23 +87,23 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
         self._draft = draft
 
     def compose(self) -> ComposeResult:
-        """The lines, and the keys."""
+        """The lines of the checks, and the verdict."""
         with Vertical(id="dialog"):
             yield Static("Preflight: nothing is started", classes="title", markup=False)
             yield Checks()
             yield Static("", classes="answers", id="verdict", markup=False)
 
     def on_mount(self) -> None:
-        """Begin."""
+        """Start the checks."""
         self.action_again()
 
     def action_again(self) -> None:
-        """Look once more."""
+        """Check again."""
         self.query_one("#verdict", Static).update("◐ checking …")
         self._check()
 
     def action_launch(self) -> None:
-        """Close, and start it."""
+        """Close, and launch the run."""
         self.dismiss(LAUNCH)
 
     @work(thread=True, exclusive=True, group="preflight")

@@ -1,4 +1,4 @@
-"""Launches that are kept under a name: picked from a list, removed there, and saved under a new one."""
+"""Presets, which are launches saved under a name: a list to pick from or remove, and a dialog to save one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FRAME = 10
 
 
 class Presets(CursorSheet[Preset]):
-    """A name and a command each."""
+    """The presets, each with its name and command."""
 
     DEFAULT_CSS = """
     Presets { width: 100%; height: 4; }
@@ -54,12 +54,12 @@ class Presets(CursorSheet[Preset]):
         self.refresh_rows()
 
     def empty_row(self) -> Row:
-        """Before the first one."""
+        """The text while there are no presets."""
         close, save = keys_of(self, "presets.close", "esc"), keys_of(self, "launch.save", "s")
         return ((f"none yet: {close}, and then {save} saves the form as one", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
-        """Name, and what it runs, or why it cannot be read."""
+        """The name, and the command or why the preset cannot be read."""
         preset = self.items[index]
         name = (f"{fig.shorten(preset.name, _NAME_WIDTH):<{_NAME_WIDTH}} ", f"bold{ground}")
         if preset.draft is None:
@@ -69,7 +69,7 @@ class Presets(CursorSheet[Preset]):
 
 
 class PresetsScreen(ModalScreen[Draft]):
-    """Closes with the launch that was picked, or with nothing."""
+    """The list of presets; closes with the draft that was picked, or with nothing."""
 
     TOPIC = "targets"
     AUTO_FOCUS = "#presets"
@@ -79,11 +79,11 @@ class PresetsScreen(ModalScreen[Draft]):
     ]
 
     class PresetsListed(Message):
-        """What there is."""
+        """The presets were listed."""
 
-        def __init__(self, found: Sequence[Preset]) -> None:
+        def __init__(self, presets: Sequence[Preset]) -> None:
             super().__init__()
-            self.found = found
+            self.presets = presets
 
     def __init__(self, workdir: Path) -> None:
         super().__init__()
@@ -95,11 +95,11 @@ class PresetsScreen(ModalScreen[Draft]):
             yield Static("Presets", classes="title", markup=False)
             yield Presets()
             fill, close = keys_of(self, "list.choose", "enter"), keys_of(self, "presets.close", "esc")
-            said = f"{fill} fills the form · {keys_of(self, 'presets.remove', 'd')} removes · {close} closes"
-            yield Static(said, classes="answers", markup=False)
+            hint = f"{fill} fills the form · {keys_of(self, 'presets.remove', 'd')} removes · {close} closes"
+            yield Static(hint, classes="answers", markup=False)
 
     def on_mount(self) -> None:
-        """Read them."""
+        """Read the presets."""
         self._list()
 
     @work(thread=True, exclusive=True, group="presets")
@@ -110,8 +110,8 @@ class PresetsScreen(ModalScreen[Draft]):
     def _show(self, message: PresetsListed) -> None:
         room = max(self.app.size.height * 9 // 10 - _FRAME, 3)
         presets = self.query_one(Presets)
-        presets.styles.height = min(max(len(message.found), 1), room)
-        presets.show(message.found)
+        presets.styles.height = min(max(len(message.presets), 1), room)
+        presets.show(message.presets)
 
     @on(Presets.Chosen)
     def _chosen(self, message: Presets.Chosen) -> None:
@@ -122,7 +122,7 @@ class PresetsScreen(ModalScreen[Draft]):
             self.notify(preset.problem, severity="error", markup=False)
 
     def action_remove(self) -> None:
-        """Remove the one under the cursor, after a question."""
+        """Remove the preset under the cursor if a person confirms."""
         if preset := self.query_one(Presets).chosen:
             name = preset.name
             question = ConfirmScreen(
@@ -145,7 +145,7 @@ class PresetsScreen(ModalScreen[Draft]):
 
 
 class SaveScreen(ModalScreen[None]):
-    """Asks for a name, and saves a launch under it; a name that is taken needs a second enter."""
+    """Asks for a name, and saves a draft under it; replacing a preset needs a second enter."""
 
     TOPIC = "targets"
     AUTO_FOCUS = "Input"
@@ -159,40 +159,40 @@ class SaveScreen(ModalScreen[None]):
     def __init__(self, draft: Draft) -> None:
         super().__init__()
         self._draft = draft
-        self._told = ""
+        self._warned_name = ""
 
     def compose(self) -> ComposeResult:
-        """The name, and what is said of it."""
+        """The field for the name, and a line for hints and errors."""
         with Vertical(id="dialog"):
             yield Static("Save the form as a preset", classes="title", markup=False)
             yield Field(placeholder="a name, such as smoke-2", max_length=48)
-            said = f"enter saves · {keys_of(self, 'save.close', 'esc')} closes"
-            yield Static(said, classes="answers", id="said", markup=False)
+            hint = f"enter saves · {keys_of(self, 'save.close', 'esc')} closes"
+            yield Static(hint, classes="answers", id="said", markup=False)
 
     @on(Field.Submitted)
     def _submitted(self, message: Field.Submitted) -> None:
         try:
             name = check_name(message.value)
         except LauncherError as error:
-            self._say(f"✗ {error}")
+            self._show_text(f"✗ {error}")
             return
         self._save(name)
 
     @work(thread=True, exclusive=True, group="save")
     def _save(self, name: str) -> None:
         folder = presets_folder()
-        if self._told != name and (folder / f"{name}.toml").exists():
-            self._told = name
-            self.app.call_from_thread(self._say, f"{name} is there already: enter again replaces it")
+        if self._warned_name != name and (folder / f"{name}.toml").exists():
+            self._warned_name = name
+            self.app.call_from_thread(self._show_text, f"{name} is there already: enter again replaces it")
             return
         try:
             withheld = save_preset(folder, name, self._draft)
         except LauncherError as error:
-            self.app.call_from_thread(self._say, f"✗ {harmless(str(error))}")
+            self.app.call_from_thread(self._show_text, f"✗ {harmless(str(error))}")
             return
         secret = f"; not saved, for they look secret: {', '.join(withheld)}" if withheld else ""
         self.app.notify(f"saved as {name}{secret}", markup=False)
         self.app.call_from_thread(self.dismiss)
 
-    def _say(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         self.query_one("#said", Static).update(text)

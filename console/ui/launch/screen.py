@@ -1,4 +1,4 @@
-"""The launch screen: what to run, with which arguments, how often; and the command that says the same."""
+"""The launch screen: a form for a run, past runs, and the equivalent command."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 
-_LOOK_S = 2.0
+_LIST_S = 2.0
 
 
 class LaunchScreen(StartsAgain):
-    """Fill in, check while typing, launch."""
+    """The form, which is checked while a person types, and the key that launches the run."""
 
     TOPIC = "targets"
-    AUTO_FOCUS = ""  # who left the fields to press a key finds them left when another screen closes
+    AUTO_FOCUS = ""  # after another screen closes, no field is focused if none was before
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+f", "find", "Find", id="launch.find", priority=True),
         Binding("ctrl+t,m", "more", "More options", id="launch.more"),
@@ -71,7 +71,7 @@ class LaunchScreen(StartsAgain):
     ]
 
     class Checked(Message):
-        """What reading the target said about a draft."""
+        """A draft was checked by reading its target."""
 
         def __init__(
             self,
@@ -87,14 +87,14 @@ class LaunchScreen(StartsAgain):
             self.misfit = misfit
 
     class MachineFound(Message):
-        """What this machine has."""
+        """The resources of this machine were detected."""
 
         def __init__(self, detected: Detected) -> None:
             super().__init__()
             self.detected = detected
 
     class RecentListed(Message):
-        """The runs there are."""
+        """The recent runs were listed."""
 
         def __init__(self, runs: tuple[Status, ...]) -> None:
             super().__init__()
@@ -113,19 +113,19 @@ class LaunchScreen(StartsAgain):
         workdir: Path,
         commands: Commands,
         draft: Draft | None = None,
-        settled: Mapping[str, str] | None = None,
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._settled = settled or {}
+        self._defaults = defaults or {}
         self._root, self._workdir, self._commands = root, workdir, commands
         self.site = Site(root, workdir, commands)
         self._first = draft
         self._refused: tuple[Draft, Misfit] | None = None
         self._launching = False
-        self._looking: Timer
+        self._list_timer: Timer
 
     def compose(self) -> ComposeResult:
-        """The form, past runs, and the command below both."""
+        """The form, the past runs, and the command below both."""
         yield Static(banner(self._workdir), id="banner", markup=False)
         with Container(id="launch", classes=placed(self.app.size)):
             yield LaunchForm(self._workdir, id="form")
@@ -134,7 +134,7 @@ class LaunchScreen(StartsAgain):
         yield KeyLine("launch.start", "launch.find", "list.choose", "launch.again", id="keys-here")
 
     def on_mount(self) -> None:
-        """Look what there is."""
+        """Fill in the first draft, list past runs and detect the machine's resources."""
         self.query_one(CommandLine).entitle(COMMAND_TITLE)
         self.action_form()
         self._changed()
@@ -142,27 +142,27 @@ class LaunchScreen(StartsAgain):
             self.fill(self._first)
         self._list()
         self.detect()
-        self._looking = self.set_interval(_LOOK_S, self._list)
+        self._list_timer = self.set_interval(_LIST_S, self._list)
 
     def on_resize(self) -> None:
-        """Past runs beside the form, or below it."""
+        """Place past runs beside or below the form."""
         middle = self.query_one("#launch")
         for name in ("-wide", "-low"):
             middle.set_class(name == placed(self.size), name)
 
     def on_screen_suspend(self) -> None:
-        """Rest while another screen is shown: Textual paints that one again for what changes below it."""
-        self._looking.pause()
+        """Stop listing while another screen is shown, which Textual repaints when this one changes."""
+        self._list_timer.pause()
 
     def on_screen_resume(self) -> None:
-        """A run may have ended meanwhile."""
+        """List past runs now, because they may have changed, and then regularly."""
         self._list()
-        self._looking.resume()
+        self._list_timer.resume()
 
     @on(LaunchForm.Edited)
     def _changed(self) -> None:
         draft = self.draft
-        self.query_one(CommandLine).show(command_text(draft, self._settled))
+        self.query_one(CommandLine).show(command_text(draft, self._defaults))
         self._check(draft)
 
     @work(thread=True, exclusive=True, group="check")
@@ -173,7 +173,7 @@ class LaunchScreen(StartsAgain):
             self.post_message(checked)
 
     def _read(self, draft: Draft) -> Checked:
-        """What the draft's source says; blocks."""
+        """Check a draft by reading its source; blocks."""
         misfit = None
         try:
             draft.resolved()
@@ -192,44 +192,44 @@ class LaunchScreen(StartsAgain):
             self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
 
     async def learn(self) -> None:
-        """Read the target that is filled in, and offer what it takes; what is typed meanwhile waits."""
+        """Read the target and offer fields for what it takes. Input that arrives meanwhile waits."""
         await self._show_checked(await asyncio.to_thread(self._read, self.draft))
 
     def detect(self) -> None:
-        """Look again what this machine has."""
-        self._look()
+        """Detect the resources of this machine again."""
+        self._detect()
 
     @work(thread=True, exclusive=True, group="detect")
-    def _look(self) -> None:
+    def _detect(self) -> None:
         self.post_message(self.MachineFound(look(os.environ)))
 
     @on(MachineFound)
-    def _know(self, message: MachineFound) -> None:
-        self.query_one(LaunchForm).know(message.detected)
+    def _show_detected(self, message: MachineFound) -> None:
+        self.query_one(LaunchForm).set_detected(message.detected)
 
     def action_recent(self) -> None:
-        """Go to past runs."""
+        """Go to the list of past runs."""
         self.query_one(RecentRuns).focus()
 
     def action_leave_field(self) -> None:
-        """Stop typing, so that letters are keys again."""
+        """Take the focus from the field, so that letters are keys of the screen again."""
         self.set_focus(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is done with a past run needs one that is shown: its list must have the focus."""
+        """Actions on a past run need the focus in the list of past runs."""
         if action in ("again", "edit"):
             return isinstance(self.focused, RecentRuns)
         return super().check_action(action, parameters)
 
     def action_edit(self) -> None:
-        """Fill the form from the run under the cursor."""
+        """Fill in the form from the run under the cursor."""
         run = self.query_one(RecentRuns).chosen
         if run is not None:
             self._edit(self._root / run.id)
 
     @work(thread=True, group="edit")
     def _edit(self, folder: Path) -> None:
-        """Beside the screen, for the target's source may be far away."""
+        """In a thread, because the target's source may be on a slow file system."""
         try:
             spec, private = read_spec(folder), read_private(folder)
             require_editable(spec)
@@ -254,7 +254,7 @@ class LaunchScreen(StartsAgain):
         self.query_one(RecentRuns).show(message.runs)
 
     def action_launch(self) -> None:
-        """Start the run, and watch it."""
+        """Start the run, and open its screen."""
         if not self._launching:
             self._launching = True
             self.query_one(CommandLine).wait("starting …")
@@ -273,7 +273,7 @@ class LaunchScreen(StartsAgain):
             self.app.call_from_thread(self._launch_ended, None)
 
     def action_again(self) -> None:
-        """Show what the run under the cursor was, and start it if a person says so."""
+        """Show what the run under the cursor was, and start it again if a person confirms."""
         run = self.query_one(RecentRuns).chosen
         if run is not None:
             self.ask_again(self._root / run.id)
@@ -295,22 +295,22 @@ class LaunchScreen(StartsAgain):
 
     @property
     def draft(self) -> Draft:
-        """What is filled in."""
+        """The content of the form."""
         return self.query_one(LaunchForm).draft
 
     def fill(self, draft: Draft) -> None:
-        """Fill the form, and go to it."""
+        """Fill in the form, and go to it."""
         self.query_one(LaunchForm).fill(draft)
         self.action_form()
 
     def judge(self, misfit: Misfit | None, doubt: str = "") -> None:
-        """Say what is wrong, beside the field that it concerns and below the command.
+        """Show what is wrong, at its field and below the command.
 
-        What a preflight or a launch found stands until something is filled in otherwise.
+        A problem that a preflight or a launch found is shown until the form changes.
         """
         refused = self._refused[1] if self._refused and self._refused[0] == self.draft else None
         misfit = refused or misfit
-        # a form that was not begun yet is not wrong
+        # an empty form is not wrong
         begun = bool(refused or self.draft.target or (misfit and misfit.field != "target"))
         self.query_one(CommandLine).judge(str(misfit) if misfit else None, doubt, begun=begun)
         form = self.query_one(LaunchForm)
@@ -320,14 +320,14 @@ class LaunchScreen(StartsAgain):
             form.judge("", None)
 
     def refuse(self, misfit: Misfit) -> None:
-        """Say what keeps it from being started, and go there."""
+        """Show why the run cannot be started, and go to the field."""
         self._refused = (self.draft, misfit)
         self.judge(misfit)
         self.query_one(LaunchForm).go_to(misfit.field)
 
     @on(LaunchForm.FindWanted)
     def action_find(self) -> None:
-        """Pick a script or function."""
+        """Open the picker for a script or function."""
         from .picker import PickerScreen
 
         runs = self.query_one(RecentRuns).items
@@ -341,32 +341,32 @@ class LaunchScreen(StartsAgain):
             form.go_on()
 
     def action_more(self) -> None:
-        """Unfold the other options, or fold them."""
+        """Unfold or fold the other options."""
         self.query_one(LaunchForm).toggle_more()
 
     def action_preflight(self) -> None:
         """Check all that can be checked before a start, and show the plan."""
         from .preflight import PreflightScreen
 
-        self.app.push_screen(PreflightScreen(self.draft), self._preflighted)
+        self.app.push_screen(PreflightScreen(self.draft), self._preflight_closed)
 
-    def _preflighted(self, said: Misfit | str | None) -> None:
+    def _preflight_closed(self, outcome: Misfit | str | None) -> None:
         from .preflight import LAUNCH
 
         self.detect()
-        if said == LAUNCH:
+        if outcome == LAUNCH:
             self.action_launch()
-        elif isinstance(said, Misfit):
-            self.refuse(said)
+        elif isinstance(outcome, Misfit):
+            self.refuse(outcome)
 
     def action_save(self) -> None:
-        """Keep what is filled in under a name."""
+        """Save the form as a preset."""
         from .presets import SaveScreen
 
         self.app.push_screen(SaveScreen(self.draft))
 
     def action_presets(self) -> None:
-        """Fill the form from a preset."""
+        """Fill in the form from a preset."""
         from .presets import PresetsScreen
 
         self.app.push_screen(PresetsScreen(self._workdir), lambda draft: self.fill(draft) if draft else None)
@@ -377,4 +377,4 @@ class LaunchScreen(StartsAgain):
 
     def action_copy(self) -> None:
         """Copy the command."""
-        self.app.copy_to_clipboard(command_text(self.draft, self._settled))
+        self.app.copy_to_clipboard(command_text(self.draft, self._defaults))

@@ -18,7 +18,7 @@ from console.data.launch.presets import list_presets, presets_folder, save_prese
 from console.demo import record_demo
 from console.ui.launch.form import Fold, LaunchForm, MoreForm
 from console.ui.launch.panes import CommandLine, RecentRuns
-from console.ui.launch.parameters import ParamForm, spoken_default
+from console.ui.launch.parameters import ParamForm, typed_default
 from console.ui.launch.picker import Candidates, PickerScreen
 from console.ui.launch.preflight import Checks, PreflightScreen
 from console.ui.launch.presets import Presets, PresetsScreen, SaveScreen
@@ -491,4 +491,4 @@ async def test_the_keys_below_follow_the_focus_and_can_be_clicked(open_app: Open
     ],
 )
 def test_a_default_is_told_as_it_would_be_typed(source: str | None, typed: str | None) -> None:
-    assert typed == spoken_default(Parameter("p", ParameterKind.POSITIONAL, default=source))
+    assert typed == typed_default(Parameter("p", ParameterKind.POSITIONAL, default=source))
