@@ -76,8 +76,8 @@ def gpu_rows(host: HostView, gpu: GpuView, width: int) -> Iterator[Row]:
     if gpu.executor is not None:
         yield _fact("Spark", (executors_text((gpu.executor,)), ""), (f"  {gpu.executor.app}", "muted"))
     elif gpu.address:
-        holder = ", and an application has it" * gpu.lent
-        yield _fact("Spark", (f"hands it out as {gpu.address}{holder}", ""))
+        holder = ", held by an application" * gpu.lent
+        yield _fact("Spark", (f"offers it as {gpu.address}{holder}", ""))
     yield from _figure_rows(gpu, width)
     yield from _process_rows(host, gpu)
 
@@ -141,7 +141,7 @@ def host_rows(host: HostView, width: int) -> Iterator[Row]:
     if host.lost:
         yield _fact("state", (f"- lost: {host.lost}", "rank-lost"))
     elif host.silent_s is not None:
-        yield _fact("state", (f"? its agents have told nothing for {fig.age(host.silent_s)}", "rank-stale"))
+        yield _fact("state", (f"? its agents have sent nothing for {fig.age(host.silent_s)}", "rank-stale"))
     for metric in TABLE.shown(Source.HOST):
         amount, total = metric.amount(system), metric.total(system)
         text = metric.amount_text(amount, total)

@@ -66,7 +66,7 @@ class MachineMap(ItemList[Item]):
             return
         self._unfolded = query.is_unfolded(view)
         self.empty = view.problem or (
-            "nothing is like that: / changes the filter, esc takes it away"
+            "nothing matches: / changes the filter, esc removes it"
             if view.hosts and query.filter.tests
             else "no machine is known"
         )

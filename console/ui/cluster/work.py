@@ -22,7 +22,7 @@ class WorkList(ItemList[Work]):
 
     def on_mount(self) -> None:
         """Set the text for an empty list."""
-        self.empty = f"nothing goes on: {keys_of(self, 'go.launch', 'f4')} goes to the launch screen"
+        self.empty = f"nothing is running: {keys_of(self, 'go.launch', 'f4')} goes to the launch screen"
 
     def show(self, view: ClusterView) -> None:
         """Show a newer view, with the cursor on the same run, application or engine."""
@@ -145,7 +145,7 @@ def _engine_row(engine: EngineView) -> Row:
 
 def _engine_parts(engine: EngineView) -> Iterator[str]:
     if engine.silent:
-        yield f"says nothing: {engine.silent}"
+        yield f"no answer: {engine.silent}"
         return
     yield fig.number(engine.runs, "run")
     if engine.slots and engine.target == "local":
@@ -198,7 +198,7 @@ def spark_row(spark: SparkView) -> Row:
 def _spark_parts(spark: SparkView) -> Iterator[str]:
     if spark.problem:
         since = "" if spark.since is None else f" since {fig.moment(spark.since)}"
-        yield f"says nothing{since}: {spark.problem}"
+        yield f"no answer{since}: {spark.problem}"
     if spark.note:
         yield spark.note
     if spark.workers is None:

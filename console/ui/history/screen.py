@@ -178,7 +178,7 @@ class HistoryScreen(StartsAgain):
 
     def _no_match_text(self) -> str:
         change, back = keys_of(self, "history.filter", "/"), keys_of(self, "history.back", "esc")
-        return f"no run is like that: {change} changes the filter, {back} takes it away"
+        return f"no run matches: {change} changes the filter, {back} removes it"
 
     # --- finding -------------------------------------------------------------------------------------
 
@@ -270,18 +270,18 @@ class HistoryScreen(StartsAgain):
             self.app.push_screen(ComparisonScreen(left, right))
         elif len(pair) > 2:
             back = keys_of(self, "history.back", "esc")
-            self.tell(f"two runs are compared, and more are marked: {back} takes the marks away", error=True)
+            self.report(f"more than two runs are marked: {back} removes the marks", error=True)
         else:
             runs.marked.setdefault(here.id)
             runs.refresh_rows()
             compare = keys_of(self, "history.compare", "c")
-            self.tell(f"marked · {compare} on another run compares the two")
+            self.report(f"marked · {compare} on another run compares the two")
 
     def folder(self, run: Status) -> Path:
         """The folder of a run."""
         return self.site.root / run.id
 
-    def tell(self, text: str, *, error: bool = False) -> None:
+    def report(self, text: str, *, error: bool = False) -> None:
         """Notify the user of a text, which may come from a run."""
         self.notify(text, severity="error" if error else "information", markup=False)
 
@@ -297,7 +297,7 @@ class HistoryScreen(StartsAgain):
             spec = read_spec(folder)
             require_editable(spec)
         except LauncherError as error:
-            self.app.call_from_thread(self.tell, str(error), error=True)
+            self.app.call_from_thread(self.report, str(error), error=True)
         else:
             draft = draft_of(spec, self.site.workdir, read_private(folder))
             self.app.call_from_thread(edit, self.app, draft)
@@ -327,7 +327,7 @@ class HistoryScreen(StartsAgain):
         try:
             text = command_text(draft_of(read_spec(folder)), current_defaults())
         except LauncherError as error:
-            self.app.call_from_thread(self.tell, str(error), error=True)
+            self.app.call_from_thread(self.report, str(error), error=True)
         else:
             self.app.call_from_thread(self.app.copy_to_clipboard, text)
 
@@ -340,7 +340,7 @@ class HistoryScreen(StartsAgain):
         """Ask whether to stop the live runs among those picked."""
         live = [run for run in self.picked() if not run.state.final]
         if not live:
-            self.tell("this run has ended")
+            self.report("this run has ended")
             return
         self._ask_first("Stop", live, "leave running", self._stop)
 
@@ -352,7 +352,7 @@ class HistoryScreen(StartsAgain):
         """Ask whether to delete the ended runs among those picked, with their folders."""
         ended = [run for run in self.picked() if run.state.final]
         if not ended:
-            self.tell(f"this run goes on: {keys_of(self, 'history.stop', 'x')} stops it")
+            self.report(f"this run is still running: {keys_of(self, 'history.stop', 'x')} stops it")
             return
         self._ask_first("Delete", ended, "keep", self._delete)
 
@@ -364,7 +364,7 @@ class HistoryScreen(StartsAgain):
     def action_export(self) -> None:
         """Write the run to a file in the folder in which the console was started."""
         if (run := self.chosen()) is not None:
-            self.tell("exporting …")
+            self.report("exporting …")
             self._export(self.folder(run))
 
     @work(thread=True, group="export")
@@ -374,9 +374,9 @@ class HistoryScreen(StartsAgain):
         try:
             out = export(folder, self.site.workdir, results=False, logs=True, force=False)
         except LauncherError as error:
-            self.app.call_from_thread(self.tell, str(error), error=True)
+            self.app.call_from_thread(self.report, str(error), error=True)
         else:
-            self.app.call_from_thread(self.tell, f"written, without pickles: {out}")
+            self.app.call_from_thread(self.report, f"written, without pickles: {out}")
 
     def action_write_list(self) -> None:
         """Write the listed runs to a CSV file in the same folder."""
@@ -390,10 +390,10 @@ class HistoryScreen(StartsAgain):
         try:
             out = write_runs(runs, self.site.workdir, time.time())
         except LauncherError as error:
-            self.app.call_from_thread(self.tell, str(error), error=True)
+            self.app.call_from_thread(self.report, str(error), error=True)
         else:
             count = f"{fig.number(len(runs), 'run')}"
-            self.app.call_from_thread(self.tell, f"written, {count}: {out}")
+            self.app.call_from_thread(self.report, f"written, {count}: {out}")
 
     def _ask_first(
         self, verb: str, runs: Sequence[Status], otherwise: str, act: Callable[[Sequence[Status]], object]
@@ -422,6 +422,6 @@ class HistoryScreen(StartsAgain):
                 problems.append(str(error))
         if len(problems) < len(runs):
             count = len(runs) - len(problems)
-            self.app.call_from_thread(self.tell, f"{done} {fig.number(count, 'run')}")
+            self.app.call_from_thread(self.report, f"{done} {fig.number(count, 'run')}")
         for problem in problems[:3]:
-            self.app.call_from_thread(self.tell, problem, error=True)
+            self.app.call_from_thread(self.report, problem, error=True)

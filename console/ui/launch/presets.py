@@ -190,7 +190,7 @@ class SaveScreen(ModalScreen[None]):
         except LauncherError as error:
             self.app.call_from_thread(self._show_text, f"✗ {harmless(str(error))}")
             return
-        secret = f"; not saved, for they look secret: {', '.join(withheld)}" if withheld else ""
+        secret = f"; not saved, because they look secret: {', '.join(withheld)}" if withheld else ""
         self.app.notify(f"saved as {name}{secret}", markup=False)
         self.app.call_from_thread(self.dismiss)
 

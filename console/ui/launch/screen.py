@@ -239,7 +239,7 @@ class LaunchScreen(StartsAgain):
         draft = draft_of(spec, self._workdir, private)
         self.app.call_from_thread(self.fill, draft)
         if missing := unwritten(spec, private):
-            self.notify(f"not in its record, for they look secret: {', '.join(missing)}", markup=False)
+            self.notify(f"not in its record, because they look secret: {', '.join(missing)}", markup=False)
 
     @on(RecentRuns.Chosen, "#recent")
     def _open(self, message: RecentRuns.Chosen) -> None:

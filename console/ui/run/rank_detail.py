@@ -125,7 +125,7 @@ def _state_note(view: RankView) -> str:
     rank = view.rank
     if view.condition is Condition.SILENT:
         ages = [age for age in (view.step_age, view.log_age) if age is not None]
-        return f"  {fig.age(min(ages, default=None))} without a word"
+        return f"  {fig.age(min(ages, default=None))} without step or output"
     return f"  {ending(rank)}" if rank.phase.ended and (rank.exit_code or rank.signal) else ""
 
 

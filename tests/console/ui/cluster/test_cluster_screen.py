@@ -278,7 +278,7 @@ async def test_words_and_figures_narrow_the_list(open_app: Open, until: Until, r
         await until(pilot, lambda: len(machines.items) > 3)
         assert isinstance(app.screen, ClusterScreen)
         await pilot.press("slash", *"zebra")
-        await until(pilot, lambda: "nothing is like that" in lines(machines)[1])
+        await until(pilot, lambda: "nothing matches" in lines(machines)[1])
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
 
@@ -440,7 +440,7 @@ async def test_who_has_what_of_spark_is_told_and_what_is_silent_since_when(
         assert "app-1" == app.clipboard
         del web.pages["http://m:1/json/"]
         screen._machines.sparks.poller.nudge()
-        await until(pilot, lambda: "says nothing since" in lines(head)[0])
+        await until(pilot, lambda: "no answer since" in lines(head)[0])
         silent = lines(head)[0]
         still = "\n".join(lines(machines))
         await pilot.press("w", "enter")
