@@ -53,7 +53,7 @@ async def test_it_is_given_up_and_the_next_one_works(
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: shown(app))
         pane = app.screen.query_one(LogPane)
-        begin = pane.filter_by if way == "filter" else pane._begin
+        begin = pane.filter_by if way == "filter" else pane._begin_search
         for count in (1, 2):
             begin(ENDLESS)
             await until(pilot, lambda count=count: len(told(app)) == count)  # type: ignore[misc]
