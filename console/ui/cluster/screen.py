@@ -59,7 +59,7 @@ class ClusterScreen(NavigableScreen):
         Binding("q", "app.detach", "Quit", show=False, id="cluster.quit"),
     ]
 
-    class Seen(Message):
+    class ClusterChanged(Message):
         """A new view of the cluster. It replaces an older one that is not yet shown."""
 
         def __init__(self, view: ClusterView) -> None:
@@ -120,10 +120,10 @@ class ClusterScreen(NavigableScreen):
         self._place()
 
     def _publish(self, view: ClusterView) -> None:
-        self.post_message(self.Seen(view))
+        self.post_message(self.ClusterChanged(view))
 
-    @on(Seen)
-    def _show(self, message: Seen) -> None:
+    @on(ClusterChanged)
+    def _show(self, message: ClusterChanged) -> None:
         self.view = message.view
         self.query_one(ClusterHead).show(message.view, keys_of(self, "cluster.waiting", "w"))
         self.query_one(MachineMap).show(message.view)

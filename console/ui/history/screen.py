@@ -83,7 +83,7 @@ class HistoryScreen(StartsAgain):
         Binding("q", "app.detach", "Quit", show=False, id="history.quit"),
     ]
 
-    class Read(Message):
+    class RecordRead(Message):
         """The record of a run was read from its folder."""
 
         def __init__(self, record: RunRecord) -> None:
@@ -146,7 +146,7 @@ class HistoryScreen(StartsAgain):
         self.post_message(self.RunsListed(listing))
 
     def _publish_record(self, record: RunRecord) -> None:
-        self.post_message(self.Read(record))
+        self.post_message(self.RecordRead(record))
 
     @on(RunsListed)
     def _show(self, message: RunsListed) -> None:
@@ -160,8 +160,8 @@ class HistoryScreen(StartsAgain):
         record = self._records.ask("" if run is None else run.id, near)
         self.query_one(RunCard).show(run, record)
 
-    @on(Read)
-    def _show_record(self, message: Read) -> None:
+    @on(RecordRead)
+    def _show_record(self, message: RecordRead) -> None:
         self.query_one(RunCard).add_record(message.record)
 
     def _entitle(self, problem: str = "") -> None:
