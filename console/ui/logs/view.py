@@ -1,6 +1,6 @@
 """Lines of output in a scrolled view, read and measured only when they are shown.
 
-So a million lines cost no more than those on the screen. At the end, the view follows what arrives; at any
+A million lines cost no more than a screenful. At the end, the view follows what arrives; at any
 other place, new lines do not move it. With wrapping, a place is a line and a row within the line.
 """
 
