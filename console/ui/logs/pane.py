@@ -225,7 +225,7 @@ class LogPane(LogOutput):
         self.lines.among(ranks)
         self.lines.update()
         if self._jump and self._search is not None and (self._search.found or state.searched == 1.0):
-            # the last match is not known before all is searched: until then jump to the first, which stays
+            # the last match is known only when all is searched: until then go to the first
             self._leap(self._jump if state.searched == 1.0 else 1)
         self.retitle()
         self.recovered()
