@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from launcher.state.compare import Comparison, Difference
-
-from ..data.history.comparison import compared, difference_row
+from ..data.history.comparison import Comparison, Difference, compared, difference_row
 from ..echo import print_json, print_text
 from ..formatting import table
 

@@ -32,9 +32,10 @@ from typing import Any
 
 from .. import names
 from ..errors import SpecError
+from .file_search import find_sources
 from .job import JobSpec, Target, TargetKind
 from .request import Request, py_file, require_py_files
-from .source import find_module, find_sources
+from .source import find_module
 
 LIMIT = 32 << 20
 FILES = 10_000

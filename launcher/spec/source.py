@@ -1,21 +1,16 @@
-"""Finding and reading Python source as text: nothing is imported.
+"""Reading Python source as text, of a file or of a module by its name: nothing is imported.
 
 Importing a training module may take ten seconds, claim a GPU or start the training; reading it does none of
 these. What reading cannot decide is accepted: if it is wrong, the ranks fail with Python's own error.
-
-Sources of a folder are those that git does not ignore; without git, `IgnoreRules` applies ``.gitignore``.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib
 import io
 import keyword
-import os
 import pkgutil
-import subprocess
 import sys
 import tokenize
 import warnings
@@ -23,14 +18,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ..errors import SpecError
 from .signature import Parameter, ParameterKind, Signature, signature_of
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 ANYTHING = (
     Parameter("args", ParameterKind.VAR_POSITIONAL),
@@ -164,67 +155,6 @@ def suggestion(wanted: str, names: Iterable[str]) -> str | None:
     return f"did you mean {near[0]}?" if near else None
 
 
-_FOREIGN = {"__pycache__", "node_modules", "site-packages"}
-
-
-def find_sources(workdir: Path, limit: int = 2000) -> list[Path]:
-    """Python files below a folder that are not ignored by git, and in no virtual environment.
-
-    At most `limit` files, the shallowest first.
-    """
-    files = _listed_by_git(workdir) or _walked(workdir, limit)
-    return sorted(files, key=lambda p: (len(p.parts), p))[:limit]
-
-
-def _listed_by_git(workdir: Path) -> list[Path]:
-    command = ["git", "-C", str(workdir), "ls-files", "-coz", "--exclude-standard", "--", "*.py"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=5, stdin=subprocess.DEVNULL, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    names = {PurePath(os.fsdecode(name)) for name in done.stdout.split(b"\0") if name}
-    folders = {f for n in names for f in n.parents if f.name}
-    foreign = {f for f in folders if _foreign(workdir / f)}
-    own = (workdir / n for n in names if foreign.isdisjoint(n.parents))
-    return [p for p in own if os.path.isfile(p)]
-
-
-def _foreign(folder: Path) -> bool:
-    """Whether a folder's files were installed or generated rather than written."""
-    hidden = folder.name.startswith(".") or folder.name in _FOREIGN
-    return hidden or os.path.exists(folder / "pyvenv.cfg")
-
-
-def _walked(workdir: Path, limit: int) -> list[Path]:
-    """Source files found without git, level by level, so that the limit cuts off the deepest."""
-    found: list[Path] = []
-    level, seen = [(workdir, IgnoreRules().within(str(workdir)))], 0
-    while level and len(found) < limit and seen < 10 * limit:
-        seen += len(level)
-        below = []
-        for folder, rules in level:
-            for entry in _entries(folder):
-                if entry.is_dir(follow_symlinks=False):
-                    if not _foreign(Path(entry.path)) and not rules.ignore(entry.path, is_folder=True):
-                        below.append((Path(entry.path), rules.within(entry.path)))
-                elif _is_source(entry) and not rules.ignore(entry.path, is_folder=False):
-                    found.append(Path(entry.path))
-        level = below
-    return found
-
-
-def _is_source(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py") and os.path.isfile(entry.path)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []  # a folder that cannot be listed is skipped
-
-
 def module_file(module: str, workdir: Path) -> Path | None:
     """The source file of a module, found without importing its parents; None if it has no source file.
 
@@ -280,47 +210,3 @@ def _no_module(module: str, workdir: Path) -> SpecError:
     names = [m.name for m in pkgutil.iter_modules([*locations])]
     where = f"in {parent}" if parent else f"in {workdir} or on sys.path"
     return SpecError(f"there is no module {last} {where}", hint=suggestion(last, names))
-
-
-FILE = ".gitignore"
-_MOST_BYTES = 1 << 18
-
-
-class IgnoreRules:
-    """The rules of ``.gitignore`` files for a folder: those of the folders above it, then its own."""
-
-    def __init__(self, levels: tuple[tuple[str, GitIgnoreSpec], ...] = ()) -> None:
-        self._levels = levels
-
-    def within(self, folder: str) -> IgnoreRules:
-        """The rules for the entries of a folder, with those of its own file added."""
-        text = _read_rules(os.path.join(folder, FILE))
-        return IgnoreRules((*self._levels, (folder, _parsed(text)))) if text.strip() else self
-
-    def ignore(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a path is ignored, by the last rule that matches it."""
-        ignored = False
-        for folder, spec in self._levels:
-            found = spec.check_file(os.path.relpath(path, folder) + "/" * is_folder).include
-            ignored = ignored if found is None else found
-        return ignored
-
-
-def _parsed(text: str) -> GitIgnoreSpec:
-    """The rules of a file; a line that is no pattern is skipped."""
-    from pathspec import GitIgnoreSpec  # imported here because it is needed only where git is missing
-
-    lines = []
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError):
-            GitIgnoreSpec.from_lines([line])
-            lines.append(line)
-    return GitIgnoreSpec.from_lines(lines)
-
-
-def _read_rules(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""  # most folders have none

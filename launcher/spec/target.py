@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import SpecError
+from .file_search import find_sources
 from .job import Target, TargetKind
 from .signature import Parameter, ParameterKind, Signature, literal
 from .source import (
     ANYTHING,
     find_module,
-    find_sources,
     function_in,
     listed,
     module_file,

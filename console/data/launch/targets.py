@@ -11,9 +11,10 @@ from pathlib import Path
 
 from launcher.errors import SpecError
 from launcher.runs.status import Status
+from launcher.spec.file_search import find_sources
 from launcher.spec.script_options import ScriptOption, options_in
 from launcher.spec.signature import Parameter, ParameterKind, Signature
-from launcher.spec.source import described, find_sources
+from launcher.spec.source import described
 
 from .draft import split_target
 

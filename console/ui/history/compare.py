@@ -12,10 +12,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from launcher.errors import LauncherError
-from launcher.state.compare import Comparison
 
 from ... import formatting as fig
-from ...data.history.comparison import compared, difference_row, shortened_ids
+from ...data.history.comparison import Comparison, compared, difference_row, shortened_ids
 from ...formatting import table
 from ..navigation import NavigableScreen
 from ..widgets.key_line import KeyLine

@@ -225,7 +225,6 @@ _DRIVER_ONLY = (
     "runs/index.py",
     "runs/recovery.py",
     "spec/script_options.py",
-    "state/compare.py",
     "testing.py",
 )
 _COMPANIONS = ("cloudpickle", "pynvml")

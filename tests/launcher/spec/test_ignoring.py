@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.spec import source
-from launcher.spec.source import IgnoreRules
+from launcher.spec import file_search
+from launcher.spec.file_search import IgnoreRules
 
 PATHS = (
     "a.py",
@@ -32,12 +32,12 @@ def fill(folder: Path, *lines: str, below: str = ".") -> None:
 
 
 def walked(folder: Path) -> set[str]:
-    return {str(p.relative_to(folder)) for p in source._walked(folder, 1000)}
+    return {str(p.relative_to(folder)) for p in file_search._walked(folder, 1000)}
 
 
 def by_git(folder: Path) -> set[str]:
     subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
-    return {str(p.relative_to(folder)) for p in source._listed_by_git(folder)}
+    return {str(p.relative_to(folder)) for p in file_search._listed_by_git(folder)}
 
 
 LINES = [

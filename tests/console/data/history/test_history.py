@@ -13,13 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from console.cli.history import _STATES, compare, ps, show
-from console.data.history.comparison import difference_row, shortened_ids
+from console.data.history.comparison import Difference, difference_row, shortened_ids
 from console.data.history.query import flags_filter, recent_runs, since, submitted_at, took, took_text
 from launcher.errors import LauncherError, RunNotFound, SpecError
 from launcher.runs.paths import runs_root
 from launcher.runs.status import Status
 from launcher.state import events as ev
-from launcher.state.compare import Difference
 from launcher.state.run_state import Phase
 from tests.console.scripted import START, Scripted
 

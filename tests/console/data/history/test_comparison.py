@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from console.data.history.comparison import Comparison, Difference, Record, compare, flat, section
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
-from launcher.state.compare import Comparison, Difference, Record, compare, flat, section
 from launcher.state.events import Checkout
 from launcher.state.fold import fold_all
 from launcher.state.run_state import Phase, RunState
