@@ -84,7 +84,7 @@ class _Finder:
     """An import hook, used once: hooks torch's module of process groups when it is loaded."""
 
     def __init__(self, check: Callable[[types.FrameType | None], None]) -> None:
-        self._look = check
+        self._check = check
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: types.ModuleType | None = None
@@ -95,7 +95,7 @@ class _Finder:
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            _load_hooked(spec.loader, self._look)
+            _load_hooked(spec.loader, self._check)
         return spec
 
 
