@@ -6,7 +6,6 @@ import ast
 import functools
 import math
 import pickle
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -262,11 +261,8 @@ def test_a_callable_is_described_for_people(workdir: Path) -> None:
     assert "Settings" in dict(target.kwargs)["times"]
 
 
-def test_a_large_argument_is_described_briefly_and_soon(workdir: Path) -> None:
-    large = list(range(1_000_000))
-    began = time.perf_counter()
-    target, _ = pack(double, [large], {}, workdir=workdir)
-    assert time.perf_counter() - began < 5.0
+def test_a_large_argument_is_described_briefly(workdir: Path) -> None:
+    target, _ = pack(double, [list(range(1_000_000))], {}, workdir=workdir)
     assert all(len(text) <= 80 for text in target.args)
 
 

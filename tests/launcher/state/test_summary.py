@@ -6,7 +6,6 @@ import collections
 import enum
 import json
 import math
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -171,12 +170,10 @@ class Held:
 )
 def test_a_large_value_costs_next_to_nothing(value: object) -> None:
     tracemalloc.start()
-    began = time.perf_counter()
     describe(value)
-    spent, (_, peak) = time.perf_counter() - began, tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 << 20
-    assert spent < 2.0
 
 
 def test_a_dataclass_is_told_by_its_fields() -> None:

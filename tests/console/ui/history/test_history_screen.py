@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +95,7 @@ async def test_runs_are_listed_with_what_is_known_of_them(
     assert "rank 3 exited with code 7" in card
 
 
-async def test_ten_thousand_runs_are_listed_and_walked_through_without_delay(
+async def test_ten_thousand_runs_are_listed_and_walked_through_without_making_every_row(
     open_app: Open, until: Until, root: Path
 ) -> None:
     for number in range(10_000):
@@ -104,10 +103,8 @@ async def test_ten_thousand_runs_are_listed_and_walked_through_without_delay(
     app = open_app()
     async with app.run_test(size=(120, 40)) as pilot:
         runs = await opened(app, pilot, until, 10_000)
-        began = time.perf_counter()
         for _ in range(20):
             runs.action_move(1)
-        moves = time.perf_counter() - began
         made = len(runs._rows.made)  # type: ignore[attr-defined]
         await pilot.press("G")
         await until(pilot, lambda: "n0 " in lines(runs))
@@ -115,7 +112,6 @@ async def test_ten_thousand_runs_are_listed_and_walked_through_without_delay(
         await until(pilot, lambda: {run.name[:3] for run in runs.items} == {"n77"})
 
     assert made < 50
-    assert moves < 1.0
 
 
 async def test_the_list_is_narrowed_while_one_types_and_whole_again_after_esc(
