@@ -109,7 +109,7 @@ class Supervisor:
         except LauncherError as error:
             broken, code = str(error), error.exit_code
         except (OSError, WireError) as error:
-            broken = f"the run could not be carried on: {error}"
+            broken = f"the run cannot go on: {error}"
         except BaseException as error:  # noqa: BLE001  a defect of ours must end the run and be reported
             broken = f"rankdeck failed: {type(error).__name__}: {error}"
         finally:

@@ -198,7 +198,7 @@ def test_nonsense_about_the_way_ends_the_run_in_words(tmp_path: Path, found: obj
     state = ended(job)
 
     assert ("failed", 70) == (state.phase, state.exit_code)
-    assert state.why.startswith("the run could not be carried on: an agent reached")
+    assert state.why.startswith("the run cannot go on: an agent reached")
 
 
 @pytest.mark.parametrize("port", ["x", -1, 70000, 1.5, True, None, [1]])
@@ -213,7 +213,7 @@ def test_nonsense_about_a_port_ends_the_run_in_words(tmp_path: Path, port: objec
     state = ended(job)
 
     assert ("failed", 70) == (state.phase, state.exit_code)
-    assert "could not be carried on: an agent reported the port" in state.why
+    assert "cannot go on: an agent reported the port" in state.why
 
 
 def test_an_agent_that_leaves_before_the_others_have_come_ends_the_wait(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_a_fact_that_makes_no_sense_ends_the_run_in_words(tmp_path: Path, fact: 
     state = ended(job)
 
     assert ("failed", 70) == (state.phase, state.exit_code)
-    assert state.why.startswith("the run could not be carried on: an agent told")
+    assert state.why.startswith("the run cannot go on: an agent sent an invalid fact")
 
 
 # --- a stop at every point of the start

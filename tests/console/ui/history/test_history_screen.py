@@ -228,7 +228,7 @@ async def test_marked_runs_are_deleted_after_a_question_and_live_ones_are_not(
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         runs = await opened(app, pilot, until, 4)
         await pilot.press("d")
-        await until(pilot, lambda: told(app, "goes on"))
+        await until(pilot, lambda: told(app, "still running"))
         await pilot.press("space", "j", "space", "space", "d")
         await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
         await pilot.press("n")
