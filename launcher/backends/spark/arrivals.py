@@ -1,7 +1,6 @@
-"""Agents as they come: by which way each did, and what is needed no more once all are here.
+"""Records by which way each agent has connected, and closes unused ways once all agents have.
 
-Whichever way it is, it leads to the engine's listener and carries the same bytes; so nothing else asks
-for it.
+All ways lead to the engine's listener and carry the same bytes, so no other module distinguishes them.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _REASONS = {RELAY: "through a relay beside the Connect server", SPOOL: "by the s
 
 
 class Arrivals:
-    """One launch's.
+    """The agents of one launch that have connected.
 
     Args:
         tasks: how many agents there are.
-        addresses: where they look for this machine, for people.
-        relay: the way through the Connect server, if there is one.
-        spool: the way by a shared folder, if there is one.
-        tell: takes news.
+        addresses: the engine's addresses that agents try, as text for people.
+        relay: the relay beside the Connect server, if there is one.
+        spool: the spool folder, if there is one.
+        report: called with each agent's connection, and with a fact once all have connected.
     """
 
     def __init__(
@@ -38,25 +37,25 @@ class Arrivals:
         *,
         relay: Relay | None,
         spool: Spool | None,
-        tell: Callable[..., None],
+        report: Callable[..., None],
     ) -> None:
         self._tasks, self._addresses = tasks, addresses
-        self._relay, self._spool, self._tell = relay, spool, tell
-        self._came: dict[int, tuple[str, str]] = {}
+        self._relay, self._spool, self._report = relay, spool, report
+        self._joined: dict[int, tuple[str, str]] = {}
 
     @property
     def complete(self) -> bool:
-        """Whether all agents have come."""
-        return len(self._came) >= self._tasks
+        """Whether all agents have connected."""
+        return len(self._joined) >= self._tasks
 
     def admit(self, link: AgentConnection) -> None:
-        """An agent has come, and proven that it is one; on the listener's thread."""
+        """Record an agent that the listener has admitted. Called on the listener's thread."""
         before = self.complete
-        self._came[link.agent] = self._way_of(link), link.hello.host if link.hello else ""
+        self._joined[link.agent] = self._way_of(link), link.hello.host if link.hello else ""
         if self.complete and not before:
-            self._tell(self._chosen())
-            threading.Thread(target=self._let_go, name="rankdeck-arrivals", daemon=True).start()
-        self._tell(link)
+            self._report(self._delivery())
+            threading.Thread(target=self._close_unused, name="rankdeck-arrivals", daemon=True).start()
+        self._report(link)
 
     def _way_of(self, link: AgentConnection) -> str:
         peer = link.peer
@@ -64,20 +63,20 @@ class Arrivals:
             return RELAY
         return SPOOL if self._spool is not None and self._spool.brings(peer) else LIVE
 
-    def _chosen(self) -> ev.DeliveryChosen:
-        """The way of those that have the longest."""
-        way = next(way for way in _WAYS if any(way == own for own, _ in self._came.values()))
+    def _delivery(self) -> ev.DeliveryChosen:
+        """The first of `_WAYS` that an agent used, and why."""
+        way = next(way for way in _WAYS if any(way == used for used, _ in self._joined.values()))
         if way == LIVE:
             reason = "all agents have reached this machine"
         else:
-            hosts = [host for own, host in self._came.values() if own != LIVE]
+            hosts = [host for used, host in self._joined.values() if used != LIVE]
             some = "the agent" if self._tasks == 1 else f"{len(hosts)} of {self._tasks} agents, such as that"
             reason = f"{some} on {hosts[0]} cannot reach this machine at {self._addresses}: {_REASONS[way]}"
         return ev.DeliveryChosen(time=time.time(), way=way, reason=reason)
 
-    def _let_go(self) -> None:
-        """Nobody else is to come, and what nobody came by ends."""
-        used = {way for way, _ in self._came.values()}
+    def _close_unused(self) -> None:
+        """Close the ways that no agent used, and the relay to further agents."""
+        used = {way for way, _ in self._joined.values()}
         if self._relay is not None:
             self._relay.shut() if RELAY in used else self._relay.close()
         if self._spool is not None and SPOOL not in used:

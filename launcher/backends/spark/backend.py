@@ -1,7 +1,7 @@
 """Agents as the tasks of one barrier stage, of a classic Spark session or through a Connect server.
 
 Spark places the tasks and keeps their slots; each starts an agent beside its Python worker and waits for
-it. The agents dial the engine, and from then on Spark has nothing to do with the run.
+its exit. The agents connect to the engine, and from then on Spark has nothing to do with the run.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from .slot_wait import await_slots, give_back
 
 SPARK_LOG = "spark.log"
 CANCEL_EVERY_S = 0.5
-# A server's first Python process takes seconds; agents that need no relay do not wait for one that hangs.
+# A server's first Python process takes seconds; agents that need no relay must not wait for one that hangs.
 RELAY_S = 60.0
-# What is left to wait for when the server has gone.
+# How long `close` waits for the stage's thread when the server is gone.
 GONE_S = 0.5
 WAYS_OUT = (
     "--listen HOST:PORT names an address of this machine that executors reach, "
@@ -67,7 +67,7 @@ class SparkBackend:
         self._sessions: Sessions = sessions or OwnSession()
         self._log = Path()
         self._box: SelectableQueue[News] = SelectableQueue()
-        self._given: Any = None
+        self._caller_session: Any = None
         self._listen_at = ListenAt()
         self._session: Session | None = None
         self._thread: threading.Thread | None = None
@@ -75,30 +75,30 @@ class SparkBackend:
         self._over = threading.Event()
         self._relay: Relay | None = None
         self._complaints: list[str] = []
-        self._gone = threading.Event()
+        self._server_gone = threading.Event()
         self._tag, self._tasks = "", 0
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
-        """Only agents can tell what their hosts have. The caller's own session is looked for here.
+        """None: only agents can find out what their hosts have. Finds the session that the caller has.
 
         Raises:
-            SpecError: the address to listen at is none, or the spool folder cannot be one.
+            SpecError: the address to listen at is invalid, or the spool folder cannot be used.
         """
         self._listen_at = ListenAt.parse(request.spec.spark.listen)
         if request.spec.spark.spool:
             check_spool(request.spec.spark.spool)
         if not self._sessions.shared:
-            given = request.session
-            self._given = find_active(server=self._server_wanted) if given is None else given
+            session = request.session
+            self._caller_session = find_active(server=self._server_wanted) if session is None else session
         return None, ""
 
     def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
-        """Begin to look for slots, on a thread of the stage's own."""
+        """Begin to wait for slots, on a new thread for the stage."""
         del plan
-        # of its own, so that a thread that still cancels the last stage has nothing to do with this one
+        # new events, so that a thread that still cancels the last stage does not affect this one
         self._aborted, self._over, self._tag = threading.Event(), threading.Event(), ""
         work = threading.Thread(
-            target=self._carry, args=(request, folder, attempt), name="rankdeck-stage", daemon=True
+            target=self._run_and_report, args=(request, folder, attempt), name="rankdeck-stage", daemon=True
         )
         self._thread = work
         work.start()
@@ -112,17 +112,17 @@ class SparkBackend:
         return self._box.take()
 
     def abort(self) -> None:
-        """Stop waiting for slots, and cancel the job until it is over: it may be about to begin."""
+        """Stop waiting for slots, and cancel the job repeatedly: it may be about to begin."""
         if not self._aborted.is_set():
             self._aborted.set()
             args = (self._over,)
             threading.Thread(target=self._cancel, args=args, name="rankdeck-cancel", daemon=True).start()
 
     def close(self, timeout_s: float) -> bool:
-        """Wait for the stage's end, then let go of the session."""
+        """Wait for the stage's end, then give back the session; whether the stage's thread has ended."""
         if self._thread is not None:
             self.abort()
-            self._thread.join(min(timeout_s, GONE_S) if self._gone.is_set() else timeout_s)
+            self._thread.join(min(timeout_s, GONE_S) if self._server_gone.is_set() else timeout_s)
         if self._session is not None:
             self._sessions.let_go(self._session, self._log)
         self._box.close()
@@ -134,14 +134,14 @@ class SparkBackend:
 
     # --- the stage's thread --------------------------------------------------------------------------
 
-    def _carry(self, request: Request, folder: Path, attempt: int) -> None:
+    def _run_and_report(self, request: Request, folder: Path, attempt: int) -> None:
         error: LauncherError | None = None
         try:
             self._run(request, folder, attempt)
-        except LauncherError as told:
-            error = told
-        except Exception as raised:  # noqa: BLE001  what Java raised; it is read below
-            error = self._read(raised, folder)
+        except LauncherError as raised:
+            error = raised
+        except Exception as raised:  # noqa: BLE001  whatever Java raised
+            error = self._interpret(raised, folder)
         finally:
             self._over.set()
             self._box.put(StageOver(error))
@@ -149,17 +149,17 @@ class SparkBackend:
     def _run(self, request: Request, folder: Path, attempt: int) -> None:
         spec = request.spec
         session = self._open(request, folder)
-        with contextlib.ExitStack() as ends:
-            relay = self._begin_relay(session, spec, ends)
-            ends.callback(give_back, session, folder.name)
+        with contextlib.ExitStack() as cleanup:
+            relay = self._begin_relay(session, spec, cleanup)
+            cleanup.callback(give_back, session, folder.name)
             slots = await_slots(session, spec, aborted=self._aborted, tell=self._box.put, run=folder.name)
             if slots is None:
                 return
             spool = Spool(spec.spark.spool, folder.name, attempt) if spec.spark.spool else None
             if spool is not None:
-                ends.callback(spool.close)
+                cleanup.callback(spool.close)
             issued, token = issue(lifetime_s=spec.start_timeout_s), handshake.new_token()
-            host, told = listen_addresses(
+            host, advertised = listen_addresses(
                 self._listen_at, driver=session.driver_host, bind=session.bind_address
             )
             listener = Listener(
@@ -170,23 +170,23 @@ class SparkBackend:
                 admit=lambda link: arrivals.admit(link),
                 agents=slots.tasks,
                 lost_after_s=spec.spark.lost_after_s,
-                # a carried connection proves itself in several exchanges, each of them as slow as its server
+                # by relay or spool folder, a handshake takes several exchanges, each as slow as the server
                 handshake_s=connection.HANDSHAKE_S if relay or spool else HANDSHAKE_S,
             )
-            ends.callback(self._close_door, listener)
-            direct = tuple(Endpoint(name, listener.address[1]) for name in told)
+            cleanup.callback(self._close_listener, listener)
+            direct = tuple(Endpoint(name, listener.address[1]) for name in advertised)
             arrivals = Arrivals(
                 slots.tasks,
                 " or ".join(f"{e.host}:{e.port}" for e in direct),
                 relay=relay,
                 spool=spool,
-                tell=self._box.put,
+                report=self._box.put,
             )
-            others = self._open_carriers(relay, spool, listener.address)
+            indirect = self._open_carriers(relay, spool, listener.address)
             boot = Boot(
                 agent=0,
                 token=token,
-                endpoints=direct + others,
+                endpoints=direct + indirect,
                 credentials=serialization.to_plain(issued.agents),
                 lost_after_s=spec.spark.lost_after_s,
                 lifeline=True,
@@ -207,22 +207,22 @@ class SparkBackend:
             done = self._submit(session, job)
         self._complaints = [text for end in done if (text := _complaint(end))]
 
-    def _begin_relay(self, session: Session, spec: JobSpec, ends: contextlib.ExitStack) -> Relay | None:
-        """The way through a Connect server, which is begun while there may be slots to wait for."""
+    def _begin_relay(self, session: Session, spec: JobSpec, cleanup: contextlib.ExitStack) -> Relay | None:
+        """Start a relay for a Connect session; it comes up while the run may wait for slots."""
         self._relay = relay_of(session, spec.num_processes, self._on_server_gone) if session.remote else None
         if self._relay is not None:
             self._relay.start()
-            ends.callback(self._end_relay, self._relay)
+            cleanup.callback(self._end_relay, self._relay)
         return self._relay
 
     def _open_carriers(
         self, relay: Relay | None, spool: Spool | None, engine: tuple[str, int]
     ) -> tuple[Endpoint, ...]:
-        """Have them lead to the listener; the addresses beside our own that agents may try."""
+        """Connect relay and spool folder to the listener; the relay's address for agents, if it is up."""
         if spool is not None:
             spool.open(engine)
-        found = relay.open(engine, RELAY_S) if relay is not None else None
-        return (found,) if found is not None else ()
+        endpoint = relay.open(engine, RELAY_S) if relay is not None else None
+        return (endpoint,) if endpoint is not None else ()
 
     def _end_relay(self, relay: Relay) -> None:
         relay.close()
@@ -230,14 +230,14 @@ class SparkBackend:
             self._box.put(ev.NoteMade(time=time.time(), text=relay.lost, level="warning"))
 
     def _submit(self, session: Session, job: StageJob) -> list[TaskEnd]:
-        """Run the stage to its end; how its tasks ended."""
+        """Run the stage and return how its tasks ended."""
         if self._aborted.is_set():
             return []
         self._box.put(ev.StageSubmitted(time=time.time(), tasks=job.tasks), AgentsExpected(job.tasks))
         self._tag, self._tasks = job.tag, job.tasks
         return run_stage(session, job)
 
-    def _close_door(self, listener: Listener) -> None:
+    def _close_listener(self, listener: Listener) -> None:
         listener.close()
         if text := listener.summary():
             self._box.put(ev.NoteMade(time=time.time(), text=text, level="warning"))
@@ -248,7 +248,7 @@ class SparkBackend:
             self._log = folder / SPARK_LOG
             self._session = self._sessions.open(
                 request.spec.spark,
-                session=self._given,
+                session=self._caller_session,
                 environ=request.environ,
                 log=self._log,
                 app_name=f"rankdeck {request.spec.redacted().label}",
@@ -261,7 +261,7 @@ class SparkBackend:
         return self._session
 
     def _cancel(self, over: threading.Event) -> None:
-        """Again and again until the stage is over: Spark forgets what it is told before a job begins."""
+        """Cancel repeatedly until the stage is over: Spark ignores a request that comes before the job."""
         while not over.is_set():
             try:
                 if self._session and self._tag:
@@ -271,14 +271,14 @@ class SparkBackend:
             over.wait(CANCEL_EVERY_S)
 
     def _on_server_gone(self, lost: ev.ServerLost | None = None) -> None:
-        """Tell it once, whoever notices first. The stage is over by it, whatever pyspark still tries."""
-        if self._session is not None and not self._gone.is_set():
-            self._gone.set()
+        """Report once that the server is gone. That ends the stage, whatever pyspark still tries."""
+        if self._session is not None and not self._server_gone.is_set():
+            self._server_gone.set()
             self._session.broken = True
             self._box.put(lost or ev.ServerLost(time=time.time(), server=self._server), StageOver())
 
-    def _no_relay(self) -> str:
-        """Why agents could not come through a Connect server either; empty where there is none."""
+    def _relay_failure(self) -> str:
+        """Why agents could not connect through the Connect server either; empty without a relay."""
         if self._relay is None:
             return ""
         why = self._relay.why or "agents do not reach it"
@@ -288,21 +288,21 @@ class SparkBackend:
     def _server(self) -> str:
         return self._session.master if self._session is not None and self._session.remote else ""
 
-    def _read(self, raised: Exception, folder: Path) -> LauncherError | None:
-        """What Spark's exception means; all of its text goes to the run's log of Spark."""
+    def _interpret(self, raised: Exception, folder: Path) -> LauncherError | None:
+        """The error that Spark's exception means, if no fact does. Its text goes to the run's Spark log."""
         with open(folder / SPARK_LOG, "a", opener=opener) as file:
             file.write(f"\n{raised}\n")
-        read = read_failure(raised, time=time.time(), tasks=self._tasks, server=self._server)
-        if isinstance(read.event, ev.ServerLost):
-            self._on_server_gone(read.event)
+        failure = read_failure(raised, time=time.time(), tasks=self._tasks, server=self._server)
+        if isinstance(failure.event, ev.ServerLost):
+            self._on_server_gone(failure.event)
             return None
-        if self._aborted.is_set():  # it is what we have asked for
+        if self._aborted.is_set():  # the exception is the result of our cancellation
             return None
-        if read.unreachable and isinstance(read.error, CannotPlace):
-            read.error.hint = "; ".join(filter(None, (self._no_relay(), WAYS_OUT)))
-        if read.event is not None:
-            self._box.put(read.event)
-        return read.error
+        if failure.unreachable and isinstance(failure.error, CannotPlace):
+            failure.error.hint = "; ".join(filter(None, (self._relay_failure(), WAYS_OUT)))
+        if failure.event is not None:
+            self._box.put(failure.event)
+        return failure.error
 
 
 def _ready(session: Session) -> ev.SparkReady:
@@ -319,6 +319,6 @@ def _ready(session: Session) -> ev.SparkReady:
 
 
 def _complaint(end: TaskEnd) -> str:
-    """The last line of what an agent wrote to its stderr; nothing if it ended as it should."""
+    """The last line that an agent wrote to its stderr; empty if it ended with 0."""
     lines = end.errors.strip().splitlines()
     return f"agent {end.agent} said: {lines[-1]}" if lines and end.code else ""

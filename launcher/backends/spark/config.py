@@ -1,4 +1,4 @@
-"""Which Spark a run goes to, with what settings, and where the run listens for its agents."""
+"""The choice of a run's Spark, its settings, and the addresses at which the run listens for agents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...errors import SpecError
 from ...spec.job import SparkSpec
 
 CONNECT_PORT = 15002
-# A launcher's JVM lives for minutes and plans little: the quick compiler alone is up a quarter sooner, for
-# two thirds of the processor time.
+# A launcher's JVM lives for minutes and plans little: with the quick compiler alone it starts a quarter
+# faster, in two thirds of the processor time.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _NO_REMOTE = "give it with --remote sc://host:15002, or set SPARK_REMOTE"
 _LOCAL = re.compile(r"local(\[.*\])?$")
@@ -22,7 +22,7 @@ _PAIR = re.compile(r"\s*((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SparkConfig:
-    """A master or a Connect server, and who named it; `embedded` if nobody did."""
+    """A master or a Connect server, and the option that named it; `embedded` if none did."""
 
     master: str = ""
     remote: str = ""
@@ -31,18 +31,18 @@ class SparkConfig:
 
     @property
     def url(self) -> str:
-        """Whichever it is."""
+        """The address of the server or of the master."""
         return self.remote or self.master
 
 
 @dataclass(frozen=True, slots=True)
 class SparkEnvironment:
-    """What the caller's environment says of Spark.
+    """The caller's environment, with its settings for Spark.
 
     Attributes:
         environ: its variables.
         home: where the Spark to run is installed.
-        defaults: what its ``spark-defaults.conf`` says.
+        defaults: the settings in its ``spark-defaults.conf``.
     """
 
     environ: Mapping[str, str]
@@ -56,12 +56,12 @@ class SparkEnvironment:
         return words[:-1] if words[-1:] == ["pyspark-shell"] else words
 
     def value(self, key: str) -> str:
-        """One of Spark's settings as it stands before the request's own."""
+        """The value of a Spark setting before the request's own settings; empty if unset."""
         return {**self.defaults, **_submit_conf(self.submit_words)}.get(key, "")
 
 
 def spark_environment(environ: Mapping[str, str], home: Path) -> SparkEnvironment:
-    """Look at the environment and read the ``spark-defaults.conf`` that it points to, if there is one."""
+    """The environment, with the ``spark-defaults.conf`` that it points to, if there is one."""
     folder = Path(environ.get("SPARK_CONF_DIR") or home / "conf")
     try:
         text = (folder / "spark-defaults.conf").read_text(errors="replace")
@@ -73,28 +73,28 @@ def spark_environment(environ: Mapping[str, str], home: Path) -> SparkEnvironmen
 def parse_properties(text: str) -> dict[str, str]:
     """A Java properties file: ``key value``, ``key=value`` or ``key: value``; `#` and `!` begin comments."""
     joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n\s*", r"\1", text)
-    found = {}
+    properties = {}
     for line in joined.splitlines():
         if not line.strip() or line.lstrip()[0] in "#!":
             continue
         match = _PAIR.fullmatch(line)
         if match:
             key, value = (re.sub(r"\\(.)", r"\1", part) for part in match.groups())
-            found[key] = value.strip()
-    return found
+            properties[key] = value.strip()
+    return properties
 
 
 def choose_spark(spec: SparkSpec, around: SparkEnvironment, slots: int, *, server: bool) -> SparkConfig:
-    """The first that names a Spark: the request, the environment, spark-defaults; else one in this machine.
+    """The first Spark that request, environment or spark-defaults name; else one embedded in this machine.
 
     Args:
-        spec: what the request says of Spark.
-        around: what the caller's environment says of it.
+        spec: the request's Spark options.
+        around: the caller's environment.
         slots: how many tasks run at once, if Spark has to be embedded in this machine.
         server: whether it has to be a Connect server.
 
     Raises:
-        SpecError: a Connect server is wanted and there is none, or a name cannot be right.
+        SpecError: a Connect server is required and none is named, or a name is invalid.
     """
     if server and spec.master:
         raise SpecError(
@@ -132,7 +132,7 @@ def endpoint(remote: str) -> tuple[str, int]:
     """Host and port of a Connect server's URL.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not such a URL.
     """
     server = remote.removeprefix("sc://").partition("/")[0]
     host, port = host_port(server, CONNECT_PORT)
@@ -142,7 +142,7 @@ def endpoint(remote: str) -> tuple[str, int]:
 
 
 def host_port(text: str, default: int = 0) -> tuple[str, int]:
-    """``host:port``, ``host``, ``[::1]:port``; SpecError for a port that is no number."""
+    """Split ``host:port``, ``host`` or ``[::1]:port``; SpecError if the port is invalid."""
     match = re.fullmatch(r"(\[[^]]*\]|[^:]*)(?::(\d{1,5}))?", text)
     if match is None or int(match[2] or default) > 65535:
         raise SpecError(f"{text} is no host and port")
@@ -150,13 +150,13 @@ def host_port(text: str, default: int = 0) -> tuple[str, int]:
 
 
 def standalone_hosts(master: str) -> list[tuple[str, int]]:
-    """Hosts and ports of a standalone master, which may be several for one that fails over."""
+    """Hosts and ports of a standalone master; several if it can fail over."""
     if not master.startswith("spark://"):
         return []
-    found = [host_port(part) for part in master.removeprefix("spark://").split(",")]
-    if not all(host and port for host, port in found):
+    hosts = [host_port(part) for part in master.removeprefix("spark://").split(",")]
+    if not all(host and port for host, port in hosts):
         raise SpecError(f"{master} is no master's address", hint="such as spark://host:7077")
-    return found
+    return hosts
 
 
 def is_local(master: str) -> bool:
@@ -174,10 +174,11 @@ def own_settings(
     limit_s: float,
     address: str,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Settings of a session that we make, and what a person should know of them.
+    """Settings of a session that we make, and notes for people about them.
 
-    `address` is this machine's own on the way to the master; empty if it is not known. What the request
-    or spark-defaults say of a setting stands, but for what would make a barrier stage impossible.
+    `address` is this machine's own towards the master; empty if unknown. Settings of the request and of
+    spark-defaults take precedence, but dynamic allocation in spark-defaults, which makes barrier stages
+    impossible, is switched off.
     """
     ours = {
         "spark.app.name": app_name,
@@ -188,24 +189,24 @@ def own_settings(
     }
     if address and not any(around.environ.get(k) for k in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")):
         ours["spark.driver.host"] = address
-    wanted = {k: v for k, v in ours.items() if not around.value(k)} | dict(spec.conf)
-    wanted["spark.master"] = choice.master
-    wanted.pop("spark.remote", None)
+    settings = {k: v for k, v in ours.items() if not around.value(k)} | dict(spec.conf)
+    settings["spark.master"] = choice.master
+    settings.pop("spark.remote", None)
     notes = []
     dynamic = "spark.dynamicAllocation.enabled"
     if dynamic not in spec.conf and around.value(dynamic).lower() == "true":
-        wanted[dynamic] = "false"
+        settings[dynamic] = "false"
         notes.append(
             f"{dynamic}=true in spark-defaults.conf is off for this session: barrier stages need that"
         )
         instances = "spark.executor.instances"
         if instances not in spec.conf and not around.value(instances):
-            wanted[instances] = str(_executors(slots, spec, around))
-    return wanted, tuple(notes)
+            settings[instances] = str(_executors(slots, spec, around))
+    return settings, tuple(notes)
 
 
 def _executors(slots: int, spec: SparkSpec, around: SparkEnvironment) -> int:
-    """How many executors hold so many tasks."""
+    """The number of executors that hold so many slots."""
 
     def number(key: str) -> int:
         text = spec.conf.get(key) or around.value(key)
@@ -218,29 +219,29 @@ def _executors(slots: int, spec: SparkSpec, around: SparkEnvironment) -> int:
 def python_for(spec: SparkSpec, around: SparkEnvironment, *, here: bool, own: str) -> str:
     """The interpreter of Python tasks, for a session that we make.
 
-    What ``spark.pyspark.python`` or PYSPARK_PYTHON says. Otherwise `own`, the driver's, where executors
-    are on this machine, and elsewhere Spark's own default, ``python3`` of the executor's PATH: the path
-    of the driver's interpreter means nothing on another machine.
+    ``spark.pyspark.python`` or PYSPARK_PYTHON, if set. Otherwise `own`, the driver's, if executors are on
+    this machine, and else Spark's own default, ``python3`` of the executor's PATH: the path of the driver's
+    interpreter means nothing on another machine.
     """
     key = "spark.pyspark.python"
-    said = spec.conf.get(key) or around.value(key) or around.environ.get("PYSPARK_PYTHON")
-    return said or (own if here else "python3")
+    configured = spec.conf.get(key) or around.value(key) or around.environ.get("PYSPARK_PYTHON")
+    return configured or (own if here else "python3")
 
 
 def _submit_conf(words: list[str]) -> dict[str, str]:
-    """Settings among the words of a spark-submit command."""
-    found: dict[str, str] = {}
+    """The settings in the words of a spark-submit command."""
+    settings: dict[str, str] = {}
     short = {"--master": "spark.master", "--remote": "spark.remote"}
     for position, word in enumerate(words):
         option, equals, value = word.partition("=")
         if not equals or option not in (*short, "--conf", "-c"):
             option, value = word, next(iter(words[position + 1 :]), "")
         if option in short:
-            found[short[option]] = value
+            settings[short[option]] = value
         elif option in ("--conf", "-c"):
             key, _, text = value.partition("=")
-            found[key] = text
-    return found
+            settings[key] = text
+    return settings
 
 
 _FORM = re.compile(r"(?:\[(?P<six>[^]\s]+)\]|(?P<host>[^:\[\]\s]*))(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?")
@@ -248,11 +249,11 @@ _FORM = re.compile(r"(?:\[(?P<six>[^]\s]+)\]|(?P<host>[^:\[\]\s]*))(?::(?P<first
 
 @dataclass(frozen=True, slots=True)
 class ListenAt:
-    """Where to listen.
+    """The address and the ports to listen at.
 
     Attributes:
         host: the address to bind; empty for the driver's own.
-        ports: the ports that will do; ``range(1)`` for any.
+        ports: the ports to try; ``range(1)`` for any.
     """
 
     host: str = ""
@@ -260,10 +261,10 @@ class ListenAt:
 
     @classmethod
     def parse(cls, text: str) -> ListenAt:
-        """What a person means by ``host``, ``host:port``, ``:4000-4010`` or ``[fe80::1]:port``.
+        """Parse ``host``, ``host:port``, ``:4000-4010`` or ``[fe80::1]:port``.
 
         Raises:
-            SpecError: nothing of the kind.
+            SpecError: it has none of these forms, or a port is out of range.
         """
         match = _FORM.fullmatch(text.strip())
         if match is None:
@@ -281,23 +282,23 @@ def listen_addresses(wanted: ListenAt, *, driver: str, bind: str) -> tuple[str, 
     """The address to bind, and those that agents try in this order.
 
     Args:
-        wanted: what the person asked for.
-        driver: the host by which executors know the driver.
-        bind: what the driver itself binds; empty if it says nothing.
+        wanted: the value of ``--listen``.
+        driver: the driver's host for executors.
+        bind: the address that the driver itself binds; empty if unknown.
 
-    Where the driver binds another address than it is known by (it is behind a translation of addresses),
+    Where the driver binds another address than its host for executors (behind a translation of addresses),
     so do we. Spark writes IPv6 addresses in brackets.
     """
     driver, bind = driver.strip("[]"), bind.strip("[]")
     if wanted.host:
-        told = (driver,) if wanted.host in ("0.0.0.0", "::") else (wanted.host, driver)
-        return wanted.host, tuple(dict.fromkeys(told))
+        advertised = (driver,) if wanted.host in ("0.0.0.0", "::") else (wanted.host, driver)
+        return wanted.host, tuple(dict.fromkeys(advertised))
     return bind or driver, (driver,)
 
 
-LEAST = 64
+LEAST_SLOTS = 64
 
 
 def embedded_slots(num_processes: int) -> int:
-    """How many slots it gets: threads, which cost nothing while they are not used."""
-    return max(LEAST, 1 << (num_processes - 1).bit_length())
+    """The slots of an embedded Spark: threads, which cost nothing while they are not used."""
+    return max(LEAST_SLOTS, 1 << (num_processes - 1).bit_length())
