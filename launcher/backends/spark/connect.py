@@ -1,4 +1,4 @@
-"""Reaching a master or a Connect server: whether somebody is there, and what it says."""
+"""Connections to a Spark master or a Connect server, and checks that it answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEEDS = {
 
 
 def probe(hosts: Sequence[tuple[str, int]], what: str) -> str:
-    """Our own address on the way to the first of these that answers.
+    """This machine's own address towards the first of these hosts that accepts a connection.
 
     Raises:
         CannotPlace: none of them accepts a connection.
@@ -52,11 +52,11 @@ def probe(hosts: Sequence[tuple[str, int]], what: str) -> str:
 
 
 def connect_remote(remote: str, limit_s: float) -> Any:
-    """A session of a Connect server, which is not made this process's default.
+    """Make a session of a Connect server, but not this process's default.
 
     Raises:
-        SpecError: the URL cannot be right, or the server refuses it.
-        CannotPlace: a package is missing, nobody is there, or what is there does not speak Connect.
+        SpecError: the URL is invalid.
+        CannotPlace: a package is missing, nothing listens there, or it does not answer as a Connect server.
     """
     host_and_port = config.endpoint(remote)
     quieten()
@@ -77,7 +77,7 @@ def connect_remote(remote: str, limit_s: float) -> Any:
 
 
 def release(session: Any) -> None:
-    """End a session that is ours, and wait a moment at most for a server that may be gone."""
+    """End a session of ours; wait at most `RELEASE_S` seconds, since the server may be gone."""
     with contextlib.suppress(AttributeError):
         session.client.set_retry_policies([])
     thread = threading.Thread(target=session.stop, name="connect-release", daemon=True)
@@ -86,28 +86,28 @@ def release(session: Any) -> None:
 
 
 def quieten() -> None:
-    """Keep off our terminal what is of no use there: pandas' version in a warning by pyspark."""
+    """Keep pyspark's warning about the version of pandas off our terminal."""
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support", category=FutureWarning)
 
 
 def _settle(session: Any, remote: str, limit_s: float) -> None:
-    """Wait until the server has answered as a Connect server does."""
+    """Wait until the server has answered as a Connect server."""
     _await_ready(session.client._channel, remote, limit_s)  # noqa: SLF001  # there is no public way to it
     with contextlib.suppress(AttributeError):
         session.client.set_retry_policies([])
     try:
         _ = session.version
     except Exception as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CannotPlace(f"the Spark Connect server at {remote} refuses: {_detail(said)}") from error
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CannotPlace(f"the Spark Connect server at {remote} refuses: {_detail(reason)}") from error
     with contextlib.suppress(AttributeError, ImportError):
-        session.client.set_retry_policies([_patience()])
+        session.client.set_retry_policies([_retry_policy()])
 
 
 def _await_ready(channel: Any, remote: str, limit_s: float) -> None:
-    """Wait for a gRPC channel, and not for long where each connection is closed again at once.
+    """Wait until a gRPC channel is ready, but only `REFUSED_S` seconds after a connection failed.
 
-    That is what a tunnel or a balancer does whose server is down.
+    A tunnel or a balancer whose server is down accepts connections and closes them at once.
     """
     import grpc  # type: ignore[import-untyped]
 
@@ -132,8 +132,8 @@ def _await_ready(channel: Any, remote: str, limit_s: float) -> None:
     )
 
 
-def _patience() -> Any:
-    """How long a server that does not answer is asked again: 1 s in all, and not pyspark's ten minutes."""
+def _retry_policy() -> Any:
+    """Retries for 1 s in all, instead of pyspark's ten minutes, when a server does not answer."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     return DefaultPolicy(
@@ -142,29 +142,29 @@ def _patience() -> Any:
 
 
 def answers(session: Any, master: str) -> bool:
-    """Whether the server still knows the session, within a moment."""
+    """Whether the server confirms within seconds that it still has the session."""
     if not listens(master):
         return False
-    known: list[bool] = []
+    answered: list[bool] = []
 
-    def ask() -> None:
+    def query() -> None:
         with contextlib.suppress(Exception):
-            known.append(bool(session.conf.get("spark.app.id")))
+            answered.append(bool(session.conf.get("spark.app.id")))
 
-    asker = threading.Thread(target=ask, name="connect-answers", daemon=True)
-    asker.start()
-    asker.join(ANSWER_S)
-    return known == [True]
+    thread = threading.Thread(target=query, name="connect-answers", daemon=True)
+    thread.start()
+    thread.join(ANSWER_S)
+    return answered == [True]
 
 
 def _detail(text: str) -> str:
-    """What a gRPC error says, without how it is printed."""
-    _, found, rest = text.partition('details = "')
-    return rest.partition('"')[0] if found else text
+    """The message in the text of a gRPC error."""
+    _, separator, rest = text.partition('details = "')
+    return rest.partition('"')[0] if separator else text
 
 
 def _client_package() -> Any:
-    """pyspark's client. Its own check for what it needs would end a program that has no file."""
+    """pyspark's client module. Its own check of its requirements exits a program whose main has no file."""
     missing = [package for package, module in _NEEDS.items() if not _importable(module)]
     try:
         if missing:
@@ -189,7 +189,7 @@ def _importable(module: str) -> bool:
 
 @contextlib.contextmanager
 def _quiet_grpc() -> Iterator[None]:
-    """gRPC's own log lines go to standard error unless it is told otherwise before it starts."""
+    """Keep gRPC's log off standard error; gRPC reads the variable only when it starts."""
     name = "GRPC_VERBOSITY"
     if name in os.environ:
         yield
@@ -202,7 +202,7 @@ def _quiet_grpc() -> Iterator[None]:
 
 
 def listens(master: str) -> bool:
-    """Whether anybody listens at a Connect server's address; one that cannot be told may."""
+    """Whether a process listens at a Connect server's address; also true if that is not known."""
     try:
         host, port = config.endpoint(master)
         with socket.create_connection((host, port), timeout=1.0):

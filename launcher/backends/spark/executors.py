@@ -1,4 +1,4 @@
-"""What Spark can be asked of executors, jobs and workers: through a classic session's JVM, or by HTTP."""
+"""Queries about executors, jobs and workers: through a classic session's JVM, or by HTTP."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _MESSAGES = "org.apache.spark.deploy.master.MasterMessages$"
 
 
 def look(session: Session, need: SlotNeed) -> Capacity:
-    """The slots of a session for a run's tasks, as they are now.
+    """The current slots of a session for a run's tasks.
 
-    What cannot be found out is None in the answer, and its explanation says why.
+    What cannot be found out is None; if that is everything, `explanation` is the reason.
     """
     if session.remote:
-        return _look_by_http(session, need)
+        return _capacity_by_http(session, need)
     if session.local:
-        return _look_at_local(session, need)
+        return _local_capacity(session, need)
     state = master_state(session)
-    rooms = None if state is None else worker_nodes(state)
+    workers = None if state is None else worker_nodes(state)
     held = executors(session)
     busy = _own_busy(session, held)
     if state is not None:
         busy += other_applications(state, session.application)
-    return capacity_of(need, held, rooms, shape_of(session), busy)
+    return capacity_of(need, held, workers, shape_of(session), busy)
 
 
 def executors(session: Session) -> tuple[HeldSlots, ...]:
@@ -43,7 +43,7 @@ def executors(session: Session) -> tuple[HeldSlots, ...]:
 
 
 def own_jobs(session: Session) -> tuple[str, ...]:
-    """The running jobs of a classic session's application, as a person would know them."""
+    """The running jobs of a classic session's application, by job group or name."""
     spark = session.context._jsc.sc()  # noqa: SLF001
     return tuple(
         _job_name(spark.statusStore(), job) for job in sorted(spark.statusTracker().getActiveJobIds())
@@ -51,17 +51,17 @@ def own_jobs(session: Session) -> tuple[str, ...]:
 
 
 def master_state(session: Session) -> Mapping[str, Any] | None:
-    """What a standalone master's page says; None where there is none, or it cannot be reached."""
+    """The JSON of a standalone master's page; None without such a master, or if it cannot be reached."""
     for page in master_pages(session):
         state = _get_json(f"{page}/json/")
         if isinstance(state, dict) and state.get("status", "ALIVE") == "ALIVE":
             return state
-    session.pages = None  # another may have taken over, at a port of its own
+    session.pages = None  # another master may have taken over, and its page may have another port
     return None
 
 
 def master_pages(session: Session) -> tuple[str, ...]:
-    """Where the pages of a session's standalone masters are; asked until one has told, then remembered."""
+    """The URLs of the standalone masters' pages; requested until a master answers, then remembered."""
     if not session.master.startswith("spark://"):
         return ()
     if not session.pages:
@@ -79,8 +79,8 @@ def worker_nodes(state: Mapping[str, Any]) -> tuple[WorkerNode, ...]:
             cores_free=worker["coresfree"],
             memory=worker["memory"],
             memory_free=worker["memoryfree"],
-            gpus=_addresses(worker.get("resources")),
-            gpus_free=_addresses(worker.get("resourcesfree")),
+            gpus=_gpu_count(worker.get("resources")),
+            gpus_free=_gpu_count(worker.get("resourcesfree")),
         )
         for worker in state.get("workers", ())
         if worker.get("state") == "ALIVE"
@@ -97,7 +97,7 @@ def other_applications(state: Mapping[str, Any], own: str) -> tuple[tuple[str, i
 
 
 def shape_of(session: Session) -> ExecutorShape:
-    """What one executor of the session's application is."""
+    """The size of one executor of the session's application, and its cap on cores."""
     cores, most = session.conf("spark.executor.cores", "0"), session.conf("spark.cores.max")
     return ExecutorShape(
         cores=int(cores) if cores.isdigit() else 0,
@@ -108,13 +108,13 @@ def shape_of(session: Session) -> ExecutorShape:
 
 
 def mebibytes(text: str) -> int:
-    """A size in Spark's words, such as ``512m`` or ``2g``; without a unit it is MiB. 0 if it is none."""
+    """A size in Spark's form, such as ``512m`` or ``2g``; without a unit it is MiB. 0 if it is invalid."""
     match = re.fullmatch(r"(\d+)\s*([kmgtp]?)b?", text.strip().lower())
     return int(match[1]) << 10 * " kmgtp".index(match[2] or "m") >> 20 if match else 0
 
 
 def _own_busy(session: Session, held: tuple[HeldSlots, ...]) -> tuple[tuple[str, int], ...]:
-    """Cores in use by this application's own jobs. Spark's store of tasks lags behind; executors do not."""
+    """Cores in use by this application's own jobs. Spark's store of tasks lags behind; `held` does not."""
     used = sum(e.cores - e.cores_free for e in held)
     names = own_jobs(session) if used else ()
     return ((" and ".join(names), used),) if names else ()
@@ -132,7 +132,7 @@ def _held(executor: str, data: Any) -> HeldSlots:
 
 
 def _free_cores(data: Any) -> int:
-    """Spark 4.3 counts cores in decimals, which py4j takes for integers and stumbles over: it quotes them."""
+    """Spark 4.3 counts cores in decimals, which py4j fails to read as integers; its error quotes them."""
     try:
         return int(data.freeCores())
     except ValueError as error:
@@ -151,24 +151,24 @@ def _job_name(store: Any, job: int) -> str:
 
 
 def _each(collection: Any) -> Iterator[Any]:
-    """What a Scala collection holds."""
+    """The elements of a Scala collection."""
     iterator = collection.toList().iterator()
     while iterator.hasNext():
         yield iterator.next()
 
 
 def _page_port(session: Session, host: str, port: int) -> int:
-    """The port of a master's page, which it tells by Spark's own protocol; 0 if it does not."""
+    """The port of a master's page, requested by Spark's own protocol; 0 if there is no answer."""
     jvm = session.context._jvm  # noqa: SLF001
     loader = jvm.java.lang.Class
     try:
         rpc = session.context._jsc.sc().schedulerBackend().rpcEnv()  # noqa: SLF001
         master = rpc.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, port), "Master")
-        question = _module(loader, f"{_MESSAGES}BoundPortsRequest$")
+        request = _module(loader, f"{_MESSAGES}BoundPortsRequest$")
         kind = loader.forName(f"{_MESSAGES}BoundPortsResponse")
-        answer = master.askSync(question, _module(loader, "scala.reflect.ClassTag$").apply(kind))
+        answer = master.askSync(request, _module(loader, "scala.reflect.ClassTag$").apply(kind))
         return int(answer.webUIPort())
-    except Exception:  # noqa: BLE001  # whatever Java says, the figure is then unknown
+    except Exception:  # noqa: BLE001  # whatever Java raises, the port is then unknown
         return 0
 
 
@@ -177,7 +177,7 @@ def _module(loader: Any, name: str) -> Any:
     return loader.forName(name).getField("MODULE$").get(None)
 
 
-def _look_at_local(session: Session, need: SlotNeed) -> Capacity:
+def _local_capacity(session: Session, need: SlotNeed) -> Capacity:
     """A local master has as many slots as it was given threads, and no GPUs."""
     spark = session.context._jsc.sc()  # noqa: SLF001
     cores = int(spark.defaultParallelism()) if "spark.default.parallelism" not in _keys(session) else 0
@@ -202,34 +202,34 @@ def _keys(session: Session) -> set[str]:
     return {key for key, _ in session.context.getConf().getAll()}
 
 
-def _look_by_http(session: Session, need: SlotNeed) -> Capacity:
-    """A Connect server's own pages, where they are open to us at the port that its settings name."""
+def _capacity_by_http(session: Session, need: SlotNeed) -> Capacity:
+    """The slots on a Connect server's own pages, if they can be read at the port in its settings."""
     host, port = session.conf("spark.driver.host"), session.conf("spark.ui.port", "4040")
     address = f"http://{_bracketed(host)}:{port}/api/v1/applications/{session.application}"
-    found = _get_json(f"{address}/executors") if port != "0" else None
-    if not isinstance(found, list):
+    entries = _get_json(f"{address}/executors") if port != "0" else None
+    if not isinstance(entries, list):
         return Capacity(gpu=need.gpus > 0, explanation="the Connect server's own pages cannot be reached")
-    held = tuple(_held_by_page(e, need) for e in found if e.get("id") != "driver" and e.get("isActive"))
+    held = tuple(_held_by_page(e, need) for e in entries if e.get("id") != "driver" and e.get("isActive"))
     return capacity_of(need, held, None, ExecutorShape())
 
 
 def _held_by_page(entry: Mapping[str, Any], need: SlotNeed) -> HeldSlots:
     cores, active = int(entry["totalCores"]), int(entry["activeTasks"])
-    gpus = _addresses(entry.get("resources"))
+    gpus = _gpu_count(entry.get("resources"))
     free = max(0, cores - active * need.cpus)
     return HeldSlots(
         str(entry["id"]), str(entry["hostPort"]), cores, free, gpus, max(0, gpus - active * need.gpus)
     )
 
 
-def _addresses(resources: Any) -> int:
-    """GPUs in a page's table of resources, which maps a name to what has it."""
+def _gpu_count(resources: Any) -> int:
+    """The number of GPUs in a page's table of resources, which lists addresses by name."""
     entry = (resources or {}).get(GPU) if isinstance(resources, dict) else None
     return len(entry.get("addresses", ())) if isinstance(entry, dict) else 0
 
 
 def _get_json(url: str) -> Any:
-    """A page as JSON; None if there is none to be had within a moment."""
+    """A page as JSON; None if it cannot be read within seconds."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=ASK_S) as answer:

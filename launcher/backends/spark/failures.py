@@ -1,7 +1,7 @@
-"""What the end of a Spark job means: Spark's words turned into facts, or into an error with a remedy.
+"""Interpretation of a failed Spark job's exception: a fact, or an error with a remedy.
 
-Only the text counts, for a Py4JJavaError of a classic session and an exception of a Connect client say
-the same in it. The whole text is the caller's to keep.
+Only the text counts, because a Py4JJavaError of a classic session and an exception of a Connect client have
+the same. The caller keeps the whole text.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Failure:
     """What happened to a job.
 
     Attributes:
-        event: the fact, where Spark names one; what the run ends with follows from it.
-        error: what the run ends with, where no fact says it.
+        event: the fact, if Spark names one; the end of the run follows from it.
+        error: the error that ends the run, if there is no fact.
         why: one sentence for a person.
-        unreachable: whether an agent has found no way to the engine; nothing has run then.
+        unreachable: whether an agent could not reach the engine; nothing has run then.
     """
 
     event: Event | None
@@ -59,38 +59,38 @@ class Failure:
 
 
 def text_of(error: BaseException | str) -> str:
-    """All that an exception says; a Java one is asked in its JVM, which may be gone."""
+    """An exception's type and text; that of a Java exception is read from its JVM, which may be gone."""
     if isinstance(error, str):
         return error
     try:
-        said = str(error)
+        message = str(error)
     except Exception as gone:  # noqa: BLE001  # py4j raises whatever the lost connection did
-        said = f"{_TEXT_LOST}: {type(gone).__name__}"
-    return f"{type(error).__name__}: {said}"
+        message = f"{_TEXT_LOST}: {type(gone).__name__}"
+    return f"{type(error).__name__}: {message}"
 
 
 def read_failure(
     error: BaseException | str, *, time: float, tasks: int = 0, attempt: int = 0, server: str = ""
 ) -> Failure:
-    """Say what the exception of a barrier job means.
+    """Find out what the exception of a barrier job means.
 
     Args:
         error: what ``collect()`` raised, or its text.
-        time: when, for the fact.
+        time: the fact's time.
         tasks: how many tasks the stage had; 0 if that is not known.
-        attempt: which attempt of the run it was.
+        attempt: the number of the run's attempt.
         server: the Connect server that ran it; empty for none.
     """
     text = text_of(error)
     failure = _FailureReader(text, time, attempt, tasks, server).by_rule()
     if failure is not None:
         return failure
-    said = first_line(text)
-    return Failure(None, InternalError(f"the Spark job failed: {said}"), said)
+    why = first_line(text)
+    return Failure(None, InternalError(f"the Spark job failed: {why}"), why)
 
 
 def first_line(text: str) -> str:
-    """The first thing that says something in a Java or Python error's text, without class names."""
+    """The first message in a Java or Python error's text, without class names."""
     if match := _THROWN.search(text):
         return match[1].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -98,13 +98,13 @@ def first_line(text: str) -> str:
 
 
 def server_is_gone(error: Exception) -> bool:
-    """Whether a Connect client says that nobody answers."""
+    """Whether a Connect client's exception means that its server does not answer."""
     return bool(_UNREACHABLE.search(str(error)))
 
 
 @dataclass(frozen=True, slots=True)
 class _FailureReader:
-    """A text and the rules to read it by; each answers None where it does not apply."""
+    """A text and the rules to interpret it; each returns None where it does not apply."""
 
     text: str
     time: float
@@ -113,13 +113,13 @@ class _FailureReader:
     server: str = ""
 
     def by_rule(self) -> Failure | None:
-        """What the first rule that applies says; what a person can set right comes before its results."""
+        """The result of the first rule that applies. Causes that a person can fix precede their effects."""
         rules: tuple[Callable[[], Failure | None], ...] = (
             self._unreachable, self._too_few, self._dynamic, self._shut_down, self._executor,
             self._cancelled, self._versions, self._no_program, self._no_module, self._worker, self._killed,
             self._user, self._gone,
         )  # fmt: skip
-        return next((found for rule in rules if (found := rule()) is not None), None)
+        return next((failure for rule in rules if (failure := rule()) is not None), None)
 
     def _unreachable(self) -> Failure | None:
         match = _NO_WAY.search(self.text)
@@ -168,7 +168,7 @@ class _FailureReader:
     def _shut_down(self) -> Failure | None:
         if not _SHUT_DOWN.search(self.text):
             return None
-        return _told(
+        return _fact(
             JobCancelled(reason="Spark's application was ended", time=self.time, attempt=self.attempt)
         )
 
@@ -185,15 +185,15 @@ class _FailureReader:
             time=self.time,
             attempt=self.attempt,
         )
-        return _told(fact, f"Spark lost executor {match[1]}: {fact.reason}")
+        return _fact(fact, f"Spark lost executor {match[1]}: {fact.reason}")
 
     def _cancelled(self) -> Failure | None:
         match = _CANCELLED.search(self.text) or _STAGE_CANCELLED.search(self.text)
         if match:
-            return _told(JobCancelled(reason=match[1].strip(), time=self.time, attempt=self.attempt))
+            return _fact(JobCancelled(reason=match[1].strip(), time=self.time, attempt=self.attempt))
         if _OPERATION.search(self.text):
             reason = "the operation was cancelled through Spark Connect"
-            return _told(JobCancelled(reason=reason, time=self.time, attempt=self.attempt))
+            return _fact(JobCancelled(reason=reason, time=self.time, attempt=self.attempt))
         return None
 
     def _worker(self) -> Failure | None:
@@ -201,22 +201,22 @@ class _FailureReader:
         if match is None:
             return None
         reason = match[0].partition(". Consider")[0]
-        return _told(TaskLost(reason=reason, task=_task_in(self.text), time=self.time, attempt=self.attempt))
+        return _fact(TaskLost(reason=reason, task=_task_in(self.text), time=self.time, attempt=self.attempt))
 
     def _killed(self) -> Failure | None:
         match = _KILLED.search(self.text)
         if match is None:
             return None
         reason = f"the task was killed in Spark: {(match[1] or match[2] or 'nobody said why').strip()}"
-        return _told(TaskLost(reason=reason, task=_task_in(self.text), time=self.time, attempt=self.attempt))
+        return _fact(TaskLost(reason=reason, task=_task_in(self.text), time=self.time, attempt=self.attempt))
 
     def _gone(self) -> Failure | None:
         if self.text.startswith(_GONE) or _TEXT_LOST in self.text:
             return _lost("the JVM of the Spark session is gone")
         if self.server and _ENDED.search(self.text):
-            return _told(self._server_lost("its session with us has ended"))
+            return _fact(self._server_lost("its session with us has ended"))
         if self.server and _UNREACHABLE.search(self.text):
-            return _told(self._server_lost(""))
+            return _fact(self._server_lost(""))
         if _UNREACHABLE.search(self.text):
             return _lost("the Spark Connect server is gone")
         return None
@@ -225,7 +225,7 @@ class _FailureReader:
         return ServerLost(server=self.server, reason=reason, time=self.time, attempt=self.attempt)
 
     def _user(self) -> Failure | None:
-        """A Python exception in a task: there our own code alone runs, so it is a defect of ours."""
+        """A Python exception in a task: only our code runs there, so it is a defect of ours."""
         if "Traceback (most recent call last)" not in self.text or _task_in(self.text) is None:
             return None
         trace = self.text.partition("Traceback (most recent call last):")[2].splitlines()
@@ -242,11 +242,11 @@ def _lost(why: str) -> Failure:
     return Failure(None, AgentLost(why), why)
 
 
-def _told(fact: ExecutorLost | ServerLost | TaskLost | JobCancelled, why: str = "") -> Failure:
+def _fact(fact: ExecutorLost | ServerLost | TaskLost | JobCancelled, why: str = "") -> Failure:
     return Failure(fact, None, why or fact.reason)
 
 
 def _task_in(text: str) -> int | None:
-    """The number of the task that Spark names as the first to end badly."""
+    """The number of the task that Spark names as the first that failed."""
     match = _TASK.search(text)
     return int(match[2]) if match else None
