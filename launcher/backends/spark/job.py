@@ -1,10 +1,10 @@
-"""One barrier stage as a Spark job: what travels to executors, what runs in a task, and cancelling it.
+"""One barrier stage as a Spark job: what is sent to executors, what runs in a task, and cancelling it.
 
-These functions travel by value to Python workers that know nothing of us, and they leave nothing there:
-no module, no environment variable, no import path, since Spark uses the worker again for other people's
-work. So each is whole in itself, on the standard library and pyspark.
+A task's functions are sent by value to Python workers without this package. They leave nothing there: no
+module, no environment variable, no import path, since Spark uses the worker again for other people's work.
+So each is complete in itself, with only the standard library and pyspark.
 
-cloudpickle and pynvml go along, as pure Python; an executor's own copies come first.
+The zip also contains cloudpickle and pynvml, as pure Python; an executor's own copies take precedence.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class StageJob:
     """A stage of `tasks` agents.
 
     Attributes:
-        tag: what the job is known by in Spark; nothing else has it.
-        title: what people see in Spark's pages.
+        tag: the job's tag in Spark, which nothing else has.
+        title: the job's description on Spark's pages.
         boot: the agents' boot document.
         archive: the zip of `launcher`.
         program: the Python program that starts an agent from it.
@@ -56,10 +56,10 @@ class TaskEnd:
 
 
 def run_stage(session: Session, job: StageJob) -> list[TaskEnd]:
-    """Hand the stage to Spark and wait for its end, in a thread of its own.
+    """Run the stage in Spark and wait for its end; call this on the stage's own thread.
 
     Raises:
-        Exception: whatever pyspark raises; `failures.read_failure` knows what it means.
+        Exception: whatever pyspark raises; `failures.read_failure` interprets it.
     """
     rows = _connect_rows(session, job) if session.remote else _classic_rows(session, job)
     ends = [TaskEnd(**json.loads(document)) for document in rows]
@@ -79,7 +79,7 @@ def cancel_stage(session: Session, tag: str) -> None:
 
 
 def _classic_rows(session: Session, job: StageJob) -> Iterator[str]:
-    """An RDD's job: it needs nothing on executors but pyspark itself."""
+    """Run the stage as an RDD's job, which needs nothing on executors but pyspark itself."""
     context = session.context
     task = classic_task(job.boot, job.archive, job.program)
     context.addJobTag(job.tag)
@@ -94,7 +94,7 @@ def _classic_rows(session: Session, job: StageJob) -> Iterator[str]:
 
 
 def _connect_rows(session: Session, job: StageJob) -> Iterator[str]:
-    """A DataFrame's job."""
+    """Run the stage as a DataFrame's job."""
     spark = session.spark
     task = connect_task(job.boot, job.archive, job.program)
     spark.addTag(job.tag)
@@ -106,7 +106,7 @@ def _connect_rows(session: Session, job: StageJob) -> Iterator[str]:
         spark.removeTag(job.tag)
 
 
-# The row that comes home: how the task's agent ended, as a JSON text.
+# The row that a task returns: how its agent ended, as a JSON text.
 ROW = "document string"
 
 
@@ -114,7 +114,7 @@ def classic_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[An
     """The function of ``rdd.barrier().mapPartitions``; it yields JSON texts.
 
     Args:
-        boot: the agent's boot document, but for what only the task knows.
+        boot: the agent's boot document, without what only the task knows.
         archive: the zip of `launcher`.
         agent: the program that starts an agent from it.
     """
@@ -152,14 +152,14 @@ def _runner(boot: str, archive: bytes, agent: str) -> Callable[[Any], Iterator[s
 
         number, granted = context.partitionId(), context.resources().get("gpu")
         gpus = list(granted.addresses) if granted else None
-        born = {**json.loads(boot), "agent": number, "cores": context.cpus(), "gpus": gpus}
+        document = {**json.loads(boot), "agent": number, "cores": context.cpus(), "gpus": gpus}
         with tempfile.TemporaryFile() as errors:
-            code = start(born, errors).wait()
+            code = start(document, errors).wait()
             errors.seek(max(0, errors.seek(0, 2) - 8192))
-            said = errors.read().decode("utf-8", "replace")
-        if code == 69:  # it has found no way to the engine: the others would wait for it
-            raise RuntimeError(f"rankdeck-unreachable: agent {number} on {said.strip()}")
-        yield json.dumps({"agent": number, "code": code, "errors": said})
+            output = errors.read().decode("utf-8", "replace")
+        if code == 69:  # it could not reach the engine: the other agents would wait for it
+            raise RuntimeError(f"rankdeck-unreachable: agent {number} on {output.strip()}")
+        yield json.dumps({"agent": number, "code": code, "errors": output})
 
     return run
 
@@ -175,7 +175,7 @@ def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]
         return descriptor
 
     def environment() -> dict[bytes, bytes]:
-        """What the executor was started with, and not what an earlier task has put into this process."""
+        """The environment, with CUDA_VISIBLE_DEVICES as at the start: an earlier task may have changed it."""
         import os
 
         name = b"CUDA_VISIBLE_DEVICES"
@@ -184,8 +184,8 @@ def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]
         preset = {key: value for key, _, value in pairs if key == name}
         return {key: value for key, value in os.environb.items() if key != name} | preset
 
-    def start(born: dict[str, Any], errors: Any) -> Any:
-        """An agent. Its standard input stays open for its life: the end of it says that we are gone."""
+    def start(document: dict[str, Any], errors: Any) -> Any:
+        """Start an agent. Its standard input stays open: the end of it means that this process is gone."""
         import contextlib
         import json
         import os
@@ -204,16 +204,16 @@ def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]
         )
         os.close(program)
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # one that could not start says why on its stderr
-            process.stdin.write(json.dumps(born).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # an agent that could not start writes why to its stderr
+            process.stdin.write(json.dumps(document).encode() + b"\n")
             process.stdin.flush()
         return process
 
     return start
 
 
-# What only the side of the driver needs: folders and modules. A task's function and all that it carries stay
-# below 1 MiB, where Spark begins to warn of it.
+# Folders and modules that only the driver's side needs. A task's function with all its data must stay below
+# 1 MiB, where Spark begins to warn.
 _DRIVER_ONLY = (
     "backends/spark/",
     "channel/certificates.py",
@@ -234,13 +234,13 @@ _UNCHECKED = (1).to_bytes(4, "little")
 
 @cache
 def launcher_zip() -> bytes:
-    """The zip, the same for every run of this process."""
+    """The zip for executors, the same for every run of this process."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name, file in _modules():
             source = file.read_bytes()
             zipped.writestr(zipfile.ZipInfo(name, _DATE), source, zipfile.ZIP_DEFLATED)
-            if "/" in name:  # a lone module is large, and not what a start waits for
+            if "/" in name:  # a single module (pynvml) is large, and no start waits for it
                 code = _compiled(file, source)
                 zipped.writestr(zipfile.ZipInfo(f"{name}c", _DATE), code, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
@@ -269,16 +269,16 @@ def _below(package: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _compiled(file: Path, source: bytes) -> bytes:
-    """Bytecode that its reader takes without comparing it with the source beside it.
+    """Bytecode that Python loads without comparing it with the source beside it.
 
-    Another version of Python knows by the first bytes that it is not for it, and compiles the source.
+    Another version of Python rejects it by its first bytes, and compiles the source.
     """
     code = _cached(file) or marshal.dumps(compile(source, str(file), "exec", dont_inherit=True))
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + code
 
 
 def _cached(file: Path) -> bytes | None:
-    """What Python itself has compiled from this very file, without its header."""
+    """The bytecode of this file in Python's cache, without its header; None if it is missing or stale."""
     try:
         data = Path(importlib.util.cache_from_source(str(file))).read_bytes()
         status = file.stat()

@@ -1,7 +1,7 @@
-"""A JVM of our own and the SparkContext in it: made and ended without a word on the terminal.
+"""A JVM of our own and the SparkContext in it: made and ended without output on the terminal.
 
-Its standard input is a pipe of ours. Spark's gateway leaves, through its shutdown hooks, when that pipe
-ends, whatever way this process goes.
+The JVM's standard input is a pipe of ours. When the pipe closes, however this process ends, Spark's gateway
+exits through its shutdown hooks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Jvm:
     """A process that runs Spark's gateway.
 
     Raises:
-        CannotPlace: there is no Java, or it did not come up within `limit_s` seconds.
+        CannotPlace: there is no Java, or the gateway did not start within `limit_s` seconds.
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class Jvm:
     ) -> None:
         need_java(around.environ)
         self.log = log
-        self._since = log.stat().st_size if log.exists() else 0
+        self._log_start = log.stat().st_size if log.exists() else 0
         self.late = False
         with tempfile.TemporaryDirectory(prefix="rankdeck-") as folder:
-            told = Path(folder, "gateway")
-            self.process = self._spawn(around, settings, told, extra)
+            info = Path(folder, "gateway")
+            self.process = self._spawn(around, settings, info, extra)
             try:
-                self.port, self.secret = self._await_gateway(told, limit_s)
+                self.port, self.secret = self._await_gateway(info, limit_s)
             except BaseException:
                 self.kill()
                 raise
 
     def gateway(self) -> Any:
-        """Spark's Python side of it, connected."""
+        """pyspark's gateway object, connected to the JVM."""
         from pyspark.java_gateway import launch_gateway
 
         with _connecting:
@@ -77,7 +77,7 @@ class Jvm:
 
     @contextlib.contextmanager
     def deadline(self, limit_s: float) -> Iterator[None]:
-        """Kill it when what is done with it takes longer; `late` tells."""
+        """Kill the JVM, and set `late`, if the block takes longer than `limit_s` seconds."""
 
         def too_late() -> None:
             self.late = True
@@ -92,9 +92,9 @@ class Jvm:
             timer.cancel()
 
     def dismiss(self, limit_s: float) -> bool:
-        """End it by its standard input, which runs its shutdown hooks; by force after `limit_s` seconds.
+        """Close its standard input, which runs its shutdown hooks; kill it after `limit_s` seconds.
 
-        Whether it went by itself.
+        Whether it ended by itself.
         """
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -115,18 +115,18 @@ class Jvm:
                 self.process.stdin.close()
 
     def complaint(self) -> str:
-        """The first thing that went wrong by its log, as one sentence; empty if nothing is said there."""
+        """The first error in its log, as one sentence; empty if there is none."""
         with open(self.log, "rb") as file:
-            file.seek(self._since)
+            file.seek(self._log_start)
             return first_complaint(file.read().decode(errors="replace"))
 
     def _spawn(
-        self, around: SparkEnvironment, settings: Mapping[str, str], told: Path, extra: Mapping[str, str]
+        self, around: SparkEnvironment, settings: Mapping[str, str], info: Path, extra: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
         submit = around.home / "bin" / "spark-submit"
         shown = redacted(settings)
         words = [w for k, v in settings.items() if shown[k] == v for w in ("--conf", f"{k}={v}")]
-        own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+        own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
         with open(self.log, "ab", opener=opener) as file:
             try:
                 return subprocess.Popen(
@@ -141,26 +141,26 @@ class Jvm:
                 reason = f"{submit} cannot be run: {error.strerror}"
                 raise CannotPlace(reason, hint="is SPARK_HOME right?") from error
 
-    def _await_gateway(self, told: Path, limit_s: float) -> tuple[int, str]:
+    def _await_gateway(self, info: Path, limit_s: float) -> tuple[int, str]:
         deadline = time.monotonic() + limit_s
-        while not told.exists():
+        while not info.exists():
             if self.process.poll() is not None:
-                raise self._never_came()
+                raise self._start_error()
             if time.monotonic() > deadline:
                 raise CannotPlace(
                     f"Spark's JVM did not start in {limit_s:.0f} s", hint=f"its log: {self.log}"
                 )
-            time.sleep(0.02)  # the file has no event of its own here; its existence is what counts
-        data = told.read_bytes()
+            time.sleep(0.02)  # polled: nothing notifies of the file. Once it exists, it is complete
+        data = info.read_bytes()
         length = int.from_bytes(data[4:8], "big")
         return int.from_bytes(data[:4], "big"), data[8 : 8 + length].decode()
 
-    def _never_came(self) -> CannotPlace:
-        said = self.complaint()
-        if "UnsupportedClassVersionError" in said or "class file version" in said:
+    def _start_error(self) -> CannotPlace:
+        complaint = self.complaint()
+        if "UnsupportedClassVersionError" in complaint or "class file version" in complaint:
             return CannotPlace(f"{NO_JAVA}, and the one found is older", hint=GET_JAVA)
         return CannotPlace(
-            f"Spark's JVM did not start: {said or f'exit code {self.process.returncode}'}",
+            f"Spark's JVM did not start: {complaint or f'exit code {self.process.returncode}'}",
             hint=f"its log: {self.log}",
         )
 
@@ -215,7 +215,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """What context to make: the request's words, the surroundings, and what was chosen from both."""
+    """What context to make: the request's options, the environment, and the Spark chosen from both."""
 
     spec: SparkSpec
     around: SparkEnvironment
@@ -228,7 +228,7 @@ class ContextRequest:
 
 @dataclass(frozen=True, slots=True)
 class MadeContext:
-    """A context; its JVM if that is ours too, and what a person should know."""
+    """A context, its JVM if that is ours too, and notes for people."""
 
     context: Any
     jvm: Jvm | None
@@ -239,7 +239,7 @@ def make_context(order: ContextRequest) -> MadeContext:
     """Make a context.
 
     Raises:
-        SpecError: the master's name cannot be right.
+        SpecError: the master's name is invalid.
         CannotPlace: nothing listens there, there is no Java, or Spark refuses.
     """
     choice, around = order.choice, order.around
@@ -267,17 +267,17 @@ def make_context(order: ContextRequest) -> MadeContext:
 
 
 def end_context(context: Any, jvm: Jvm) -> None:
-    """End a JVM by its hooks, which is faster than to stop the context first, and as clean.
+    """End a JVM by its shutdown hooks, which is faster than stopping the context first, and as clean.
 
-    Our side of it goes first: py4j writes to the terminal when a JVM leaves in the middle of its talk.
+    Our sockets to it are closed first: py4j writes to the terminal when a JVM ends during a call.
     """
-    accumulators = context._accumulatorServer  # noqa: SLF001  # it too complains of the JVM's end
+    accumulators = context._accumulatorServer  # noqa: SLF001  # it too reports the JVM's end as an error
     accumulators.handle_error = lambda *_: None
-    ender = threading.Thread(target=accumulators.shutdown, daemon=True)
-    ender.start()
-    _forget(context, alive=jvm.process.poll() is None)
+    shutdown = threading.Thread(target=accumulators.shutdown, daemon=True)
+    shutdown.start()
+    _disconnect(context, alive=jvm.process.poll() is None)
     jvm.dismiss(CLOSE_S)
-    ender.join(CLOSE_S)
+    shutdown.join(CLOSE_S)
 
 
 def _in_jvm(jvm: Jvm, settings: Mapping[str, str], python: str, order: ContextRequest) -> Any:
@@ -286,28 +286,28 @@ def _in_jvm(jvm: Jvm, settings: Mapping[str, str], python: str, order: ContextRe
             return _new_context(settings, python, jvm.gateway())
     except BaseException as error:  # noqa: BLE001  # an interrupt too must not leave a JVM behind
         refusal = _refusal(error, order.choice, jvm) if isinstance(error, Exception) else error
-        _forget(None, alive=False)
+        _disconnect(None, alive=False)
         jvm.dismiss(REFUSED_S)
-        raise refusal from None  # Java's error has its text in the JVM that is gone by now
+        raise refusal from None  # the text of a Java error was in the JVM, which is gone by now
 
 
 def _new_context(settings: Mapping[str, str], python: str, gateway: Any = None) -> Any:
     from pyspark import SparkConf, SparkContext
 
-    _hush()
+    _silence_loggers()
     jvm = gateway.jvm if gateway is not None else SparkContext._jvm  # noqa: SLF001
     conf = SparkConf(loadDefaults=True, _jvm=jvm).setAll(list(settings.items()))
-    with _undisturbed():
+    with _kept_sigint_handler():
         context = SparkContext(conf=conf, gateway=gateway)
     context.pythonExec = python
     return context
 
 
-def _hush() -> None:
-    """Keep the loggers of Spark's Python side off the terminal, where nobody else listens to them."""
+def _silence_loggers() -> None:
+    """Keep the loggers of py4j and pyspark off the terminal, unless the program has given them handlers."""
     root = logging.getLogger()
-    if not any(isinstance(f, _Unheard) for f in root.filters):
-        root.addFilter(_Unheard())
+    if not any(isinstance(f, _GatewayErrorFilter) for f in root.filters):
+        root.addFilter(_GatewayErrorFilter())
     for name in ("py4j", "pyspark"):
         logger = logging.getLogger(name)
         if not logger.handlers:
@@ -315,15 +315,15 @@ def _hush() -> None:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Keep this process's answer to Ctrl-C: a new SparkContext on the main thread puts its own there."""
+def _kept_sigint_handler() -> Iterator[None]:
+    """Keep this process's SIGINT handler: a new SparkContext on the main thread installs its own."""
     main = threading.current_thread() is threading.main_thread()
-    kept = signal.getsignal(signal.SIGINT) if main else None
+    handler = signal.getsignal(signal.SIGINT) if main else None
     try:
         yield
     finally:
-        if kept is not None:
-            signal.signal(signal.SIGINT, kept)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
 
 
 def _refusal(error: Exception, choice: SparkConfig, jvm: Jvm) -> LauncherError:
@@ -332,14 +332,14 @@ def _refusal(error: Exception, choice: SparkConfig, jvm: Jvm) -> LauncherError:
     where = f"the log of its JVM is {jvm.log}"
     if jvm.late:
         return CannotPlace(f"Spark at {choice.url} did not take the application within its time", hint=where)
-    text = _said(error) or jvm.complaint()
+    text = _message_of(error) or jvm.complaint()
     if "parse Master URL" in text or "Invalid master URL" in text:
         return SpecError(f"{choice.url} is no Spark master", hint="such as spark://host:7077")
     return CannotPlace(f"Spark at {choice.url} refuses the application: {text}", hint=where)
 
 
-def _said(error: Exception) -> str:
-    """The message of an error that may be Java's, whose text only the JVM has; empty if that is gone."""
+def _message_of(error: Exception) -> str:
+    """The message of an error; a Java error's is read from the JVM: empty if that is gone."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  # py4j raises whatever the lost connection did
@@ -347,8 +347,8 @@ def _said(error: Exception) -> str:
     return first_complaint(text) or text.strip().partition("\n")[0]
 
 
-def _forget(context: Any, *, alive: bool) -> None:
-    """Let pyspark make another JVM in this process, and close our side's sockets to this one."""
+def _disconnect(context: Any, *, alive: bool) -> None:
+    """Reset pyspark, so that this process can make another JVM, and close our sockets to this one."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway  # noqa: SLF001
@@ -361,13 +361,13 @@ def _forget(context: Any, *, alive: bool) -> None:
     if gateway is not None:
         if alive:
             gateway.shutdown()
-        gateway._gateway_client.is_connected = False  # noqa: SLF001  # what is collected later stays silent
+        gateway._gateway_client.is_connected = False  # noqa: SLF001  # Java objects collected later send it nothing
         gateway.close()
 
 
-class _Unheard(logging.Filter):
-    """Drops what py4j says to the root logger, with a traceback, when a JVM dies in the middle of a call."""
+class _GatewayErrorFilter(logging.Filter):
+    """Drops what py4j logs to the root logger, with a traceback, when a JVM dies during a call."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether anybody else said it."""
+        """Whether it is another message."""
         return record.msg != "Exception while sending command."

@@ -1,11 +1,10 @@
-"""Through the Connect server: a process beside it that agents connect to, and calls that carry their bytes.
+"""Agents' connections through the Connect server: a relay process beside it, and calls that carry the bytes.
 
-The first call starts the relay (`launcher.channel.relay`), the others are exchanges with it. Of its
-connections each becomes one to the engine's own listener, so that neither the engine nor an agent knows of
-it.
+The first call starts the relay (`launcher.channel.relay`), the others are exchanges with it. Each of the
+relay's connections becomes one to the engine's own listener, so that engine and agent need not know of it.
 
-A Python data source's `schema` runs there while a query is analysed: so to ask for the schema of a data
-source of ours is to call a function, with its options for arguments and a field's metadata for the answer.
+The server runs a Python data source's `schema` while it analyses a query. So a call is a request for the
+schema of our data source: the source's options are the arguments, a field's metadata is the result.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .failures import server_is_gone
 from .session import Session
 
 UP_BYTES = 1 << 20
-# An answer waits so long for something to say: while there is traffic, and while there is none.
+# Seconds that the relay may wait for bytes to send before it answers: with traffic, and without.
 BUSY_HOLD_S, IDLE_HOLD_S = 0.05, 0.25
 BUSY_S = 1.0
 SETTLE_S = 0.01
@@ -41,19 +40,19 @@ CLOSE_S = 1.0
 
 
 class Relay:
-    """One launch's. It starts on a thread of its own, since a server's first Python process takes seconds.
+    """The relay of one launch. It starts on its own thread, as a server's first Python process takes seconds.
 
     Args:
-        calls: how the server's host is asked.
-        hosts: at which the relay may listen there, the best first; agents are told `host`.
-        host: by which executors know the server's host.
-        agents: how many connections are meant to come.
-        gone: whether the server itself has gone, asked when a call has failed.
-        on_gone: told that it has, on a thread of ours.
+        calls: the calls to the server's host.
+        hosts: the addresses there at which the relay may listen, the best first.
+        host: the address of the server's host for agents.
+        agents: how many agents are expected.
+        gone: whether the exception of a failed call means that the server is gone.
+        on_gone: called when it is, on a thread of the relay.
 
     Attributes:
-        why: why there is none, in a sentence; empty while there is one.
-        lost: what it ended with, if it did so by itself.
+        why: why the relay has not started, in a sentence; else empty.
+        lost: the error by which it ended early; else empty.
     """
 
     def __init__(
@@ -74,18 +73,18 @@ class Relay:
         self._engine: tuple[str, int] = ("", 0)
         self._selector = selectors.DefaultSelector()
         self._multiplex = Multiplex(self._selector, self._connect)
-        self._own: set[Any] = set()
+        self._addresses: set[Any] = set()
         self._shut = False
-        self._leaving = threading.Event()
+        self._closing = threading.Event()
         self._starter = threading.Thread(target=self._start, name="rankdeck-relay-start", daemon=True)
-        self._pump = threading.Thread(target=self._carry, name="rankdeck-relay", daemon=True)
+        self._pump = threading.Thread(target=self._pump_bytes, name="rankdeck-relay", daemon=True)
 
     def start(self) -> None:
-        """Begin to start it."""
+        """Start the relay, without waiting until it is up."""
         self._starter.start()
 
     def open(self, engine: tuple[str, int], timeout_s: float) -> Endpoint | None:
-        """Wait until it has started, and carry its connections to the engine; where agents find it."""
+        """Wait until it is up, and connect it to the engine; its address for agents, None if it is not up."""
         self._starter.join(timeout_s)
         self._engine = engine
         if self.endpoint is None:
@@ -95,16 +94,16 @@ class Relay:
         return self.endpoint
 
     def brings(self, peer: Any) -> bool:
-        """Whether a connection to the engine, told by its other end's address, is one of these."""
-        return peer in self._own
+        """Whether the listener's connection from the address `peer` came through the relay."""
+        return peer in self._addresses
 
     def shut(self) -> None:
-        """All agents are here: nobody else is let in."""
+        """Refuse further connections: all agents are here."""
         self._shut = True
 
     def close(self) -> None:
-        """End it and its connections. A server that does not answer is not waited for."""
-        self._leaving.set()
+        """End the relay and its connections, but wait at most `CLOSE_S` seconds for the server."""
+        self._closing.set()
         if self._pump.ident is None:
             return self._selector.close()
         self._pump.join(CLOSE_S)
@@ -117,39 +116,39 @@ class Relay:
 
     def _start(self) -> None:
         try:
-            said = self._calls.start({"hosts": self._hosts, "agents": self._agents})
-            self._name = str(said["name"])
-            self.endpoint = Endpoint(self._host, int(said["port"]))
+            reply = self._calls.start({"hosts": self._hosts, "agents": self._agents})
+            self._name = str(reply["name"])
+            self.endpoint = Endpoint(self._host, int(reply["port"]))
         except Exception as error:  # noqa: BLE001  whatever an old or strict server raises
             self.why = _brief(error)
 
-    def _carry(self) -> None:
+    def _pump_bytes(self) -> None:
         try:
             active = time.monotonic()
-            while not self._leaving.is_set():
+            while not self._closing.is_set():
                 if self._turn(busy=time.monotonic() < active + BUSY_S):
                     active = time.monotonic()
-            with contextlib.suppress(Exception):  # it ends by itself, only later
+            with contextlib.suppress(Exception):  # else the relay ends by itself, only later
                 self._calls.exchange(self._name, HEAD.pack(0.0, LEAVE) + self._multiplex.line.pack(0))
         except (ConnectionError, ValueError) as error:
-            self.lost = "" if self._leaving.is_set() else str(error)
+            self.lost = "" if self._closing.is_set() else str(error)
         finally:
             self._multiplex.close()
             self._selector.close()
 
     def _turn(self, *, busy: bool) -> bool:
-        """One exchange, and what comes of it here; whether there was anything to carry."""
+        """One exchange, and the transfer at this end; whether there were any bytes."""
         line = self._multiplex.line
-        said = line.pending
-        hold_s = 0.0 if said > UP_BYTES else BUSY_HOLD_S if busy else IDLE_HOLD_S
+        pending = line.pending
+        hold_s = 0.0 if pending > UP_BYTES else BUSY_HOLD_S if busy else IDLE_HOLD_S
         answer = self._exchange(HEAD.pack(hold_s, SHUT if self._shut else 0) + line.pack(UP_BYTES))
-        heard = line.unpack(answer)
-        self._multiplex.take(heard)
-        self._serve(SETTLE_S if said or heard else 0.0)
-        return bool(said or heard)
+        received = line.unpack(answer)
+        self._multiplex.take(received)
+        self._serve(SETTLE_S if pending or received else 0.0)
+        return bool(pending or received)
 
     def _serve(self, wait_s: float) -> None:
-        """What the engine's sockets have to say now or within a moment, as far as one exchange holds it."""
+        """Serve the engine's sockets until none is ready for `wait_s`, or one exchange is full."""
         until = time.monotonic() + wait_s
         while self._multiplex.line.pending < UP_BYTES:
             ready = self._selector.select(max(0.0, until - time.monotonic()))
@@ -158,28 +157,28 @@ class Relay:
             for key, events in ready:
                 self._multiplex.on_ready(key.fd, events)
 
-    def _exchange(self, question: bytes) -> bytes:
-        """Until it succeeds: an exchange may be asked any number of times.
+    def _exchange(self, request: bytes) -> bytes:
+        """Try until it succeeds: an exchange may be repeated any number of times.
 
         Raises:
-            ConnectionError: the server or the relay has gone.
+            ConnectionError: the server or the relay is gone, or no try succeeded for `LEASE_S` seconds.
         """
         until = time.monotonic() + LEASE_S
         while True:
             try:
-                return self._calls.exchange(self._name, question)
+                return self._calls.exchange(self._name, request)
             except Exception as error:
                 if self._gone(error):
                     self._on_gone()
                     raise ConnectionError("the Connect server is gone") from error
-                if "[Errno 111]" in str(error):  # of Python there, not of gRPC here
+                if "[Errno 111]" in str(error):  # raised by Python there, not by gRPC here
                     raise ConnectionError("the relay beside the Connect server has ended") from error
-                if time.monotonic() >= until or self._leaving.wait(RETRY_S):
+                if time.monotonic() >= until or self._closing.wait(RETRY_S):
                     raise ConnectionError(_brief(error)) from error
 
     def _connect(self) -> socket.socket:
         sock = socket.create_connection(self._engine, timeout=5)
-        self._own.add(sock.getsockname())
+        self._addresses.add(sock.getsockname())
         return sock
 
 
@@ -198,7 +197,7 @@ def relay_of(session: Session, agents: int, on_gone: Callable[[], object] = bool
 
 
 def _brief(error: Exception) -> str:
-    """What an exception says first; of a Python one from the server, what it says last."""
+    """The first line of an exception's text; of a Python traceback from the server, the last error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     trace = [line for line in lines if ("Error: " in line or "Exception: " in line) and line[0] != "["]
     return (trace[-1:] or lines[:1] or [type(error).__name__])[0][:300]
@@ -209,19 +208,19 @@ _SHIPPED = ("channel/multiplex.py", "channel/relay.py")
 
 
 class Calls(Protocol):
-    """What is asked of the server's host."""
+    """The calls to the server's host."""
 
     def start(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Start a relay; what it says of itself: its ``name`` for exchanges and the ``port`` for agents."""
+        """Start a relay; its reply has its ``name`` for exchanges and the ``port`` for agents."""
         ...
 
     def exchange(self, name: str, question: bytes) -> bytes:
-        """Ask a relay."""
+        """Send a relay a request, and return its response."""
         ...
 
 
 class ServerCalls:
-    """Calls of a Connect session. Each is unlike any other, for the server remembers what it has analysed."""
+    """Calls through a Connect session. Each has its own id, for the server remembers what it has analysed."""
 
     def __init__(self, session: Session) -> None:
         self._spark = session.spark
@@ -230,13 +229,13 @@ class ServerCalls:
         """As in `Calls`.
 
         Raises:
-            Exception: whatever pyspark raises where the server knows no such things, or has no Python.
+            Exception: whatever pyspark raises if the server has no Python data sources, or no Python.
         """
         self._spark.dataSource.register(_data_source())
         program = base64.b64encode(_program()).decode()
         answer = self._call(op="start", body=json.dumps(asked), program=program, boot=BOOT)
-        said: dict[str, Any] = json.loads(answer)
-        return said
+        reply: dict[str, Any] = json.loads(answer)
+        return reply
 
     def exchange(self, name: str, question: bytes) -> bytes:
         """As in `Calls`.
@@ -280,12 +279,12 @@ def _data_source() -> Any:
 
             from pyspark.sql.types import StringType, StructField, StructType
 
-            asked = self.options
-            if asked["op"] == "start":
-                answer = start(base64.b64decode(asked["program"]), asked["boot"], asked["body"])
+            options = self.options
+            if options["op"] == "start":
+                answer = start(base64.b64decode(options["program"]), options["boot"], options["body"])
             else:
-                said = exchange(asked["relay"], base64.b64decode(asked["body"]))
-                answer = base64.b64encode(said).decode()
+                response = exchange(options["relay"], base64.b64decode(options["body"]))
+                answer = base64.b64encode(response).decode()
             return StructType([StructField("answer", StringType(), True, {"answer": answer})])
 
     return RelayCall
@@ -293,7 +292,7 @@ def _data_source() -> Any:
 
 def _starter() -> Callable[[bytes, str, str], str]:
     def server() -> int:
-        """The JVM above this process, whose end is the relay's too; 0 if it cannot be told."""
+        """The pid of the JVM above this process, with which the relay ends; 0 if unknown."""
         import os
 
         pid = os.getppid()
@@ -308,8 +307,8 @@ def _starter() -> Callable[[bytes, str, str], str]:
             pass
         return 0
 
-    def start(program: bytes, boot: str, asked: str) -> str:
-        """Start a relay that leaves nothing in this process, which Spark uses again."""
+    def start(program: bytes, boot: str, options: str) -> str:
+        """Start a relay; leave nothing in this process, which Spark uses again."""
         import json
         import os
         import subprocess
@@ -321,7 +320,7 @@ def _starter() -> Callable[[bytes, str, str], str]:
                 file.write(program)
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", boot, f"/proc/self/fd/{descriptor}"],
-                input=json.dumps({**json.loads(asked), "server": server()}).encode(),
+                input=json.dumps({**json.loads(options), "server": server()}).encode(),
                 capture_output=True,
                 pass_fds=(descriptor,),
                 env={k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SPARK"))},
@@ -339,13 +338,13 @@ def _starter() -> Callable[[bytes, str, str], str]:
 
 
 def _exchanger() -> Callable[[str, bytes], bytes]:
-    def exchange(name: str, question: bytes) -> bytes:
+    def exchange(name: str, request: bytes) -> bytes:
         import socket
 
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(15)
             sock.connect("\0" + name)
-            sock.sendall(question)
+            sock.sendall(request)
             sock.shutdown(socket.SHUT_WR)
             pieces = []
             while piece := sock.recv(1 << 20):
