@@ -1,7 +1,7 @@
-"""The Spark session of a run: the one that is active, the one that is named, or one of our own.
+"""The Spark session of a run: the active one, or one that we make.
 
-A session that was there is used and not touched. One that we make is stopped by us, its JVM writes to a
-file and not to our terminal, and it ends with this process whatever way that ends.
+An existing session is used and not changed. One that we make is stopped by us; its JVM writes to a file and
+not to our terminal, and ends with this process, however that ends.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Session:
         context: the SparkContext; None for a Connect server, which has none on this side.
         remote: whether it is a Connect server's.
         owned: whether it was made here, and is stopped by `close`.
-        application, name, master, version: as Spark says them.
+        application, name, master, version: as Spark reports them.
         ui: the address of its own pages; empty if that is not known.
         driver_host: the address at which executors reach this process.
         bind_address: the address to listen at for them.
-        notes: what a person should know of how it was made.
+        notes: for people, about how it was made.
         broken: whether a run has seen it end.
-        claims: the slots that runs have been given and have not given back, by run; under `claiming`.
-        pages: where its standalone masters' own pages are, once `executors.master_pages` has asked.
+        claims: the slots that runs hold, by run; guarded by `claiming`.
+        pages: the URLs of its standalone masters' pages, as `executors.master_pages` has found them.
     """
 
     context: Any
@@ -77,7 +77,7 @@ class Session:
         return self.master.startswith("local") and not self.master.startswith("local-cluster")
 
     def conf(self, key: str, default: str = "") -> str:
-        """One of its settings, without changing any."""
+        """The value of a setting."""
         if not self.remote:
             return str(self.context.getConf().get(key, default))
         try:
@@ -98,7 +98,7 @@ class Session:
             if self._jvm is not None and self._jvm.process.poll() is not None:
                 return False
             return not self.context._jsc.sc().isStopped()  # noqa: SLF001  # there is no public way to ask
-        except Exception:  # noqa: BLE001  # whatever a broken session raises says the same
+        except Exception:  # noqa: BLE001  # whatever a broken session raises
             return False
 
     def close(self) -> None:
@@ -125,25 +125,25 @@ def open_session(
     server: bool,
     limit_s: float = 600.0,
 ) -> Session:
-    """The Spark that a run goes to.
+    """Find or make the session of a run.
 
     Args:
-        spec: what the request says of Spark.
+        spec: the request's Spark options.
         session: a session or a context that the caller gave; None to find one.
         environ: the caller's environment.
-        log: where a JVM of ours writes to.
+        log: the file that a JVM of ours writes to.
         app_name: the name of an application of ours.
         slots: how many tasks run at once, if Spark has to be embedded in this machine.
         server: whether it has to be a Connect server.
         limit_s: seconds that making a session may take.
 
     Raises:
-        SpecError: what is asked for cannot be, such as another master than the active session's.
-        CannotPlace: there is no Spark where the request or the environment says.
+        SpecError: the request cannot be met, such as another master than the active session's.
+        CannotPlace: no Spark can be reached or started as request and environment specify.
     """
-    given = session if session is not None else find_active(server=server)
-    if given is not None:
-        return _adopt(given, spec, server=server, explicit=session is not None)
+    existing = session if session is not None else find_active(server=server)
+    if existing is not None:
+        return _adopt(existing, spec, server=server, explicit=session is not None)
     connect.quieten()
     home = jvm.spark_home(environ)
     around = config.spark_environment(environ, home)
@@ -155,51 +155,51 @@ def open_session(
     return _describe_classic(made.context, None, owned=True, notes=made.notes, _jvm=made.jvm)
 
 
-def _is_connect(given: Any) -> bool:
+def _is_connect(session: Any) -> bool:
     package = sys.modules.get("pyspark.sql.connect.session")
-    return package is not None and isinstance(given, package.SparkSession)
+    return package is not None and isinstance(session, package.SparkSession)
 
 
-def _adopt(given: Any, spec: SparkSpec, *, server: bool, explicit: bool) -> Session:
-    """Use a session that is there, after checking that the request does not ask for another."""
-    whose = "given to the run" if explicit else "already active in this process"
-    if _is_connect(given):
-        adopted = _describe_remote(given, owned=False)
+def _adopt(existing: Any, spec: SparkSpec, *, server: bool, explicit: bool) -> Session:
+    """Use an existing session, after checking that the request names no other."""
+    origin = "given to the run" if explicit else "already active in this process"
+    if _is_connect(existing):
+        adopted = _describe_remote(existing, owned=False)
         named = spec.remote or spec.conf.get("spark.remote", "") or spec.master
         same = bool(named) and _same_server(named, adopted.master)
     else:
-        adopted = _describe_classic(_context_of(given), given, owned=False)
+        adopted = _describe_classic(_context_of(existing), existing, owned=False)
         if server:
             raise SpecError(
-                f"the Spark session {whose} is no Spark Connect session", hint="use --mode cluster with it"
+                f"the Spark session {origin} is no Spark Connect session", hint="use --mode cluster with it"
             )
         named = spec.master or spec.conf.get("spark.master", "") or spec.remote
         same = named == adopted.master
     if named and not same:
         raise SpecError(
-            f"a Spark session on {adopted.master} is {whose} and cannot be moved to {named}",
+            f"a Spark session on {adopted.master} is {origin} and cannot be moved to {named}",
             hint="stop it, or leave out the other's name",
         )
-    _check_conf(adopted, spec, whose)
+    _check_conf(adopted, spec, origin)
     return adopted
 
 
-def _check_conf(adopted: Session, spec: SparkSpec, whose: str) -> None:
+def _check_conf(adopted: Session, spec: SparkSpec, origin: str) -> None:
     for key, value in spec.conf.items():
         if key in ("spark.master", "spark.remote"):
             continue
         if (now := adopted.conf(key)) != value:
             raise SpecError(
-                f"the Spark session {whose} has {key}={now or 'unset'}, which cannot be changed to {value}",
+                f"the Spark session {origin} has {key}={now or 'unset'}, which cannot be changed to {value}",
                 hint="set it where that session is made",
             )
 
 
-def _context_of(given: Any) -> Any:
+def _context_of(session: Any) -> Any:
     """The live SparkContext of a classic session, or of a context itself."""
-    context = getattr(given, "sparkContext", given)
+    context = getattr(session, "sparkContext", session)
     if not hasattr(type(context), "applicationId"):
-        raise SpecError(f"a {type(given).__name__} is no Spark session")
+        raise SpecError(f"a {type(session).__name__} is no Spark session")
     try:
         stopped = context._jsc is None or context._jsc.sc().isStopped()  # noqa: SLF001
     except Exception:  # noqa: BLE001  # a JVM that is gone fails in many ways
@@ -209,7 +209,7 @@ def _context_of(given: Any) -> Any:
     return context
 
 
-def _describe_classic(context: Any, given: Any, *, owned: bool, **more: Any) -> Session:
+def _describe_classic(context: Any, session: Any, *, owned: bool, **more: Any) -> Session:
     conf = context.getConf()
     host = conf.get("spark.driver.host", "") or _LOOPBACK
     return Session(
@@ -223,7 +223,7 @@ def _describe_classic(context: Any, given: Any, *, owned: bool, **more: Any) -> 
         ui=context.uiWebUrl or "",
         driver_host=host,
         bind_address=conf.get("spark.driver.bindAddress", "") or host,
-        _session=given if given is not context else None,
+        _session=session if session is not context else None,
         **more,
     )
 
@@ -251,7 +251,7 @@ def _describe_remote(session: Any, *, owned: bool, notes: tuple[str, ...] = ()) 
 
 
 def _address_towards(host: str) -> str:
-    """Our own address on the way to a host; empty if there is no way."""
+    """Our own address towards a host; empty if there is no route."""
     try:
         return network.source_for(host) if host else ""
     except OSError:
@@ -259,7 +259,7 @@ def _address_towards(host: str) -> str:
 
 
 def _server_of(session: Any) -> tuple[str, int]:
-    """Where a Connect session's server is; an empty host if its channel does not say."""
+    """Host and port of a Connect session's server; an empty host if its channel has none."""
     text = str(getattr(getattr(session.client, "_builder", None), "endpoint", ""))
     try:
         return config.host_port(text, config.CONNECT_PORT)
@@ -294,18 +294,18 @@ def _set_remote(session: Any, key: str, value: str) -> None:
 
 
 def find_active(*, server: bool = False) -> Any:
-    """The session that is active in this process, or None; where there are two, that of the wanted kind.
+    """The session that is active in this process, or None; of two, the one of the required kind.
 
-    A Connect session may be its thread's alone. Ask on the caller's own thread: a thread of ours does not see
-    what another has made active there.
+    A Connect session may be active in one thread only. So call this on the caller's own thread: a thread of
+    ours does not see it.
     """
-    connect, classic = _active_connect(), _active_classic()
-    return (connect or classic) if server else (classic or connect)
+    remote, classic = _active_connect(), _active_classic()
+    return (remote or classic) if server else (classic or remote)
 
 
 def _active_classic() -> Any:
     core = sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context")
-    context = core.SparkContext._active_spark_context if core else None  # noqa: SLF001  # no thread's own
+    context = core.SparkContext._active_spark_context if core else None  # noqa: SLF001  # one for all threads
     return None if context is None or context._jsc is None else context  # noqa: SLF001
 
 
@@ -314,4 +314,4 @@ def _active_connect() -> Any:
     if package is None:
         return None
     kind = package.SparkSession
-    return kind.getActiveSession() or kind._get_default_session()  # noqa: SLF001  # every thread's
+    return kind.getActiveSession() or kind._get_default_session()  # noqa: SLF001  # for all threads

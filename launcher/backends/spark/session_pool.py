@@ -1,4 +1,4 @@
-"""Where a run's Spark session comes from: one for the run alone, or one that an engine keeps for many."""
+"""Sources of a run's Spark session: one for the run alone, or one that an engine keeps for many runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG_LIMIT = 64 << 20
 
 
 class Sessions(Protocol):
-    """Gives a session to a run and takes it back. `shared` says whether others may use it too."""
+    """Gives a session to a run and takes it back. `shared`: whether other runs may use it too."""
 
     shared: bool
 
@@ -42,7 +42,7 @@ class Sessions(Protocol):
         ...
 
     def let_go(self, session: Session, log: Path) -> None:
-        """The run is done with it; `log` is the run's file for what Spark says."""
+        """Take back a session that a run no longer needs; `log` is the run's file for Spark's output."""
         ...
 
 
@@ -51,19 +51,19 @@ class OwnSession:
 
     shared = False
 
-    def open(self, spec: SparkSpec, **around: Any) -> Session:
-        """Find or make it."""
-        return open_session(spec, **around)
+    def open(self, spec: SparkSpec, **more: Any) -> Session:
+        """Find or make the session."""
+        return open_session(spec, **more)
 
     def let_go(self, session: Session, log: Path) -> None:
-        """End it if it is ours."""
+        """End the session if it was made here."""
         del log
         session.close()
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A session, how many runs use it, and since when none does."""
+class _PooledSession:
+    """A session, the number of runs that use it, and the time since which none does."""
 
     session: Session
     users: int = 0
@@ -71,13 +71,13 @@ class _Kept:
 
 
 class WarmSessions:
-    """One session, kept for a while after its last run. For any thread.
+    """One session, kept for a while after its last run. Any thread may use it.
 
     Args:
-        log: where the session's JVM writes to; each run gets a copy of what was said in its time.
+        log: the file that the session's JVM writes to; each run gets a copy of what was written during it.
         idle_s: seconds without a run after which the session ends and its executors are free.
         clock: the time.
-        make: how a session is made.
+        make: makes a session.
     """
 
     shared = True
@@ -92,85 +92,85 @@ class WarmSessions:
     ) -> None:
         self._log, self._idle_s, self._clock, self._make = log, idle_s, clock, make
         self._lock = threading.Lock()
-        self._kept: _Kept | None = None
+        self._pooled: _PooledSession | None = None
         self._begins: dict[Path, int] = {}
 
-    def open(self, spec: SparkSpec, *, log: Path, app_name: str, slots: int, **around: Any) -> Session:
+    def open(self, spec: SparkSpec, *, log: Path, app_name: str, slots: int, **more: Any) -> Session:
         """The session, made if there is none or if it has broken.
 
         Raises:
             LauncherError: as `open_session`.
         """
-        del app_name  # it is not one run's application
+        del app_name  # the application is not of one run
         with self._lock:
             self._begins[log] = _size(self._log)
-            kept = self._usable()
-            if kept is None:
-                kept = self._kept = _Kept(self._made(spec, log, slots, around))
-            kept.users += 1
-            return kept.session
+            pooled = self._usable()
+            if pooled is None:
+                pooled = self._pooled = _PooledSession(self._make_session(spec, log, slots, more))
+            pooled.users += 1
+            return pooled.session
 
     def let_go(self, session: Session, log: Path) -> None:
-        """One run fewer; what Spark said during it goes to its own file."""
+        """Take back the session; copy what Spark wrote during the run to the run's own file."""
         self._copy(log)
         with self._lock:
-            if self._kept is None or self._kept.session is not session:
-                return session.close()  # it had broken, and another one took its place
-            self._kept.users -= 1
-            self._kept.idle_since = self._clock()
+            if self._pooled is None or self._pooled.session is not session:
+                return session.close()  # it had broken, and was replaced
+            self._pooled.users -= 1
+            self._pooled.idle_since = self._clock()
         return None
 
     def tend(self) -> None:
-        """End the session if nobody has used it for long."""
+        """End the session if no run has used it for long; else empty its log if that is large."""
         with self._lock:
-            kept = self._kept
-            if kept is None or kept.users:
+            pooled = self._pooled
+            if pooled is None or pooled.users:
                 return
-            if self._clock() - kept.idle_since >= self._idle_s:
-                self._kept = None
-                kept.session.close()
+            if self._clock() - pooled.idle_since >= self._idle_s:
+                self._pooled = None
+                pooled.session.close()
             elif _size(self._log) > _LOG_LIMIT:
                 os.truncate(self._log, 0)
 
     def close(self) -> None:
         """End the session."""
         with self._lock:
-            kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.session.close()
+            pooled, self._pooled = self._pooled, None
+        if pooled is not None:
+            pooled.session.close()
 
     def describe(self) -> dict[str, Any] | None:
-        """The session in words; None if there is none."""
-        kept = self._kept
-        if kept is None:
+        """The session's properties for people; None if there is none."""
+        pooled = self._pooled
+        if pooled is None:
             return None
-        held = kept.session
-        idle = 0.0 if kept.users else self._clock() - kept.idle_since
+        session = pooled.session
+        idle = 0.0 if pooled.users else self._clock() - pooled.idle_since
         return {
-            "master": held.master,
-            "application": held.application,
-            "version": held.version,
-            "ui": held.ui,
-            "pages": list(held.pages or ()),
-            "runs": kept.users,
+            "master": session.master,
+            "application": session.application,
+            "version": session.version,
+            "ui": session.ui,
+            "pages": list(session.pages or ()),
+            "runs": pooled.users,
             "idle_s": idle,
         }
 
-    def _usable(self) -> _Kept | None:
-        """What is kept, unless it has broken; then it is dropped."""
-        kept = self._kept
-        if kept is None or kept.session.usable:
-            return kept
-        self._kept = None
-        if not kept.users:
-            kept.session.close()
+    def _usable(self) -> _PooledSession | None:
+        """The session, unless it has broken; then it is dropped."""
+        pooled = self._pooled
+        if pooled is None or pooled.session.usable:
+            return pooled
+        self._pooled = None
+        if not pooled.users:
+            pooled.session.close()
         return None
 
-    def _made(self, spec: SparkSpec, log: Path, slots: int, around: dict[str, Any]) -> Session:
+    def _make_session(self, spec: SparkSpec, log: Path, slots: int, more: dict[str, Any]) -> Session:
         self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        around["session"] = None
+        more["session"] = None
         try:
-            return self._make(spec, log=self._log, app_name="rankdeck", slots=embedded_slots(slots), **around)
+            return self._make(spec, log=self._log, app_name="rankdeck", slots=embedded_slots(slots), **more)
         except LauncherError as error:
             self._copy(log)
             if error.hint:
@@ -178,14 +178,14 @@ class WarmSessions:
             raise
 
     def _copy(self, log: Path) -> None:
-        """What the JVM has said since the run began, to the run's own file."""
+        """Copy what the JVM has written since the run began to the run's own file."""
         begin = self._begins.pop(log, 0)
         with contextlib.suppress(OSError), open(self._log, "rb") as file:
             file.seek(max(begin, _size(self._log) - _SLICE))
-            said = file.read(_SLICE)
-            if said:
-                with open(log, "ab", opener=opener) as own:
-                    own.write(said)
+            output = file.read(_SLICE)
+            if output:
+                with open(log, "ab", opener=opener) as copy:
+                    copy.write(output)
 
 
 def _size(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Waiting for slots: what is missing is said at once, in numbers, and again when it changes."""
+"""Waiting for slots: what is missing is reported at once, in numbers, and again when it changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Look = Callable[[Session, SlotNeed], Capacity]
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What a stage gets.
+    """The slots that a stage gets.
 
     Attributes:
         tasks: how many tasks.
@@ -46,19 +46,19 @@ def await_slots(
     look: Look = executors.look,
     clock: Callable[[], float] = time.monotonic,
 ) -> Slots | None:
-    """Wait until a run's tasks fit at once; None if it was called off meanwhile.
+    """Wait until a run's tasks fit at once; None if it was aborted meanwhile.
 
-    An elastic run takes fewer, as soon as there are at least its least and no more have come for a while, or
-    there is no more time for that. What it gets counts as taken until `give_back`.
+    An elastic run takes fewer slots, but at least its minimum, when no more have come for a while or the
+    time is over. Its slots count as taken until `give_back`.
 
     Raises:
-        CannotPlace: they did not come in time, or never can.
+        CannotPlace: there were not enough slots in time, or never can be.
     """
     refuse_dynamic(session)
     need, least = _choose_need(session, spec, look), least_tasks(spec)
     began = changed = clock()
     free: int | None = None
-    said = ""
+    reported = ""
     while not aborted.is_set():
         capacity, now = beside(look(session, need), _others(session, run)), clock()
         if capacity.free != free:
@@ -70,8 +70,8 @@ def await_slots(
         if over or (session.local and capacity.outlook(least) is Outlook.NEVER):
             raise CannotPlace(capacity.sentence(least), hint=_advice(capacity, spec, waited))
         sentence = capacity.sentence(need.tasks)
-        if sentence != said:
-            said = sentence
+        if sentence != reported:
+            reported = sentence
             tell(
                 SlotsAwaited(
                     time=time.time(),
@@ -86,13 +86,13 @@ def await_slots(
 
 
 def _others(session: Session, run: str) -> dict[str, int]:
-    """What the session's other runs have been given."""
+    """The slots that the session's other runs hold."""
     with session.claiming:
         return {name: tasks for name, tasks in session.claims.items() if name != run}
 
 
 def _claim(session: Session, run: str, tasks: int, capacity: Capacity) -> bool:
-    """Take slots for a run, unless another was quicker since its capacity was looked up."""
+    """Take slots for a run, unless another run took them after `capacity` was read."""
     with session.claiming:
         others = {name: count for name, count in session.claims.items() if name != run}
         if capacity.free is not None and (beside(capacity, others).free or 0) < tasks:
@@ -102,20 +102,20 @@ def _claim(session: Session, run: str, tasks: int, capacity: Capacity) -> bool:
 
 
 def give_back(session: Session, run: str) -> None:
-    """The run's stage is over."""
+    """Release the slots of a run whose stage is over."""
     with session.claiming:
         session.claims.pop(run, None)
 
 
 def least_tasks(spec: JobSpec) -> int:
-    """The least number of tasks that hold the least number of ranks."""
+    """How many tasks hold the run's minimum of ranks."""
     return -(-spec.least // spec.ranks_per_task)
 
 
 def settle(capacity: Capacity, tasks: int, *, least: int, steady: float) -> int:
-    """With how many tasks to go on now; 0 for not yet. `steady`: for how many seconds nothing has changed.
+    """How many tasks to start now; 0 for none yet. `steady`: for how many seconds nothing has changed.
 
-    What cannot be known is Spark's to decide: it then waits by itself.
+    If the capacity is unknown, all are started, and Spark itself waits for slots.
     """
     if capacity.outlook(tasks) in (Outlook.FITS, Outlook.UNKNOWN):
         return tasks
@@ -126,7 +126,7 @@ def settle(capacity: Capacity, tasks: int, *, least: int, steady: float) -> int:
 
 
 def _choose_need(session: Session, spec: JobSpec, look: Look) -> SlotNeed:
-    """With GPUs where Spark hands them out, unless the run can do without and they could never be enough."""
+    """The need with GPUs if Spark assigns them, unless they are optional and can never be enough."""
     if spec.gpu is False or not has_gpus(session)[0]:
         return need_of(session, spec, gpu=False)
     need = need_of(session, spec, gpu=True)

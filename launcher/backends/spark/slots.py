@@ -1,4 +1,4 @@
-"""How many slots there are for a run, who holds them, and what to say while it waits.
+"""The slots that a run needs, those that there are, who holds them, and a sentence about that.
 
 A slot is room for one Spark task of the run: its cores and its GPUs, on one executor.
 """
@@ -22,21 +22,21 @@ EXECUTOR_GPUS = "spark.executor.resource.gpu.amount"
 
 @dataclass(frozen=True, slots=True)
 class SlotNeed:
-    """What a run asks of Spark: so many tasks at once, each with so many cores and GPUs."""
+    """What a run needs: so many tasks at once, each with so many cores and GPUs."""
 
     tasks: int
     cpus: int = 1
     gpus: int = 0
 
     def fits(self, cores: int, gpus: int) -> int:
-        """How many of its tasks so much room holds."""
+        """How many of its tasks fit on so many cores and GPUs."""
         by_gpu = gpus // self.gpus if self.gpus else cores
         return max(0, min(cores // self.cpus, by_gpu))
 
 
 @dataclass(frozen=True, slots=True)
 class HeldSlots:
-    """One executor of the session's application. It has no free cores until it has said that it is up."""
+    """One executor of the session's application. It has no free cores until it has reported that it is up."""
 
     executor: str
     host: str
@@ -72,7 +72,7 @@ class ExecutorShape:
 
 
 class Outlook(StrEnum):
-    """What becomes of a run that asks for slots now."""
+    """Whether the slots of a run are free now, later or never."""
 
     FITS = "fits"
     WAITS = "waits"
@@ -91,7 +91,7 @@ class Capacity:
         coming: beyond `total`, on executors that can start with what nobody else holds.
         gpu: whether a slot has a GPU.
         busy: who holds slots, and how many: jobs of this application, and other applications.
-        explanation: what limits it, where that is not the number of machines.
+        explanation: what limits the slots, if not the number of machines, or why they are unknown.
     """
 
     total: int | None = None
@@ -113,7 +113,7 @@ class Capacity:
         return Outlook.WAITS
 
     def sentence(self, tasks: int) -> str:
-        """What a person should know: what is needed, what there is, and who has it."""
+        """A sentence for people: how many slots are needed, how many there are, and who holds them."""
         kind = "GPU slot" if self.gpu else "slot"
         need = f"needs {_count(tasks, kind)} at once"
         if self.total is None and self.possible is None:
@@ -132,7 +132,7 @@ class Capacity:
 
 
 def beside(capacity: Capacity, claims: Mapping[str, int]) -> Capacity:
-    """What is left beside the slots that other runs of ours have been given: Spark may not show those yet."""
+    """The capacity without the slots that our other runs hold, which Spark may not show yet."""
     if not claims or capacity.total is None or capacity.free is None:
         return capacity
     free = min(capacity.free, max(0, capacity.total - sum(claims.values())))
@@ -155,9 +155,9 @@ def capacity_of(
     shape: ExecutorShape,
     busy: Sequence[tuple[str, int]] = (),
 ) -> Capacity:
-    """Slots by what the application's executors and the cluster's workers have.
+    """The slots on the application's executors (`held`) and on the cluster's workers (`rooms`).
 
-    `rooms` is None where the cluster's manager cannot be asked; `busy` is in cores.
+    `rooms` is None if the cluster's manager cannot be queried; `busy` is in cores.
     """
     total = sum(need.fits(e.cores, e.gpus) for e in held)
     free = sum(need.fits(e.cores_free, e.gpus_free) for e in held)
@@ -179,7 +179,7 @@ def capacity_of(
 
 
 def _slots_on(need: SlotNeed, cores: int, memory: int, gpus: int, shape: ExecutorShape) -> int:
-    """Slots that executors of a shape have on so much of a worker."""
+    """The slots of the executors of a shape that fit on so much of a worker."""
     if cores <= 0:
         return 0
     each = shape.cores or cores
@@ -192,7 +192,7 @@ def _slots_on(need: SlotNeed, cores: int, memory: int, gpus: int, shape: Executo
 
 
 def need_of(session: Session, spec: JobSpec, *, gpu: bool) -> SlotNeed:
-    """What a run asks of this session's Spark; a task takes the session's ``spark.task.cpus``."""
+    """What a run needs of this session's Spark; a task takes the session's ``spark.task.cpus``."""
     cpus = session.conf("spark.task.cpus", "1")
     return SlotNeed(
         tasks=spec.num_processes // spec.ranks_per_task,
@@ -202,7 +202,7 @@ def need_of(session: Session, spec: JobSpec, *, gpu: bool) -> SlotNeed:
 
 
 def refuse_dynamic(session: Session) -> None:
-    """Barrier stages and dynamic allocation do not go together.
+    """Check that dynamic allocation is off: barrier stages cannot run with it.
 
     Raises:
         CannotPlace: it is on.
@@ -215,7 +215,7 @@ def refuse_dynamic(session: Session) -> None:
 
 
 def has_gpus(session: Session) -> tuple[bool, str]:
-    """Whether the session's executors have GPUs that Spark hands out; else what to set."""
+    """Whether the session's executors have GPUs that Spark assigns; else what to set."""
     if session.local:
         return False, f"Spark hands out no GPUs on {session.master}; use --mode local for this machine's"
     amount = session.conf(EXECUTOR_GPUS, "0")
@@ -228,11 +228,11 @@ def has_gpus(session: Session) -> tuple[bool, str]:
 
 
 def profile_for(session: Session, need: SlotNeed) -> Any:
-    """The resource profile of a run's tasks; None where the session's own defaults are what it needs.
+    """The resource profile of a run's tasks; None if the session's own defaults fit.
 
-    It changes what a task takes, never what an executor has, so that the executors that are there serve
-    it. Works with ``rdd.withResources`` and with ``mapInArrow(profile=…)``. There are none on a local
-    master, nor before Spark 3.4.
+    It changes what a task takes, never what an executor has, so that existing executors can run it. Works
+    with ``rdd.withResources`` and with ``mapInArrow(profile=…)``. A local master, and Spark before 3.4, has
+    no profiles.
     """
     if session.local or _release(session.version) < (3, 4):
         return None
@@ -247,19 +247,19 @@ def profile_for(session: Session, need: SlotNeed) -> Any:
     if not session.remote:
         return ResourceProfileBuilder().require(requests).build
     profile = ResourceProfile(_exec_req={}, _task_req=requests.requests)
-    profile._id = _remote_profile(session, requests)  # noqa: SLF001  # else it asks this thread's session
+    profile._id = _remote_profile(session, requests)  # noqa: SLF001  # else pyspark takes this thread's session
     return profile
 
 
 def _remote_profile(session: Session, requests: Any) -> int:
-    """Make a profile on a Connect server; its number there."""
+    """Make a profile on a Connect server; its id there."""
     from pyspark.sql.connect import proto
 
-    wanted = {
+    resources = {
         key: proto.TaskResourceRequest(resource_name=one.resourceName, amount=one.amount)
         for key, one in requests.requests.items()
     }
-    made = session.spark.client._create_profile(proto.ResourceProfile(task_resources=wanted))  # noqa: SLF001
+    made = session.spark.client._create_profile(proto.ResourceProfile(task_resources=resources))  # noqa: SLF001
     return int(made)
 
 
