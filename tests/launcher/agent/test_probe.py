@@ -569,7 +569,7 @@ def test_the_pace_makes_up_for_slow_sensors_but_always_rests(took: float, rest: 
 
 HUNG = """
 import os, sys
-from launcher.spec.job import Device
+from launcher.spec.places import Device
 from launcher.agent.telemetry import Probe, Sampler
 device = Device(0, "GPU-a")
 make = lambda: Probe(agent=0, host="a", devices=(device,))

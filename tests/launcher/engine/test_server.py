@@ -364,7 +364,7 @@ def test_one_that_does_not_answer_is_told(targets: Path, monkeypatch: pytest.Mon
     try:
         with pytest.raises(InternalError, match=rf"the engine, process {pid}, has not answered for 0.3 s"):
             start_detached(script(targets / "hello.py"))
-        assert [pid] == [each["pid"] for each in engines() if "said nothing" in each["silent"]]
+        assert [pid] == [each["pid"] for each in engines() if "has not answered" in each["silent"]]
     finally:
         os.kill(pid, signal.SIGCONT)
     assert [pid] == pids()
