@@ -161,7 +161,13 @@ WRITERS = {
     "runs/provenance.py": {"_in_folder", "_version_in"},  # of installed packages
     "logs/book.py": {"new_file"},  # the file that a person saves a log in
     "cluster/spark_api.py": {"ask"},  # pages of Spark
-    "export/archive.py": {"_pack", "_add", "_temporary_folder", "_remove_stale", "_unpack_one"},  # the file and its scratch
+    "export/archive.py": {
+        "_pack",
+        "_add",
+        "_temporary_folder",
+        "_remove_stale",
+        "_unpack_one",
+    },  # the file and its scratch
 }
 
 
