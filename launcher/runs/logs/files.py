@@ -1,4 +1,4 @@
-"""The files of a run's output, read at any place by any thread, and no more of them open than needed."""
+"""Read the files of a run's output, from any offset and any thread, with few of them open."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from pathlib import Path
 from ...state.events import PartUnreadable
 from ...state.fold import UNREADABLE_LINES
 from .. import files, paths
-from .. import files as opening
 from ..files import NotPlain
 from . import writer
 from .rows import SHIFT
 
 _MOST_OLD = 64
 _GARBAGE = 4000
-"""So many records at once that are none are no damage, but the end of all that can be read."""
+"""If at least so many records are read at once and all are invalid, nothing after them can be read."""
 
 
 class LogFiles:
-    """Ranks' bytes and the records of their order, of every attempt of a run.
+    """The files of ranks' bytes and of the records of their order, for every attempt of a run.
 
     Attributes:
-        attempt: the current one, whose files stay open.
-        unreadable: what was found to be unreadable, by the file's name in the folder.
+        attempt: the current attempt, whose files stay open.
+        unreadable: files and records that could not be read, by the file's path in the run folder.
     """
 
     def __init__(self, run: Path, attempt: int) -> None:
@@ -38,69 +37,71 @@ class LogFiles:
         self._old_files: dict[tuple[int, int], int] = {}
 
     def read(self, key: int, attempt: int, start: int, length: int) -> bytes:
-        """Bytes of a stream; fewer, or none, if the file has no more."""
+        """Read `length` bytes of a stream; fewer, or none, if the file has no more."""
         if not length:
             return b""
         path = paths.log_file(self._run, attempt, key >> SHIFT, key & 3)
         try:
             with self._lock:
                 descriptor = self._file(key, attempt, path)
-                length = min(length, os.fstat(descriptor).st_size - start)  # records may promise anything
+                length = min(
+                    length, os.fstat(descriptor).st_size - start
+                )  # a damaged record promises any length
                 return os.pread(descriptor, length, start) if length > 0 else b""
         except FileNotFoundError:
             return b""
         except (NotPlain, PermissionError) as error:
-            self._refuse(path, error)
+            self._note_error(path, error)
             return b""
 
     def records(self, attempt: int, position: int, count: int) -> writer.Columns | None:
-        """At most `count` records from a place in their file on; None if there is none yet."""
+        """Read at most `count` records from offset `position` of their file; None if there is none yet."""
         path = paths.log_folder(self._run, attempt) / paths.CHUNKS
         try:
             with files.open_file(self._run, path, buffering=0) as file:
-                begin = os.pread(file.fileno(), len(writer.MAGIC), 0)
-                if begin != writer.MAGIC:
-                    if not writer.MAGIC.startswith(begin):
+                magic = os.pread(file.fileno(), len(writer.MAGIC), 0)
+                if magic != writer.MAGIC:
+                    if not writer.MAGIC.startswith(magic):
                         raise NotPlain(EINVAL, "is not of this version", str(path))
                     return None
-                found = writer.columns(os.pread(file.fileno(), count * writer.SIZE, position))
-                if found is not None and len(found.times) == len(found.wrong) >= _GARBAGE:
+                columns = writer.columns(os.pread(file.fileno(), count * writer.SIZE, position))
+                if columns is not None and len(columns.times) == len(columns.wrong) >= _GARBAGE:
                     size = os.fstat(file.fileno()).st_size
                     raise NotPlain(EINVAL, f"ends in {size - position:,} bytes of garbage", str(path))
-                return found
+                return columns
         except FileNotFoundError:
             return None
         except (NotPlain, PermissionError) as error:
-            self._refuse(path, error)
+            self._note_error(path, error)
             return None
 
     def try_file(self, path: Path) -> None:
-        """Find out whether a file of the output can be opened at all."""
+        """Try to open a file of the output; note in `unreadable` if it cannot be opened."""
         try:
             os.close(files.open_descriptor(self._run, path))
         except FileNotFoundError:
             return
         except (NotPlain, PermissionError) as error:
-            self._refuse(path, error)
+            self._note_error(path, error)
 
     def note_wrong(self, attempt: int, first: int, wrong: Sequence[int]) -> None:
-        """Some of the records from the `first` on, counted from 0, are none."""
+        """Note invalid records: `wrong` are their places after record `first`, which is counted from 0."""
         path = paths.log_folder(self._run, attempt) / paths.CHUNKS
         numbers = tuple(first + at + 1 for at in wrong[:UNREADABLE_LINES])
         self._note(path, "it is no record", numbers, len(wrong))
 
-    def _refuse(self, path: Path, error: OSError) -> None:
+    def _note_error(self, path: Path, error: OSError) -> None:
         self._note(path, error.strerror or str(error))
 
     def _note(self, path: Path, reason: str, lines: tuple[int, ...] = (), count: int = 0) -> None:
         file = path.relative_to(self._run).as_posix()
-        old = self.unreadable.get(file)
-        known = old.lines if old is not None else ()
+        earlier = self.unreadable.get(file)
+        known = earlier.lines if earlier is not None else ()
         self.unreadable[file] = PartUnreadable(
             time=0.0,
             file=file,
             lines=(*known, *lines)[:UNREADABLE_LINES],
-            count=count + (old.count if old is not None else 0),
+            count=count + (earlier.count if earlier is not None else 0),
             reason=reason,
         )
 
@@ -109,18 +110,18 @@ class LogFiles:
         return next((a for a in paths.attempts(self._run) if a > self.attempt), None)
 
     def close(self) -> None:
-        """Close the files; one that is asked for again is opened again."""
+        """Close the files; `read` opens them again when needed."""
         with self._lock:
-            for files in (self._files, self._old_files):
-                for descriptor in files.values():
+            for descriptors in (self._files, self._old_files):
+                for descriptor in descriptors.values():
                     os.close(descriptor)
-                files.clear()
+                descriptors.clear()
 
     def _file(self, key: int, attempt: int, path: Path) -> int:
-        files = self._files if attempt == self.attempt else self._old_files
-        found = files.get((attempt, key))
-        if found is None:
+        descriptors = self._files if attempt == self.attempt else self._old_files
+        descriptor = descriptors.get((attempt, key))
+        if descriptor is None:
             if len(self._old_files) >= _MOST_OLD:
                 os.close(self._old_files.pop(next(iter(self._old_files))))
-            found = files[attempt, key] = opening.open_descriptor(self._run, path)
-        return found
+            descriptor = descriptors[attempt, key] = files.open_descriptor(self._run, path)
+        return descriptor

@@ -1,7 +1,7 @@
-"""Ranks' output on its way to disk: bytes first, then the record of when and in which order they came.
+"""Write ranks' output to disk: first the bytes, then the records of when and in which order they came.
 
-The bytes themselves are in one file a rank and stream, untouched. A record says only when a piece came,
-whose it was and how long, so offsets follow by addition, and a merged view is a walk over the records.
+The unchanged bytes are in one file for each rank and stream. A record contains only a piece's time, rank,
+stream and length: offsets follow by addition, and a merged view walks over the records.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def pack_chunk(chunk: Chunk) -> bytes:
 
 
 def unpack_chunk(data: bytes) -> Iterator[Chunk]:
-    """The pieces in whole records of `data`, without a torn last one, and without what nobody wrote so."""
-    if (found := columns(data)) is not None:
-        wrong = frozenset(found.wrong)
-        rows = zip(found.times, found.ranks, found.lengths, found.streams, strict=True)
+    """The pieces in the records of `data`, without invalid records and an incomplete last one."""
+    if (parsed := columns(data)) is not None:
+        wrong = frozenset(parsed.wrong)
+        rows = zip(parsed.times, parsed.ranks, parsed.lengths, parsed.streams, strict=True)
         yield from (Chunk(*row) for i, row in enumerate(rows) if i not in wrong)
 
 
@@ -54,7 +54,7 @@ def unpack_chunk(data: bytes) -> Iterator[Chunk]:
 class Columns:
     """Many pieces: their times in nanoseconds, ranks, lengths in bytes and streams, in order.
 
-    `wrong` are the places of records that nobody wrote so; a piece without bytes stands for each.
+    `wrong` are the places of invalid records; each is replaced by a piece without bytes.
     """
 
     times: tuple[int, ...]
@@ -65,7 +65,7 @@ class Columns:
 
 
 def columns(data: bytes) -> Columns | None:
-    """The pieces in whole records of `data`, by column, which is quick; None if there is none."""
+    """The pieces in complete records of `data`, by column, which is fast; None if there is none."""
     whole = len(data) - len(data) % SIZE
     if not whole:
         return None
@@ -73,13 +73,13 @@ def columns(data: bytes) -> Columns | None:
     if max(ranks) <= MOST_RANK and _STREAMS.issuperset(streams) and max(times) <= _LATEST_NS:
         return Columns(times, ranks, lengths, streams)
     rows = zip(times, ranks, lengths, streams, strict=True)
-    right = [t <= _LATEST_NS and r <= MOST_RANK and s in _STREAMS for t, r, _, s in rows]
+    valid = [t <= _LATEST_NS and r <= MOST_RANK and s in _STREAMS for t, r, _, s in rows]
     return Columns(
-        tuple(t if ok else 0 for t, ok in zip(times, right, strict=True)),
-        tuple(r if ok else 0 for r, ok in zip(ranks, right, strict=True)),
-        tuple(n if ok else 0 for n, ok in zip(lengths, right, strict=True)),
-        tuple(s if ok else paths.STDOUT for s, ok in zip(streams, right, strict=True)),
-        tuple(i for i, ok in enumerate(right) if not ok),
+        tuple(t if ok else 0 for t, ok in zip(times, valid, strict=True)),
+        tuple(r if ok else 0 for r, ok in zip(ranks, valid, strict=True)),
+        tuple(n if ok else 0 for n, ok in zip(lengths, valid, strict=True)),
+        tuple(s if ok else paths.STDOUT for s, ok in zip(streams, valid, strict=True)),
+        tuple(i for i, ok in enumerate(valid) if not ok),
     )
 
 
@@ -89,13 +89,13 @@ Pieces = list[tuple[Chunk, memoryview]]
 
 
 class LogWriter:
-    """The bytes of every rank and stream of one attempt, and the record of their order.
+    """Writes the bytes of every rank and stream of one attempt, and the records of their order.
 
-    After a write that failed, a record still never promises bytes that are not there, and no bytes are
-    there that no record tells of. What the folder did not take when it was made, it is asked for again.
+    Even after a failed write, no record promises bytes that are missing, and no bytes lack a record. If the
+    file of records cannot be created here, `append` tries again.
 
     Attributes:
-        recorded: bytes that are on disk and recorded.
+        recorded: bytes that are on disk and have a record.
     """
 
     def __init__(self, run: Path, attempt: int) -> None:
@@ -106,17 +106,17 @@ class LogWriter:
         self._lengths: dict[tuple[int, int], int] = {}
         self._sizes: dict[tuple[int, int], int] = {}
         self._touched: set[tuple[int, int]] = set()
-        self._chunks: Growing | None = None
+        self._records: Growing | None = None
         with contextlib.suppress(OSError):
-            self._order()
+            self._records_file()
 
     def append(self, pieces: Pieces) -> None:
         """Write the pieces.
 
         Raises:
-            OSError: the folder did not take all of them; `recorded` tells how much it took.
+            OSError: the folder did not take all of them; `recorded` counts the bytes that it took.
         """
-        order = self._order()
+        records = self._records_file()
         self._touched.clear()
         by_file: dict[tuple[int, int], list[memoryview]] = {}
         for chunk, data in pieces:
@@ -125,19 +125,19 @@ class LogWriter:
             for key, buffers in by_file.items():
                 self._file(key).write(buffers)
         except OSError:
-            self._record(order, self._written(pieces))
+            self._record(records, self._chunks_on_disk(pieces))
             raise
-        self._record(order, [chunk for chunk, _ in pieces])
+        self._record(records, [chunk for chunk, _ in pieces])
 
     def close(self) -> None:
         """Close every file."""
         self._close_files()
-        if self._chunks:
-            self._chunks.close()
-            self._chunks = None
+        if self._records:
+            self._records.close()
+            self._records = None
 
-    def _order(self) -> Growing:
-        if self._chunks is None:
+    def _records_file(self) -> Growing:
+        if self._records is None:
             folder = paths.log_folder(self._run, self._attempt)
             folder.mkdir(mode=paths.FOLDER_MODE, exist_ok=True)
             file = Growing(folder / paths.CHUNKS)
@@ -146,20 +146,20 @@ class LogWriter:
             except OSError:
                 file.close()
                 raise
-            self._chunks = file
-        return self._chunks
+            self._records = file
+        return self._records
 
     def _file(self, key: tuple[int, int]) -> Growing:
-        """A stream's file, without what an earlier failure may have left behind its records."""
+        """A stream's file, cut to its recorded length: a failed write may have left more bytes."""
         if key not in self._files:
-            self._files[key] = self._opened(key)
+            self._files[key] = self._open(key)
         file = self._files[key]
         file.cut(self._lengths.setdefault(key, file.size))
         self._touched.add(key)
         return file
 
-    def _opened(self, key: tuple[int, int]) -> Growing:
-        """Thousands of ranks may have more files than a process may hold open: the others close for it."""
+    def _open(self, key: tuple[int, int]) -> Growing:
+        """Open a stream's file; close all others first if thousands of ranks have reached the limit."""
         path = paths.log_file(self._run, self._attempt, *key)
         try:
             return Growing(path)
@@ -175,29 +175,29 @@ class LogWriter:
             file.close()
         self._files.clear()
 
-    def _written(self, pieces: Pieces) -> list[Chunk]:
-        """The part of the pieces that is on disk."""
+    def _chunks_on_disk(self, pieces: Pieces) -> list[Chunk]:
+        """The parts of the pieces that are on disk."""
         ends = dict(self._lengths)
         sizes = self._sizes | {key: file.size for key, file in self._files.items()}
-        kept = []
+        on_disk = []
         for chunk, _ in pieces:
             key = chunk.rank, chunk.stream
             length = min(chunk.length, sizes[key] - ends[key]) if key in self._touched else 0
             if length:
                 ends[key] += length
-                kept.append(Chunk(chunk.time_ns, chunk.rank, length, chunk.stream))
-        return kept
+                on_disk.append(Chunk(chunk.time_ns, chunk.rank, length, chunk.stream))
+        return on_disk
 
-    def _record(self, order: Growing, written: list[Chunk]) -> None:
-        """Record pieces that are on disk; where that fails, take back those that have no record."""
-        before = order.size
+    def _record(self, records: Growing, written: list[Chunk]) -> None:
+        """Record pieces that are on disk; if that fails, cut off the bytes that have no record."""
+        before = records.size
         try:
-            self._cut_torn(order)
-            before = order.size
-            order.write([b"".join(map(pack_chunk, written))])
+            self._cut_torn(records)
+            before = records.size
+            records.write([b"".join(map(pack_chunk, written))])
         except OSError:
-            self._count(written[: max(0, order.size - before) // SIZE])
-            self._take_back(order)
+            self._count(written[: max(0, records.size - before) // SIZE])
+            self._cut_unrecorded(records)
             raise
         self._count(written)
 
@@ -206,13 +206,13 @@ class LogWriter:
             self._lengths[chunk.rank, chunk.stream] += chunk.length
             self.recorded += chunk.length
 
-    def _cut_torn(self, order: Growing) -> None:
-        order.cut(order.size - (order.size - len(MAGIC)) % SIZE)
+    def _cut_torn(self, records: Growing) -> None:
+        records.cut(records.size - (records.size - len(MAGIC)) % SIZE)
 
-    def _take_back(self, order: Growing) -> None:
-        """What cannot be cut off now is, before anything is appended to it."""
+    def _cut_unrecorded(self, records: Growing) -> None:
+        """Cut off what has no complete record; what cannot be cut now is cut before the next append."""
         with contextlib.suppress(OSError):
-            self._cut_torn(order)
+            self._cut_torn(records)
             self._close_files()
             for key, length in self._lengths.items():
                 if self._sizes.get(key, length) > length:
