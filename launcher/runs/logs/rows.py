@@ -1,6 +1,7 @@
-"""Lines one after the other, by position rather than by content; and a stream's lines as they are found.
+"""Find the lines in streams' bytes, and keep them by position rather than by content.
 
-Nothing here reads a file.
+Nothing here reads a file. The visible part of a line is what its carriage returns have not overwritten, after
+the pieces that were split off because it is too long.
 """
 
 from __future__ import annotations
@@ -15,20 +16,19 @@ SHIFT = 2
 _NEWLINE = re.compile(b"\n")
 _RETURN = ord("\r")
 _SLACK = 3
-"""Bytes by which a piece of a line may be longer than is asked, so that it ends between two characters."""
+"""Bytes by which a piece of a line may exceed the longest length, to end between two characters."""
 
 
 @dataclass(slots=True)
 class StreamPosition:
-    """How far a stream is known, in bytes.
+    """How far a stream has been read, in bytes.
 
     Attributes:
         key: the rank and the stream.
-        promised, end: bytes that records promise, and those that were read.
-        start: where its last line began.
-        seg: where what stands of that line begins: after what a carriage return let be overwritten,
-            and after the pieces that were cut off.
-        returned: whether its last byte is a carriage return. What comes next, if anything does, overwrites.
+        promised, end: bytes that records promise, and bytes that were read.
+        start: where its last line begins.
+        seg: where the visible part of that line begins.
+        returned: whether its last byte is a carriage return: the next text overwrites the visible part.
         opened: when its last bytes came, in seconds since the epoch.
     """
 
@@ -42,30 +42,30 @@ class StreamPosition:
 
     @property
     def whole(self) -> bool:
-        """Whether the file has given all that records promise."""
+        """Whether all bytes that records promise were in the file."""
         return self.end == self.promised
 
     @property
     def standing(self) -> int:
-        """Bytes since what stands of the last line began, which a return does not yet overwrite."""
+        """The length of the last line's visible part; 0 if the next text overwrites it."""
         return 0 if self.returned else self.end - self.seg
 
     def line_up_to(self, end: int, longest: int) -> tuple[int, int]:
-        """Where its last line begins, and its length: all of it if it is short, else what stands of it."""
+        """Start and length of its last line up to `end`, or of the visible part if the line is too long."""
         if end - self.start <= longest:
             return self.start, end - self.start
-        # beyond are carriage returns at most: all else was cut off
+        # beyond are at most carriage returns: all else was split off
         return self.seg, min(end - self.seg, longest + _SLACK)
 
     def begin_line(self, start: int) -> None:
-        """Its last line begins here."""
+        """Set where its last line begins."""
         self.start = self.seg = start
         self.returned = False
 
     def write_over(self, data: bytes, low: int, high: int, shift: int) -> None:
-        """Find what stands after `data[low:high]`, in which no line ends.
+        """Update the visible part for `data[low:high]`, which contains no newline.
 
-        `shift` is what makes a place in `data` one in the stream.
+        An offset in `data` plus `shift` is the offset in the stream.
         """
         if low >= high:
             return
@@ -81,7 +81,7 @@ class StreamPosition:
 
 @dataclass(slots=True)
 class Rows:
-    """Lines of any streams in the order in which their ends came, 28 bytes each."""
+    """Lines of any streams in the order in which their ends came; 28 bytes of memory each."""
 
     longest: int
     time: array[float] = field(default_factory=lambda: array("d"))
@@ -95,28 +95,28 @@ class Rows:
         return len(self.time)
 
     def take(self, stream: StreamPosition, data: bytes, low: int, high: int, time: float) -> None:
-        """Add the lines that end in `data[low:high]`, which is what comes next in the stream."""
+        """Add the lines that end in `data[low:high]`, the next bytes of the stream."""
         shift = stream.end - low
         stream.end += high - low
         stream.opened = time
         ends = [m.start() for m in _NEWLINE.finditer(data, low, high)]
         if ends:
-            self._add(stream, data, low, ends, shift, time)
+            self._add_lines(stream, data, low, ends, shift, time)
             low = ends[-1] + 1
-        self._write_on(stream, data, low, high, shift, time)
+        self._extend(stream, data, low, high, shift, time)
 
     def finish(self, stream: StreamPosition, time: float) -> None:
-        """Add what is left of a stream that gets no more bytes."""
+        """Add the unfinished line, if any, of a stream that gets no more bytes."""
         if stream.end > stream.start:
-            self._end(stream, stream.end, time)
+            self._add_line(stream, stream.end, time)
             stream.begin_line(stream.end)
 
     def pad(self, count: int) -> None:
-        """Put empty lines where there should be more: a folder that is removed is still looked at."""
+        """Append empty lines up to `count`: a folder may be removed while it is viewed."""
         if (missing := count - len(self)) > 0:
             self._append(StreamPosition(1), [0] * missing, [0] * missing, self.time[-1] if self.time else 0.0)
 
-    def _add(
+    def _add_lines(
         self, stream: StreamPosition, data: bytes, low: int, ends: Sequence[int], shift: int, time: float
     ) -> None:
         starts = [stream.start, *(end + 1 + shift for end in ends)]
@@ -126,21 +126,21 @@ class Rows:
             self._append(stream, starts, lengths, time)
             return
         for end in ends:
-            self._write_on(stream, data, low, end, shift, time)
-            self._end(stream, end + shift, time)
+            self._extend(stream, data, low, end, shift, time)
+            self._add_line(stream, end + shift, time)
             stream.begin_line(end + 1 + shift)
             low = end + 1
 
-    def _end(self, stream: StreamPosition, end: int, time: float) -> None:
-        """A line ends, which is too long to be shown as it is, or was cut."""
+    def _add_line(self, stream: StreamPosition, end: int, time: float) -> None:
+        """Add the line that ends at `end`, or its visible part if it is too long."""
         start, length = stream.line_up_to(end, self.longest)
         self.split = self.split or length < end - stream.start
         self._append(stream, [start], [length], time)
 
-    def _write_on(
+    def _extend(
         self, stream: StreamPosition, data: bytes, low: int, high: int, shift: int, time: float
     ) -> None:
-        """Go on with a line by `data[low:high]`, in which it does not end; cut what is too long to show."""
+        """Extend a line by `data[low:high]`, which contains no newline; split it if it is too long."""
         if stream.standing + high - low <= self.longest:
             stream.write_over(data, low, high, shift)
             return
@@ -148,7 +148,7 @@ class Rows:
             until = data.find(b"\r", low, high)
             until = high if until < 0 else until
             stream.write_over(data, low, until, shift)
-            while (cut := self._cut(stream.seg - shift, data, low, until)) is not None:
+            while (cut := self._piece_end(stream.seg - shift, data, low, until)) is not None:
                 self.split = True
                 self._append(stream, [stream.seg], [cut + shift - stream.seg], time)
                 stream.seg = cut + shift
@@ -157,8 +157,8 @@ class Rows:
                 low += 1
             stream.write_over(data, until, low, shift)
 
-    def _cut(self, start: int, data: bytes, low: int, high: int) -> int | None:
-        """Where a piece that begins at `start` ends: between two characters of UTF-8, if there are any."""
+    def _piece_end(self, start: int, data: bytes, low: int, high: int) -> int | None:
+        """Where a piece from `start` on ends: between two characters, if it is UTF-8. None if it is short."""
         for at in range(max(low, start + self.longest), high):
             if data[at] & 0xC0 != 0x80 or at >= start + self.longest + _SLACK:
                 return at
@@ -174,24 +174,24 @@ class Rows:
         self.key.extend(itertools.repeat(stream.key, count))
         self.start.extend(starts)
         self.length.extend(lengths)
-        self.time.extend(itertools.repeat(time, count))  # the last: it is what is counted
+        self.time.extend(itertools.repeat(time, count))  # last, because `len` counts these
 
 
 def last_segment(line: bytes) -> bytes:
-    """What stays of a line that was overwritten through carriage returns."""
+    """What carriage returns have not overwritten in a line."""
     body = line.rstrip(b"\r")
     return body[body.rfind(b"\r") + 1 :]
 
 
 def last_segments(data: bytes) -> Iterator[bytes]:
-    """What stays of each line of a text, the last one included though it has no end."""
+    """What carriage returns have not overwritten in each line of a text, including an unfinished last one."""
     return map(last_segment, data.removesuffix(b"\n").split(b"\n") if data else ())
 
 
 def fits(data: bytes, lead: int, longest: int, ends: Sequence[bytes] = (b"\n",)) -> bool:
     """Whether no line in `data` is longer than `longest` bytes, the unfinished last one included.
 
-    The first one began `lead` bytes before, which are not too many themselves. `ends` are what ends one.
+    The first line began `lead` bytes before `data`. A line ends with any of `ends`.
     """
     start, size = -lead, len(data)
     while size - start > longest:

@@ -1,4 +1,4 @@
-"""The end of a run's output, read backwards: to be shown while what comes before it is still counted."""
+"""Read the last lines of a run's output, to show them while the lines before them are still counted."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ _RECORDS = 512
 def last_lines(run: Path, *, longest: int) -> list[Line] | None:
     """The last whole lines, and after them the unfinished ones, of the newest attempt.
 
-    They are those that a `LineIndex` ends with. None if that is not certain: the run is writing just now, the
-    folder is torn, or a line is longer than `longest` bytes.
+    A `LineIndex` ends with the same lines. None if that is not certain: the run is writing just now, the
+    folder is damaged, or a line is longer than `longest` bytes.
     """
     attempts = paths.attempts(run)
     if not attempts:
         return None
-    files = LogFiles(run, attempts[-1])
+    log_files = LogFiles(run, attempts[-1])
     try:
-        return _Ending(run, files, longest).lines()
+        return _Ending(run, log_files, longest).lines()
     except OSError:
         return None
     finally:
-        files.close()
+        log_files.close()
 
 
 class _Ending:
-    """The last records of an attempt, and the bytes that they tell of."""
+    """The last records of an attempt, and their bytes."""
 
-    def __init__(self, run: Path, files: LogFiles, longest: int) -> None:
-        self._run, self._files, self._longest = run, files, longest
-        self._records = paths.log_folder(run, files.attempt) / paths.CHUNKS
+    def __init__(self, run: Path, log_files: LogFiles, longest: int) -> None:
+        self._run, self._files, self._longest = run, log_files, longest
+        self._records = paths.log_folder(run, log_files.attempt) / paths.CHUNKS
 
     def lines(self) -> list[Line] | None:
-        count = self._count()
+        count = self._count_records()
         first = max(count - _RECORDS, 0)
         columns = self._files.records(self._files.attempt, len(writer.MAGIC) + first * writer.SIZE, _RECORDS)
         if columns is None or columns.wrong:
             return None
         batch = Batch(columns)
-        parts = self._read(batch.sizes(0, len(batch)), certain=first == 0)
-        unchanged = self._count() == count
+        parts = self._read(batch.sizes(0, len(batch)), from_start=first == 0)
+        unchanged = self._count_records() == count
         return self._walk(batch, parts) if parts is not None and unchanged else None
 
-    def _count(self) -> int:
-        """How many records there are."""
+    def _count_records(self) -> int:
+        """The number of records in the file."""
         size = files.stat_file(self._run, self._records).st_size
         return (size - len(writer.MAGIC)) // writer.SIZE
 
     def _read(
-        self, sizes: dict[int, int], *, certain: bool
+        self, sizes: dict[int, int], *, from_start: bool
     ) -> dict[int, tuple[StreamPosition, bytes]] | None:
-        """Each stream as it stood before the records, and its bytes from its last line's start on."""
+        """Each stream's position before the records, and the bytes of its records; None if not certain."""
         parts = {}
         for key, size in sizes.items():
             path = paths.log_file(self._run, self._files.attempt, key >> SHIFT, key & 3)
@@ -66,10 +66,10 @@ class _Ending:
             lead = min(self._longest + 1, max(end, 0))
             data = self._files.read(key, self._files.attempt, end - lead, lead + size) if end >= 0 else b""
             line = data.rfind(b"\n", 0, lead) + 1
-            if end < 0 or len(data) < lead + size or (certain and end):
+            if end < 0 or len(data) < lead + size or (from_start and end):
                 return None
             if not line and lead > self._longest and b"\r" not in data[:lead].rstrip(b"\r"):
-                return None  # nobody knows where pieces of it were cut off
+                return None  # it is unknown where pieces of this line were split off
             stream = StreamPosition(key, end, end)
             stream.begin_line(end - lead + line)
             stream.write_over(data, line, lead, end - lead)
