@@ -44,9 +44,7 @@ class LogFiles:
         try:
             with self._lock:
                 descriptor = self._file(key, attempt, path)
-                length = min(
-                    length, os.fstat(descriptor).st_size - start
-                )  # a damaged record promises any length
+                length = min(length, os.fstat(descriptor).st_size - start)  # a bad record promises any length
                 return os.pread(descriptor, length, start) if length > 0 else b""
         except FileNotFoundError:
             return b""
