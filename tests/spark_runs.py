@@ -12,6 +12,7 @@ from typing import Any
 
 from launcher.distributor import Distributor
 from launcher.job import Job
+from launcher.runs import paths
 from launcher.state import events as ev
 from launcher.state.run_state import RunState
 from tests import survivors
@@ -105,14 +106,26 @@ def parent(pid: int) -> int:
 
 
 def entered(job: Job, ranks: int, within: float = 60) -> None:
-    """Wait until user code runs in every rank."""
-    until(lambda: job.done or sum(r.entered is not None for r in job.state.ranks) == ranks, within=within)
+    """Wait until every rank has entered user code. It may have left it by then."""
+    until(lambda: job.done or _entered(job) == ranks, within=within)
+    assert _entered(job) == ranks, f"it ended: {job.state.why}"
+
+
+def _entered(job: Job) -> int:
+    return sum(rank.entered is not None for rank in job.state.ranks)
+
+
+def working(job: Job, ranks: int, within: float = 60) -> None:
+    """Wait until every rank has written a line, so that its handlers of signals are set."""
+    entered(job, ranks, within)
+    outputs = [paths.log_file(job.folder, 0, rank, paths.STDOUT) for rank in range(ranks)]
+    until(lambda: job.done or all(file.exists() and file.stat().st_size for file in outputs), within=within)
     assert not job.done, f"it ended: {job.state.why}"
 
 
 def struck(job: Job, act: Callable[[], object], *, ranks: int = 4) -> RunState:
     """Let something happen to a run whose ranks are all at work, and wait for its end."""
-    entered(job, ranks)
+    working(job, ranks)
     act()
     return job.wait(60)
 

@@ -21,7 +21,7 @@ from launcher.state import events as ev
 from launcher.state.run_state import Phase
 from tests.commands import until
 from tests.spark_cluster import Cluster, press
-from tests.spark_runs import Bench, classic_session, entered, facts, kill, struck
+from tests.spark_runs import Bench, classic_session, entered, facts, kill, struck, working
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -296,7 +296,7 @@ def whole_lines(job: Job) -> None:
 @pytest.mark.parametrize("turn", range(SOAK))
 def test_a_graceful_stop_frees_the_slots_at_once(bench: Bench, tmp_path: Path, turn: int) -> None:
     job = bench.distributor().start(target("write_then_wait"), str(tmp_path / "checkpoint"))
-    entered(job, 4)
+    working(job, 4)
     began = time.monotonic()
     job.stop()
     state = job.wait(60)
@@ -312,7 +312,7 @@ def test_a_graceful_stop_frees_the_slots_at_once(bench: Bench, tmp_path: Path, t
 
 def test_a_forced_stop_of_ranks_that_do_not_listen(bench: Bench) -> None:
     job = bench.distributor().start(target("stubborn"))
-    entered(job, 4)
+    working(job, 4)
     job.stop(force=True)
     state = job.wait(60)
 

@@ -150,12 +150,7 @@ def test_a_stop_gives_ranks_their_grace(
     saved = tmp_path / "saved"
     job = desk.distributor(2, way=way).start(target("write_then_wait"), str(saved))
 
-    def stop() -> None:
-        until(lambda: all(paths.log_file(job.folder, 0, r, paths.STDOUT).exists() for r in (0, 1)))
-        until(lambda: all(log(job, rank) for rank in (0, 1)))  # they listen for signals by then
-        job.stop(reason="enough", exit_code=130)
-
-    state = struck(job, stop, ranks=2)
+    state = struck(job, lambda: job.stop(reason="enough", exit_code=130), ranks=2)
 
     assert ("stopped", 130) == (state.phase, state.exit_code)
     assert ["saved", "saved"] == [Path(f"{saved}.{rank}").read_text() for rank in (0, 1)]
