@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from errno import EFBIG, EINVAL, ELOOP, ENOTDIR
+from errno import EFBIG, EINVAL, ELOOP, EMFILE, ENFILE, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO
 
 from . import paths
 
 MOST_BYTES = 16 << 20
+TOO_MANY_OPEN = (EMFILE, ENFILE)
+"""The errors that say that no more files can be opened."""
+
+_LEAST_OPEN, _MOST_OPEN = 16, 4096
 _LEAST_READ = 1 << 16
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -36,6 +41,12 @@ _KINDS = {
 
 class NotPlain(OSError):
     """A run's file is not a regular file but a link, a FIFO, a device or a folder, or it is far too large."""
+
+
+def most_open() -> int:
+    """How many files of a run may stay open: a quarter of what this process may open (``ulimit -n``)."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN if soft == resource.RLIM_INFINITY else min(max(soft // 4, _LEAST_OPEN), _MOST_OPEN)
 
 
 def open_descriptor(run: Path, path: Path) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import EINVAL
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 from ...state.events import PartUnreadable
 from ...state.fold import UNREADABLE_LINES
@@ -15,16 +16,18 @@ from ..files import NotPlain
 from . import writer
 from .rows import SHIFT
 
-_MOST_OLD = 64
 _GARBAGE = 4000
 """If at least so many records are read at once and all are invalid, nothing after them can be read."""
+
+
+_Opened = TypeVar("_Opened", int, BinaryIO)
 
 
 class LogFiles:
     """The files of ranks' bytes and of the records of their order, for every attempt of a run.
 
     Attributes:
-        attempt: the current attempt, whose files stay open.
+        attempt: the current attempt.
         unreadable: files and records that could not be read, by the file's path in the run folder.
     """
 
@@ -33,8 +36,8 @@ class LogFiles:
         self.attempt = attempt
         self.unreadable: dict[str, PartUnreadable] = {}
         self._lock = threading.Lock()  # a descriptor must not be closed while another thread reads from it
-        self._files: dict[tuple[int, int], int] = {}
-        self._old_files: dict[tuple[int, int], int] = {}
+        self._most_open = files.most_open()
+        self._files: dict[tuple[int, int], int] = {}  # the one that was read last stands last
 
     def read(self, key: int, attempt: int, start: int, length: int) -> bytes:
         """Read `length` bytes of a stream; fewer, or none, if the file has no more."""
@@ -56,7 +59,7 @@ class LogFiles:
         """Read at most `count` records from offset `position` of their file; None if there is none yet."""
         path = paths.log_folder(self._run, attempt) / paths.CHUNKS
         try:
-            with files.open_file(self._run, path, buffering=0) as file:
+            with self._opened(path) as file:
                 magic = os.pread(file.fileno(), len(writer.MAGIC), 0)
                 if magic != writer.MAGIC:
                     if not writer.MAGIC.startswith(magic):
@@ -76,7 +79,7 @@ class LogFiles:
     def try_file(self, path: Path) -> None:
         """Try to open a file of the output; note in `unreadable` if it cannot be opened."""
         try:
-            os.close(files.open_descriptor(self._run, path))
+            self._opened(path).close()
         except FileNotFoundError:
             return
         except (NotPlain, PermissionError) as error:
@@ -110,16 +113,34 @@ class LogFiles:
     def close(self) -> None:
         """Close the files; `read` opens them again when needed."""
         with self._lock:
-            for descriptors in (self._files, self._old_files):
-                for descriptor in descriptors.values():
-                    os.close(descriptor)
-                descriptors.clear()
+            self._close_files()
+
+    def _close_files(self) -> None:
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
 
     def _file(self, key: int, attempt: int, path: Path) -> int:
-        descriptors = self._files if attempt == self.attempt else self._old_files
-        descriptor = descriptors.get((attempt, key))
+        """A stream's descriptor; of those that are open, the one that was not read for longest gives way."""
+        descriptor = self._files.pop((attempt, key), None)
         if descriptor is None:
-            if len(self._old_files) >= _MOST_OLD:
-                os.close(self._old_files.pop(next(iter(self._old_files))))
-            descriptor = descriptors[attempt, key] = files.open_descriptor(self._run, path)
+            if len(self._files) >= self._most_open:
+                os.close(self._files.pop(next(iter(self._files))))
+            descriptor = self._open(files.open_descriptor, path)
+        self._files[attempt, key] = descriptor
         return descriptor
+
+    def _opened(self, path: Path) -> BinaryIO:
+        """A file that its reader closes."""
+        with self._lock:
+            return self._open(files.open_file, path)
+
+    def _open(self, opened: Callable[[Path, Path], _Opened], path: Path) -> _Opened:
+        """Open a file; close all others first if this process has no room for one more."""
+        try:
+            return opened(self._run, path)
+        except OSError as error:
+            if error.errno not in files.TOO_MANY_OPEN or not self._files:
+                raise
+        self._close_files()
+        return opened(self._run, path)

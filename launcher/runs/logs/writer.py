@@ -7,7 +7,6 @@ stream and length: offsets follow by addition, and a merged view walks over the 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...serialization import LATEST
-from .. import paths
+from .. import files, paths
 from ..files import Growing
 
 MAGIC = b"rankdeck chunks1"
@@ -83,8 +82,6 @@ def columns(data: bytes) -> Columns | None:
     )
 
 
-_TOO_MANY = (errno.EMFILE, errno.ENFILE)
-
 Pieces = list[tuple[Chunk, memoryview]]
 
 
@@ -102,6 +99,7 @@ class LogWriter:
         self._run = run
         self._attempt = attempt
         self.recorded = 0
+        self._most_open = files.most_open()
         self._files: dict[tuple[int, int], Growing] = {}
         self._lengths: dict[tuple[int, int], int] = {}
         self._sizes: dict[tuple[int, int], int] = {}
@@ -159,12 +157,14 @@ class LogWriter:
         return file
 
     def _open(self, key: tuple[int, int]) -> Growing:
-        """Open a stream's file; close all others first if thousands of ranks have reached the limit."""
+        """Open a stream's file; close all others first if they are as many as may stay open."""
         path = paths.log_file(self._run, self._attempt, *key)
+        if len(self._files) >= self._most_open:
+            self._close_files()
         try:
             return Growing(path)
         except OSError as error:
-            if error.errno not in _TOO_MANY or not self._files:
+            if error.errno not in files.TOO_MANY_OPEN or not self._files:
                 raise
         self._close_files()
         return Growing(path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import operator
 import os
 import re
+import resource
 import shutil
 import threading
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -341,16 +344,50 @@ def test_bytes_of_an_old_attempt_that_come_late_are_found_before_the_next(tmp_pa
     index.close()
 
 
-def test_old_attempts_of_many_ranks_hold_few_files_open(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def open_files_allowed(count: int) -> Iterator[None]:
+    """This process may open so many more files than it has open; all of them have the lowest numbers."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    held = [os.dup(0) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")))]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(*held, highest) + 1 + count, before[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def test_a_run_with_more_ranks_than_files_may_be_open_is_written_and_read(tmp_path: Path) -> None:
+    """Output of 300 ranks comes in turn, and 20 files may be open."""
+    pieces = [(rank, paths.STDOUT, b"%d of %d\n" % (turn, rank)) for turn in range(3) for rank in range(300)]
+    with open_files_allowed(20):
+        write(tmp_path / "run", pieces, at_once=100).close()
+        whole, unfinished = read(tmp_path / "run")
+
+    assert [(rank, data.rstrip()) for rank, _, data in pieces] == [(line.rank, line.data) for line in whole]
+    assert [] == unfinished
+
+
+def test_ranks_files_leave_room_for_what_else_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launcher.runs.files.most_open", lambda: 10)
+    before = len(os.listdir("/proc/self/fd"))
     for attempt in range(3):
         write_attempt(tmp_path, attempt, [(rank, 1, b"%d\n" % attempt) for rank in range(100)])
+    writer = LogWriter(tmp_path, 3)
+    append(writer, [(rank, 1, b"3\n") for rank in range(100)])
+    assert len(os.listdir("/proc/self/fd")) <= before + 11  # and the file of records
+    writer.close()
     index = LineIndex(tmp_path)
     while index.poll():
-        pass
-    before = len(os.listdir("/proc/self/fd"))
-    assert [b"%d" % (i // 100) for i in range(300)] == [index.line(i).data for i in range(300)]
-    assert len(os.listdir("/proc/self/fd")) - before <= 64
+        assert len(os.listdir("/proc/self/fd")) <= before + 10
+    assert [b"%d" % (i // 100) for i in range(400)] == [index.line(i).data for i in range(400)]
+    assert len(os.listdir("/proc/self/fd")) <= before + 10
     index.close()
+    assert before == len(os.listdir("/proc/self/fd"))
 
 
 def test_a_reader_may_look_while_the_next_attempt_begins(tmp_path: Path) -> None:
