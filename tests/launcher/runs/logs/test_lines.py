@@ -346,12 +346,14 @@ def test_bytes_of_an_old_attempt_that_come_late_are_found_before_the_next(tmp_pa
 
 @contextlib.contextmanager
 def open_files_allowed(count: int) -> Iterator[None]:
-    """This process may open so many more files than it has open; all of them have the lowest numbers."""
+    """This process may open so many more files: the free numbers below its highest descriptor are taken."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
-    held = [os.dup(0) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")))]
+    held: list[int] = []
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(*held, highest) + 1 + count, before[1]))
+        while not held or held[-1] < highest:
+            held.append(os.dup(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (held[-1] + 1 + count, before[1]))
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
