@@ -5,10 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import (
     AgentLost,
@@ -23,13 +22,15 @@ from .errors import (
     TimeLimit,
 )
 from .runs import files, paths
-from .runs.logs.rows import last_segments
+from .runs.logs.tail import tail_of
 from .runs.reader import FactTail
 from .spec import pickles
 from .state.events import Event
 from .state.outcome_rules import describe_cause, exit_code_of
 from .state.run_state import Phase, Rank, RunState
-from .supervisor.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from .supervisor.supervisor import Supervisor
 
 # Not weak references: at exit, this process must stop even a run whose `Job` was dropped.
 _running: set[Job] = set()
@@ -160,7 +161,6 @@ atexit.register(_stop_all)
 os.register_at_fork(after_in_child=_running.clear)
 
 
-TAIL_BYTES = 16 << 10
 TAIL_LINES = 20
 
 _LIMITS = {cls.exit_code: cls for cls in (TimeLimit, NoProgress)}
@@ -186,6 +186,7 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
 
 def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
     """The first failing rank's error, with its traceback or the end of its stderr."""
+    tail = tail_of(folder, state.attempt, rank.rank, paths.STDERR, most=TAIL_LINES)
     return RankFailed(
         describe_cause(state, rank),
         rank=rank.rank,
@@ -193,21 +194,9 @@ def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
         exit_code=exit_code_of(rank),
         signal=rank.signal,
         traceback=rank.raised.traceback if rank.raised else None,
-        tail=tail_of(folder, state.attempt, rank.rank),
+        tail="\n".join(line.decode("utf-8", "replace") for line in tail),
         run=state.id,
     )
-
-
-def tail_of(folder: Path, attempt: int, rank: int) -> str:
-    """The last lines that a rank wrote to stderr."""
-    path = paths.log_file(folder, attempt, rank, paths.STDERR)
-    try:
-        with files.open_file(folder, path) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-            lines = deque(last_segments(file.read(2 * TAIL_BYTES)), TAIL_LINES)
-    except (FileNotFoundError, files.NotPlain, PermissionError):
-        return ""
-    return "\n".join(line.decode("utf-8", "replace") for line in lines)
 
 
 def load_result(folder: Path, rank: int) -> Any:

@@ -116,3 +116,25 @@ def test_neither_agents_nor_ranks_wait_for_facts_before_they_start(module: str) 
     """Dozens of dataclasses take longer to make than all else of ours that is imported there."""
     late = {"launcher.state.events", "launcher.agent.telemetry"}
     loaded(f"import sys, {module}; assert not {late} & sys.modules.keys()")
+
+
+@pytest.mark.parametrize("module", ["agent", "boot", "rank_main"])
+def test_neither_agents_nor_ranks_wait_for_the_option_table(module: str) -> None:
+    late = {"launcher.spec.job", "launcher.spec.options", "launcher.spec.bundle"}
+    loaded(f"import sys, launcher.agent.{module}; assert not {late} & sys.modules.keys()")
+
+
+def test_a_rank_waits_for_no_decoder() -> None:
+    loaded("import sys, launcher.agent.rank_main; assert 'launcher.serialization' not in sys.modules")
+
+
+def test_a_command_that_follows_a_run_loads_neither_engine_nor_agent() -> None:
+    modules = "console.cli.run, console.cli.output, launcher.engine.client"
+    theirs = (
+        "launcher.supervisor.supervisor",
+        "launcher.engine.server",
+        "launcher.agent",
+        "textual",
+        "statistics",
+    )
+    loaded(f"import sys, {modules}; assert not {set(theirs)} & sys.modules.keys()")

@@ -13,7 +13,7 @@ from launcher.errors import AgentLost, NoProgress, RecordError, SpecError, TimeL
 from launcher.job import rank_failed
 from launcher.runs import files, paths
 from launcher.runs.logs.line_index import Line, LineIndex
-from launcher.runs.reader import read_restarts, read_spec, read_state, read_summary, status_of
+from launcher.runs.reader import Presence, read_restarts, read_spec, read_state, read_summary, status_of
 from launcher.runs.status import Status
 from launcher.spec.modes import recorded_traits
 from launcher.spec.request import Request
@@ -21,12 +21,10 @@ from launcher.state.events import PartUnreadable
 from launcher.state.fold import fold
 from launcher.state.run_state import Phase, RunState
 
-from ..data.logs.book import attempt_mark
-from ..data.run.feed import Presence, deleted_line
-from ..data.run.narration import unreadable_lines, value_text
+from ..data.run.narration import deleted_line, unreadable_lines, value_text
 from ..data.run.stacks import stacks_block, standstill_line
 from ..echo import print_bytes, print_cleaned, print_text, print_while_possible, say
-from ..formatting import host_labels, time_between
+from ..formatting import attempt_mark, host_labels, time_between
 from ..sanitize import plain, shown
 
 _BLOCK = 1 << 20
@@ -271,7 +269,8 @@ class Printer:
         while self._ranks and self._index.poll():
             for attempt, first in self._index.begins[self._begun :]:
                 self._print_up_to(first)
-                self._write(attempt_mark(attempt, read_restarts(self._folder).get(attempt)), err=True)
+                restart = read_restarts(self._folder).get(attempt)
+                self._write(attempt_mark(attempt, restart.reason if restart else ""), err=True)
                 self._begun += 1
                 self._prefixes.clear()
             self._print_up_to(len(self._index))

@@ -20,15 +20,14 @@ from click.core import ParameterSource
 
 from launcher.engine.client import Attachment, submit
 from launcher.errors import AgentLost, InternalError
-from launcher.runs.reader import StateTail
+from launcher.runs.reader import Presence, StateTail
 from launcher.spec.job import LAUNCH_OPTIONS, RANKS
 from launcher.spec.options import FLAG, PATH, SECONDS, SWITCH, WHOLE, Option, ValueKind
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import Phase, RunState
 
-from ..data.run.feed import Presence, deleted_line
-from ..data.run.narration import narrate
+from ..data.run.narration import deleted_line, narrate
 from ..echo import json_line, print_cleaned, print_while_possible, say
 from .output import Printer, hosts_of, parse_ranks, print_end
 

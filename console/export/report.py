@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +12,8 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from launcher.errors import RecordError
-from launcher.runs import files, paths
-from launcher.runs.logs.rows import last_segments
+from launcher.runs import paths
+from launcher.runs.logs.tail import tail_of
 from launcher.runs.reader import FactTail, examined, known_status, read_spec, read_state, read_summary
 from launcher.serialization import to_plain
 from launcher.spec.job import JobSpec
@@ -27,7 +26,6 @@ from ..formatting import is_finite, metric, share, time_between
 from ..sanitize import plain, printable
 
 TAIL_LINES = 40
-TAIL_BYTES = 16 << 10
 MAX_TAILS = 256
 MAX_RESULTS = 64
 
@@ -200,22 +198,11 @@ def _tails(run: Path, state: RunState) -> Iterator[str]:
     yield "<h2>Last output</h2>"
     for rank in islice(order, MAX_TAILS):
         for stream, name in ((paths.STDOUT, "stdout"), (paths.STDERR, "stderr")):
-            if lines := _last_lines(run, paths.log_file(run, state.attempt, rank.rank, stream)):
-                yield _details(f"rank {rank.rank}, {name}", lines, opened=rank.failed_at is not None)
+            if lines := tail_of(run, state.attempt, rank.rank, stream, most=TAIL_LINES):
+                text = "\n".join(escape(plain(line)) for line in lines)
+                yield _details(f"rank {rank.rank}, {name}", text, opened=rank.failed_at is not None)
     if len(order) > MAX_TAILS:
         yield f'<p class="muted">and {len(order) - MAX_TAILS} ranks more</p>'
-
-
-def _last_lines(run: Path, path: Path) -> str:
-    try:
-        with files.open_file(run, path) as file:
-            skipped = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
-            file.seek(skipped)
-            lines = [*last_segments(file.read(TAIL_BYTES))]
-    except OSError:
-        return ""
-    complete = lines[1:] if skipped and len(lines) > 1 else lines
-    return "\n".join(escape(plain(line)) for line in complete[-TAIL_LINES:])
 
 
 MAX_POINTS = 400

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import serialization
 from ..channel.dial import Endpoint
 from ..channel.frames import Kind
-from ..spec.bundle import UnpackedBundle
+from ..spec.inherited import Inherited
 from ..spec.places import Device
-from ..spec.request import Inherited
-from . import process
+from . import process, program
+
+if TYPE_CHECKING:
+    from ..spec.bundle import UnpackedBundle
 
 if TYPE_CHECKING:
     from ..state.events import Event
@@ -191,25 +193,11 @@ def prepare(
         cwd=cwd,
         env=env,
         ranks={int(rank): own for rank, own in ranks.items()},
-        program=process.memory_file(b"%s\n%s" % (_program(start["program"], bundle, cwd), payload)),
+        program=process.memory_file(program.encode(start["program"], payload, bundle, cwd)),
         grace_s=float(start["grace_s"]),
         copied=bundle.copied if bundle else "",
         files=files,
     )
-
-
-def _program(program: Mapping[str, Any], bundle: UnpackedBundle | None, cwd: str) -> bytes:
-    """The JSON line that ranks read: the target, the import path, and how to name files in tracebacks."""
-    document = dict(program)
-    if bundle:
-        # the run's sources go before files of the same names on this host, which may be older
-        last = [] if bundle.source else [cwd]
-        document["path"] = [*bundle.path, *document["path"], *last]
-        document["lead"] = bundle.lead
-        document["names"] = [bundle.copied, ""]
-        if bundle.source:
-            document["target"] = {**document["target"], "source": bundle.source}
-    return json.dumps(document).encode()
 
 
 def _cwd(callers: str, bundle: UnpackedBundle | None) -> str:

@@ -35,19 +35,17 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import names
-from ..serialization import from_plain
 from ..spec import pickles
-from ..spec.job import Target, TargetKind
 from ..state import peer_loss
 from ..state.summary import qualified_type
-from . import linux, raising, rank_pipe, report
+from . import linux, program, raising, rank_pipe, report
+from .program import Naming, Program
 from .raising import Raising
 from .rank_pipe import RankPipe
 
@@ -78,19 +76,10 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(USER_SIGNAL, chain=False)
     faulthandler.register(STACKS_SIGNAL, file=stacks, chain=False)
-    document, payload = _read_program(program_fd)
+    target = program.read(program_fd, rank)
     os.close(program_fd)
-    _order_path(root, document["path"])
-    target = target_of(document, rank)
-    naming = Naming(*document.get("names", ()))
-    leave(run(line, target, payload, naming, document.get("lead", "")))
-
-
-def target_of(document: Mapping[str, Any], rank: int) -> Target:
-    """A rank's target: that of all ranks, with the rank's own arguments if its framework gives it some."""
-    target = from_plain(Target, document["target"])
-    own = document.get("argv", {}).get(str(rank))
-    return target if own is None else replace(target, args=tuple(own))
+    _order_path(root, target.path)
+    leave(run(line, target))
 
 
 def die_with(parent: int) -> None:
@@ -100,25 +89,14 @@ def die_with(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """Maps names of an unpacked target's files to the caller's: the folder `here` is a copy of `there`."""
-
-    here: str = ""
-    there: str = ""
-
-    def __call__(self, text: str) -> str:
-        """The text with the caller's own paths."""
-        return text.replace(self.here, self.there) if self.here else text
-
-
-def run(line: RankPipe, target: Target, payload: bytes, naming: Naming, lead: str = "") -> int:
+def run(line: RankPipe, target: Program) -> int:
     """Run the target and report; return the exit code."""
+    naming = target.naming
     raising = Raising(line, lambda error, tb: description(error, strip(tb), naming))
     raising.install()
     reporter = report.install(line, raising.check_again)
     try:
-        call = load_target(target, payload, lead)
+        call = load_target(target)
         line.send_fact("rank_entered", {"time": time.time(), "returns": bool(target.name)})
         value = call()
         return _send_value(line, reporter, value, naming) if target.name else 0
@@ -191,20 +169,7 @@ def _message(error: BaseException) -> str:
         return "<exception str() failed>"
 
 
-def _read_program(descriptor: int) -> tuple[dict[str, Any], bytes]:
-    """Read the document that `boot.prepare` wrote, and the pickle behind it.
-
-    `pread`, because all ranks share the descriptor's offset.
-    """
-    size = os.fstat(descriptor).st_size
-    data = bytearray()
-    while len(data) < size:
-        data += os.pread(descriptor, size - len(data), len(data))
-    head, _, payload = data.partition(b"\n")
-    return json.loads(head), bytes(payload)
-
-
-def _order_path(root: str, path: list[str]) -> None:
+def _order_path(root: str, path: Collection[str]) -> None:
     """Put the caller's import path first and our own folder last; the target's folder then leads."""
     sys.path.remove(root)
     own = [p for p in sys.path if p and p not in path]
@@ -217,35 +182,30 @@ _PACKAGE = Path(__file__).parent.parent
 TRACEBACK = 48 << 10
 
 
-def load_target(target: Target, payload: bytes, lead: str = "") -> Callable[[], Any]:
+def load_target(target: Program) -> Callable[[], Any]:
     """The function that runs the target; a script's returns None.
-
-    Args:
-        target: the target.
-        payload: its pickle.
-        lead: the folder to import from first, if the target is no file; empty for the working directory.
 
     Exceptions of the target's import are the user's and pass through.
     """
-    if target.kind is TargetKind.SCRIPT:
+    if target.kind == "script":
         return _script(target)
-    if target.kind is TargetKind.CALLABLE:
-        _lead_path(lead or os.getcwd())
-        function, args, kwargs = pickles.loads(payload)
+    if target.kind == "callable":
+        _lead_path(target.lead or os.getcwd())
+        function, args, kwargs = pickles.loads(target.payload)
         return lambda: function(*args, **kwargs)
-    function = getattr(_module(target, lead), target.name)
-    args, kwargs = pickles.loads(payload) if target.pickled else _literals(target)
+    function = getattr(_module(target), target.name)
+    args, kwargs = pickles.loads(target.payload) if target.pickled else _literals(target)
     return lambda: function(*args, **kwargs)
 
 
-def _literals(target: Target) -> tuple[list[Any], dict[str, Any]]:
+def _literals(target: Program) -> tuple[list[Any], dict[str, Any]]:
     return (
         [ast.literal_eval(a) for a in target.args],
         {k: ast.literal_eval(v) for k, v in target.kwargs},
     )
 
 
-def _script(target: Target) -> Callable[[], Any]:
+def _script(target: Program) -> Callable[[], Any]:
     """The script as `__main__`, kept alive to the end of the process for its threads and pickles."""
     path = Path(target.source)
     sys.argv = [target.source, *target.args]
@@ -261,10 +221,10 @@ def _script(target: Target) -> Callable[[], Any]:
     return run
 
 
-def _module(target: Target, lead: str) -> types.ModuleType:
+def _module(target: Program) -> types.ModuleType:
     if not target.is_file:
-        _lead_path(lead or os.getcwd())
-        sys.argv = [target.label]
+        _lead_path(target.lead or os.getcwd())
+        sys.argv = [f"{target.source}:{target.name}"]
         return importlib.import_module(target.source)
     path = Path(target.source)
     _lead_path(os.path.dirname(os.path.realpath(path)))

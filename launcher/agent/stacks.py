@@ -18,6 +18,7 @@ from ..channel import frames
 from . import linux, rank_main
 from .boot import Emit
 from .process import RankProcess
+from .program import Naming
 
 POLL_S = 0.02
 LIMIT_S = 2.0
@@ -51,7 +52,7 @@ class _StacksRequest:
 class Dump:
     """One round: all ranks are signalled at once, and `poll` reports each rank's stacks once complete."""
 
-    def __init__(self, emit: Emit, naming: rank_main.Naming) -> None:
+    def __init__(self, emit: Emit, naming: Naming) -> None:
         self._emit = emit
         self._naming = naming
         self._number = 0
@@ -122,7 +123,7 @@ def _is_whole(request: _StacksRequest, now: float) -> bool:
     return settled or not (handling or linux.is_pending(pid, rank_main.STACKS_SIGNAL))
 
 
-def _answer(request: _StacksRequest, naming: rank_main.Naming) -> tuple[str, str]:
+def _answer(request: _StacksRequest, naming: Naming) -> tuple[str, str]:
     """A rank's stacks, or the reason why there are none."""
     data = os.pread(request.process.stacks, BYTES, 0)
     if data:

@@ -23,8 +23,8 @@ from ..channel import frames
 from . import linux, process, rank_pipe
 from .boot import Emit, StartOrder
 from .process import RankProcess
+from .program import Naming
 from .raising import INQUIRE_SIGNAL
-from .rank_main import Naming
 from .stacks import POLL_S, Dump
 
 LEFTOVER_GRACE_S = 3.0

@@ -18,8 +18,9 @@ from typing import Any
 
 from .. import errors, serialization
 from ..errors import InternalError, LauncherError, RankFailed, SpecError
+from ..spec.inherited import Inherited
 from ..spec.job import JobSpec
-from ..spec.request import Inherited, Request
+from ..spec.request import Request
 
 _LINE = 64 << 20
 _BLOB = 4 << 30

@@ -7,6 +7,7 @@ import heapq
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -250,6 +251,25 @@ def read_summary(run: Path) -> list[dict[str, Any]]:
         return []
     except _UNREADABLE as error:
         raise RecordError(f"unreadable: {paths.SUMMARY} of run {run.name}: {reason_of(error)}") from error
+
+
+class Presence:
+    """Checks whether a run's record still exists.
+
+    Attributes:
+        seen: when it last existed, in seconds since the epoch.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.seen = time.time()
+        self._facts = run / paths.EVENTS
+
+    def gone(self) -> bool:
+        """Whether the record was deleted."""
+        if not self._facts.exists():
+            return True
+        self.seen = time.time()
+        return False
 
 
 def status_of(run: Path) -> Status:

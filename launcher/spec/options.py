@@ -6,7 +6,6 @@ of forms, settings, recorded runs and `Distributor` are all derived from these.
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -214,6 +213,8 @@ def require_known(names: Iterable[str], known: Iterable[str], who: str) -> None:
     allowed = list(known)
     for name in names:
         if name not in allowed:
+            import difflib
+
             near = difflib.get_close_matches(name, allowed, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(allowed)}"
             raise SpecError(f"{who} takes no option {name}", hint=hint)

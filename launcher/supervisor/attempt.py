@@ -264,6 +264,7 @@ def start_message(
     return {
         "program": {
             "target": to_plain(spec.target),
+            "is_file": spec.target.is_file,
             "path": list(path),
             "argv": arguments(places, rendezvous, spec.target, framework),
         },

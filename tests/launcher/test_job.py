@@ -19,7 +19,7 @@ from launcher.errors import (
     SpecError,
     TimeLimit,
 )
-from launcher.job import TAIL_LINES, error_of, load_result, tail_of
+from launcher.job import error_of, load_result
 from launcher.runs import paths
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
@@ -110,31 +110,6 @@ def test_after_a_restart_the_tail_is_the_last_attempts(tmp_path: Path) -> None:
     error = error_of(ended("failed", 3, rank=1, facts=facts), tmp_path)
     assert isinstance(error, RankFailed)
     assert (1, 3, "new") == (error.rank, error.exit_code, error.tail)
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", ""),
-        (b"no newline", "no newline"),
-        (b"a\nb\n", "a\nb"),
-        (b"\xff\xfe", "\ufffd\ufffd"),
-        (b"".join(b"%d\n" % i for i in range(100)), "\n".join(str(i) for i in range(100 - TAIL_LINES, 100))),
-    ],
-    ids=["empty", "open", "short", "bytes", "long"],
-)
-def test_the_tail_is_the_last_lines_whatever_the_bytes(tmp_path: Path, data: bytes, expected: str) -> None:
-    write_stderr(tmp_path, 0, data)
-    assert expected == tail_of(tmp_path, 0, 0)
-
-
-def test_the_tail_of_a_monstrous_file_is_short(tmp_path: Path) -> None:
-    write_stderr(tmp_path, 0, b"x" * (5 << 20))
-    assert len(tail_of(tmp_path, 0, 0)) <= 16 << 10
-
-
-def test_a_rank_that_wrote_nothing_has_no_tail(tmp_path: Path) -> None:
-    assert "" == tail_of(tmp_path, 0, 0)
 
 
 class Explodes:

@@ -18,10 +18,10 @@ from launcher.agent.boot import Boot
 from launcher.errors import SpecError
 from launcher.runs.status import Owner, Status
 from launcher.serialization import DecodeError
+from launcher.spec.inherited import Inherited
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.places import Assignment, Device, Offer
-from launcher.spec.request import Inherited
 from launcher.state import events
 from tests.strategies import JSON, instances
 

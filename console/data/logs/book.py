@@ -20,8 +20,9 @@ from launcher.runs import files, paths
 from launcher.runs.logs.line_index import Line, LineIndex
 from launcher.runs.logs.tail import last_lines
 from launcher.runs.reader import read_restarts
-from launcher.state.events import GangRestarted, PartUnreadable
+from launcher.state.events import PartUnreadable
 
+from ...formatting import attempt_mark
 from ...sanitize import plain, shown
 from .search import Level, Search, TooSlowError, filter_of, line_filter_of, passing
 
@@ -235,7 +236,8 @@ class LogBook:
         for attempt, _ in begins:
             if attempt not in self._marks:
                 restart = read_restarts(self._run).get(attempt)
-                time, text = (restart.time if restart else 0.0), attempt_mark(attempt, restart)
+                time, reason = (restart.time, restart.reason) if restart else (0.0, "")
+                text = attempt_mark(attempt, reason)
                 self._marks[attempt] = LogLine(time, -1, paths.STDOUT, text, mark=True)
         tail = last_lines(self._run, longest=_MAX_LINE) if self._is_behind and self._may_show_tail else None
         self._may_show_tail = self._may_show_tail and self._is_behind
@@ -428,12 +430,6 @@ def _text(line: LogLine, *, merged: bool, times: bool) -> str:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(line.time)) if times else ""
     when = f"{stamp}.{int(line.time * 1000) % 1000:03d} " if times else ""
     return f"{when}{f'r{line.rank} | ' if merged else ''}{body}\n"
-
-
-def attempt_mark(attempt: int, restart: GangRestarted | None) -> str:
-    """The line before an attempt's output, with the reason for the restart if known."""
-    reason = plain(restart.reason.encode(errors="replace")) if restart else ""
-    return f"── attempt {attempt}{f' ({reason})' if reason else ''} ──"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launcher.errors import LauncherError, RecordError
 from launcher.runs import paths
-from launcher.runs.reader import StateTail, read_spec, read_summary, reason_of
+from launcher.runs.reader import Presence, StateTail, read_spec, read_summary, reason_of
 from launcher.runs.status import Status, read_status
 from launcher.state.events import PartUnreadable
 from launcher.state.run_state import Phase, RankPhase, RunState
@@ -19,6 +19,7 @@ from ..logs.book import LogBook
 from ..polling import Poller
 from .health import Alarms, Alert, AlertInput
 from .model import RankView, RankViews, RunView
+from .narration import deleted_line
 from .progress import PastReader
 
 _LOST_CHECK_S = 2.0
@@ -223,28 +224,3 @@ def _ended(state: RunState, status: Status) -> RunState:
         exit_code=status.exit_code,
         why=status.why,
     )
-
-
-class Presence:
-    """Checks whether a run's record still exists.
-
-    Attributes:
-        seen: when it last existed, in seconds since the epoch.
-    """
-
-    def __init__(self, run: Path) -> None:
-        self.seen = time.time()
-        self._facts = run / paths.EVENTS
-
-    def gone(self) -> bool:
-        """Whether the record was deleted."""
-        if not self._facts.exists():
-            return True
-        self.seen = time.time()
-        return False
-
-
-def deleted_line(seen: float) -> str:
-    """The sentence that a run's record was deleted; `seen` is when it last existed."""
-    at = time.strftime("%H:%M:%S", time.localtime(seen))
-    return f"the run's record was deleted while it ran: output and verdict after {at} are lost"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,9 +20,8 @@ from launcher.state.events import (
 from launcher.state.outcome_rules import loss_sentence
 from launcher.state.run_state import RunState
 
-from ...formatting import number
+from ...formatting import attempt_mark, number
 from ...sanitize import json_escaped, printable
-from ..logs.book import attempt_mark
 
 
 def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterator[str]:
@@ -36,7 +36,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
         yield spark_line(after.spark)
     if marks:
         for restart in after.restarts[len(before.restarts) :]:
-            yield attempt_mark(restart.attempt, restart)
+            yield attempt_mark(restart.attempt, restart.reason)
     yield from _waiting(before, after)
     if after.delivery is not None and after.delivery != before.delivery and after.delivery.way != "live":
         yield f"output is {_DELIVERY.get(after.delivery.way, after.delivery.way)}: {after.delivery.reason}"
@@ -126,6 +126,12 @@ def _ending(before: RunState, after: RunState) -> Iterator[str]:
     last = after.final_stop
     if last is not None and last != stop and before.final_stop is None:
         yield f"it will not be started again: {last.reason}"
+
+
+def deleted_line(seen: float) -> str:
+    """The sentence that a run's record was deleted; `seen` is when it last existed."""
+    at = time.strftime("%H:%M:%S", time.localtime(seen))
+    return f"the run's record was deleted while it ran: output and verdict after {at} are lost"
 
 
 def stopped_line(stopped: RecordingStopped) -> str:

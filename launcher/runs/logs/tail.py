@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,9 +10,26 @@ from .. import files, paths
 from . import writer
 from .files import LogFiles
 from .line_index import Batch, Line
-from .rows import SHIFT, Rows, StreamPosition
+from .rows import SHIFT, Rows, StreamPosition, last_segments
 
+TAIL_BYTES = 16 << 10
 _RECORDS = 512
+
+
+def tail_of(run: Path, attempt: int, rank: int, stream: int, *, most: int) -> list[bytes]:
+    """The last lines that a rank wrote to a stream, at most `most`; none if the file cannot be read.
+
+    Only the file's last `TAIL_BYTES` are read.
+    """
+    try:
+        with files.open_file(run, paths.log_file(run, attempt, rank, stream)) as file:
+            skipped = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
+            file.seek(skipped)
+            lines = list(last_segments(file.read(TAIL_BYTES)))
+    except OSError:
+        return []
+    whole = lines[1:] if skipped and len(lines) > 1 else lines
+    return whole[-most:]
 
 
 def last_lines(run: Path, *, longest: int) -> list[Line] | None:

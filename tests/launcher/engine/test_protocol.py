@@ -23,9 +23,10 @@ from launcher.engine.protocol import (
     unpack_request,
 )
 from launcher.errors import InternalError, LauncherError, RankFailed
+from launcher.spec.inherited import Inherited
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
-from launcher.spec.request import Inherited, Request
+from launcher.spec.request import Request
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 NAMES = st.text("ABC_x", min_size=1, max_size=8)

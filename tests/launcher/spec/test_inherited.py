@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from launcher import serialization
-from launcher.spec.request import Inherited
+from launcher.spec.inherited import Inherited
 
 SHOW = """
 import json, sys
 from launcher import serialization
-from launcher.spec.request import Inherited
+from launcher.spec.inherited import Inherited
 serialization.from_plain(Inherited, json.loads(sys.argv[1])).apply()
 print(json.dumps(serialization.to_plain(Inherited.here())))
 """
