@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -247,6 +246,8 @@ def read(environ: Mapping[str, str] = os.environ) -> Config:
     path = launcher_settings.config_file(environ)
     try:
         text = path.read_text(encoding="utf-8")
+        import tomllib  # most users have no file
+
         tables = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         text, tables = "", {}

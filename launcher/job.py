@@ -22,7 +22,6 @@ from .errors import (
     TimeLimit,
 )
 from .runs import files, paths
-from .runs.logs.tail import tail_of
 from .runs.reader import FactTail
 from .spec import pickles
 from .state.events import Event
@@ -186,6 +185,8 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
 
 def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
     """The first failing rank's error, with its traceback or the end of its stderr."""
+    from .runs.logs.tail import tail_of  # only a failure needs the index of lines
+
     tail = tail_of(folder, state.attempt, rank.rank, paths.STDERR, most=TAIL_LINES)
     return RankFailed(
         describe_cause(state, rank),

@@ -128,6 +128,11 @@ def test_a_rank_waits_for_no_decoder() -> None:
     loaded("import sys, launcher.agent.rank_main; assert 'launcher.serialization' not in sys.modules")
 
 
+@pytest.mark.parametrize("module", ["agent.agent", "engine.server"])
+def test_local_mode_waits_for_no_tls(module: str) -> None:
+    loaded(f"import sys, launcher.{module}; assert 'ssl' not in sys.modules")
+
+
 def test_a_command_that_follows_a_run_loads_neither_engine_nor_agent() -> None:
     modules = "console.cli.run, console.cli.output, launcher.engine.client"
     theirs = (

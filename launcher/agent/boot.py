@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import serialization
-from ..channel.dial import Endpoint
+from ..channel.connecting import Endpoint
 from ..channel.frames import Kind
 from ..spec.inherited import Inherited
 from ..spec.places import Device

@@ -14,13 +14,15 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import serialization
-from ..channel.dial import Unreachable, dial, secure
-from ..channel.tls import SocketLike
+from ..channel.connecting import Unreachable
 from ..spec.places import Device
 from .boot import STDIN, Boot
+
+if TYPE_CHECKING:
+    from ..channel.tls import SocketLike
 
 # The exit code of an agent that cannot reach its engine: Spark's stage then fails before any rank has run.
 UNREACHABLE = 69
@@ -46,6 +48,7 @@ def _remote_stream(boot: Boot) -> SocketLike:
         Unreachable: neither works.
     """
     from ..channel import spool
+    from ..channel.dial import dial, secure
 
     try:
         return dial([(e.host, e.port) for e in boot.endpoints], boot.credentials, boot.dial_s)

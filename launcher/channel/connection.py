@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import frames, handshake
 from .frames import Kind
 from .handshake import Hello, read_hello
-from .tls import SocketLike
+
+if TYPE_CHECKING:
+    from .tls import SocketLike
 
 ENGINE_RECEIVE_BYTES = 1 << 20
 UNPROVEN_BYTES = 64 << 10

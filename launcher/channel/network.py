@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .dial import DialAddress, connect, dial_addresses
+from .connecting import DialAddress, connect, dial_addresses
 
 _SIOCGIFCONF, _SIOCGIFFLAGS = 0x8912, 0x8913
 _IFF_UP, _IFNAMSIZ = 0x1, 16

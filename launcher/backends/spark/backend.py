@@ -20,7 +20,7 @@ from ...agent.agent import BOOT
 from ...agent.boot import Boot
 from ...channel import connection, handshake
 from ...channel.certificates import issue
-from ...channel.dial import Endpoint
+from ...channel.connecting import Endpoint
 from ...channel.listener import HANDSHAKE_S, Listener
 from ...channel.spool import Spool, check_spool
 from ...errors import CannotPlace, LauncherError

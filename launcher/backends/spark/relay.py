@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...channel.dial import Endpoint
+from ...channel.connecting import Endpoint
 from ...channel.multiplex import Multiplex
 from ...channel.relay import BOOT, HEAD, LEASE_S, LEAVE, SHUT
 from . import connect

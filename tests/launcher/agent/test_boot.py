@@ -9,7 +9,7 @@ import pytest
 
 from launcher.agent import boot
 from launcher.agent.boot import Boot, read_boot
-from launcher.channel.dial import Endpoint
+from launcher.channel.connecting import Endpoint
 from launcher.serialization import to_plain
 from launcher.spec.places import Device
 

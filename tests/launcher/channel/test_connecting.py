@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from launcher.channel.dial import DialAddress, connect, dial_addresses
+from launcher.channel.connecting import DialAddress, connect, dial_addresses
 
 
 @pytest.fixture

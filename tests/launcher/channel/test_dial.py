@@ -13,7 +13,8 @@ from dataclasses import asdict
 import pytest
 
 from launcher.channel.certificates import Issued, issue
-from launcher.channel.dial import DialAddress, Unreachable, dial, dial_addresses
+from launcher.channel.connecting import DialAddress, Unreachable, dial_addresses
+from launcher.channel.dial import dial
 from launcher.channel.tls import SecureStream, context
 from tests.peers import issued, wait
 
