@@ -16,8 +16,6 @@ from typing import TypeGuard
 
 from launcher.errors import SpecError
 
-from .sanitize import plain
-
 UNKNOWN = "–"
 _WHOLE_FROM, _EXPONENT_FROM = 999.95, 10**12
 _UNITS = "kMGTP"
@@ -312,9 +310,3 @@ def time_between(start: float | None, end: float | None) -> str:
 def one_line(text: str, width: int) -> str:
     """The text on one line, cut to `width` characters."""
     return shorten(" ".join(text.split()), width)
-
-
-def attempt_mark(attempt: int, reason: str) -> str:
-    """The line before an attempt's output, with the reason for the restart if known."""
-    why = plain(reason.encode(errors="replace"))
-    return f"── attempt {attempt}{f' ({why})' if why else ''} ──"

@@ -21,10 +21,11 @@ from launcher.state.events import PartUnreadable
 from launcher.state.fold import fold
 from launcher.state.run_state import Phase, RunState
 
+from ..data.logs.marks import attempt_mark
 from ..data.run.narration import deleted_line, unreadable_lines, value_text
 from ..data.run.stacks import stacks_block, standstill_line
 from ..echo import print_bytes, print_cleaned, print_text, print_while_possible, say
-from ..formatting import attempt_mark, host_labels, time_between
+from ..formatting import host_labels, time_between
 from ..sanitize import plain, shown
 
 _BLOCK = 1 << 20

@@ -22,8 +22,8 @@ from launcher.runs.logs.tail import last_lines
 from launcher.runs.reader import read_restarts
 from launcher.state.events import PartUnreadable
 
-from ...formatting import attempt_mark
 from ...sanitize import plain, shown
+from .marks import attempt_mark
 from .search import Level, Search, TooSlowError, filter_of, line_filter_of, passing
 
 

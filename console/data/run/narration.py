@@ -20,8 +20,9 @@ from launcher.state.events import (
 from launcher.state.outcome_rules import loss_sentence
 from launcher.state.run_state import RunState
 
-from ...formatting import attempt_mark, number
+from ...formatting import number
 from ...sanitize import json_escaped, printable
+from ..logs.marks import attempt_mark
 
 
 def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterator[str]:
