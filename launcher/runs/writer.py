@@ -94,7 +94,8 @@ class RunWriter:
         """Write one fact and return the state after it.
 
         Readers rely on the order: the values of an old attempt are removed before its restart is written, and
-        its logs are complete before those of the new attempt begin.
+        its logs are complete before those of the new attempt begin. Who has read the verdict finds the
+        values' summary.
 
         Raises:
             RecordError: it is the run's first fact, and could not be written.
@@ -228,10 +229,12 @@ class RunWriter:
         return without_secrets(event, self._secrets)
 
     def _prepare_verdict(self) -> None:
-        """Before the verdict: try for the last time to write the facts that wait, and record the losses."""
+        """Before the verdict: try for the last time to write what waits, and record the losses."""
         if not self._journal.flush():
             self._journal.give_up()
         self._last = True
+        if self._summary_stale:
+            self._write_summary()
         self._record_losses()
 
     def _record_losses(self, *, resumed: bool = False) -> None:

@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from launcher.runs.reader import (
     read_summary,
     status_of,
 )
-from launcher.runs.results import ResultFile
+from launcher.runs.results import ResultFile, write_summaries
 from launcher.runs.writer import RunWriter
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Assignment
@@ -252,6 +252,23 @@ def test_summaries_are_strict_json(writer: RunWriter, number: float) -> None:
 
 def test_without_values_there_is_no_summary(writer: RunWriter) -> None:
     assert [] == read_summary(writer.folder)
+
+
+def test_who_has_read_the_verdict_finds_the_values(
+    writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value and the verdict may come in one turn."""
+    verdicts: list[bool] = []
+
+    def write(run: Path, values: Iterable[ev.RankReturned]) -> None:
+        verdicts.append(b"run_ended" in (run / paths.EVENTS).read_bytes())
+        write_summaries(run, values)
+
+    monkeypatch.setattr("launcher.runs.writer.write_summaries", write)
+    for fact in [*UP, returned(0, "a"), ENDED]:
+        writer.append(fact)
+    assert ["a"] == [each["value"] for each in read_summary(writer.folder)]
+    assert [False] == verdicts
 
 
 def test_a_result_is_seen_only_when_it_is_whole(writer: RunWriter) -> None:
