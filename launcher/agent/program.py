@@ -49,10 +49,10 @@ class Program:
     kwargs: list[tuple[str, str]]
     pickled: bool
     is_file: bool
-    payload: bytes = b""
-    path: tuple[str, ...] = ()
-    lead: str = ""
-    naming: Naming = Naming()
+    payload: bytes
+    path: tuple[str, ...]
+    lead: str
+    naming: Naming
 
 
 def encode(order: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | None, cwd: str) -> bytes:

@@ -146,19 +146,12 @@ class RunWriter:
 
     def settle(self) -> None:
         """Replace `status.json` and the summary if they are out of date: once a turn, not once a rank."""
-        if not self._can_write():
-            return
-        if self._status_stale:
-            self._write_status()
-        if self._summary_stale:
-            self._write_summary()
+        if self._can_write():
+            self._write_stale()
 
     def close(self) -> None:
         """Close every file."""
-        if self._status_stale:
-            self._write_status()
-        if self._summary_stale:
-            self._write_summary()
+        self._write_stale()
         self._samples.close()
         self._logs.close()
         self._room.release()
@@ -233,8 +226,7 @@ class RunWriter:
         if not self._journal.flush():
             self._journal.give_up()
         self._last = True
-        if self._summary_stale:
-            self._write_summary()
+        self._write_stale_summary()
         self._record_losses()
 
     def _record_losses(self, *, resumed: bool = False) -> None:
@@ -279,13 +271,19 @@ class RunWriter:
             except OSError as error:
                 self._fail(error)
 
+    def _write_stale(self) -> None:
+        if self._status_stale:
+            self._write_status()
+        self._write_stale_summary()
+
     def _write_status(self) -> None:
         status = Status.of(self.state, self._owner)
         self._status_stale = not self._keep(lambda: write_status(self.folder, status))
 
-    def _write_summary(self) -> None:
-        returned = self._returned.values()
-        self._summary_stale = not self._keep(lambda: write_summaries(self.folder, returned))
+    def _write_stale_summary(self) -> None:
+        if self._summary_stale:
+            returned = self._returned.values()
+            self._summary_stale = not self._keep(lambda: write_summaries(self.folder, returned))
 
     def _forget_results(self) -> None:
         """Remove the values of an attempt that failed: they are not the run's result."""

@@ -19,7 +19,7 @@ from launcher.errors import (
     SpecError,
     TimeLimit,
 )
-from launcher.job import error_of, load_result
+from launcher.job import TAIL_LINES, error_of, load_result
 from launcher.runs import paths
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
@@ -93,6 +93,23 @@ def test_a_killed_rank_brings_its_signal_and_the_end_of_its_stderr(tmp_path: Pat
     assert isinstance(error, RankFailed)
     assert ("SIGSEGV", 139, None) == (error.signal, error.exit_code, error.traceback)
     assert str(error).endswith("was killed by SIGSEGV\n\nlast words")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", ""),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"".join(b"%d\n" % i for i in range(100)), "\n".join(str(i) for i in range(100 - TAIL_LINES, 100))),
+    ],
+    ids=["empty", "bytes", "long"],
+)
+def test_the_tail_is_text_whatever_the_bytes(tmp_path: Path, data: bytes, expected: str) -> None:
+    write_stderr(tmp_path, 0, data)
+    facts: list[ev.Event] = [ev.RankExited(time=6.0, rank=0, exit_code=3)]
+    error = error_of(ended("failed", 3, rank=0, facts=facts), tmp_path)
+    assert isinstance(error, RankFailed)
+    assert expected == error.tail
 
 
 def test_after_a_restart_the_tail_is_the_last_attempts(tmp_path: Path) -> None:
