@@ -27,11 +27,11 @@ from .runs.catalog import create_folder
 from .runs.paths import runs_root
 from .runs.provenance import begin_origin, find_origin
 from .runs.writer import RunWriter
-from .spec.bundle import with_bundle
+from .spec.bundle import is_installed, with_bundle
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
-from .spec.request import Request, require_workdir
+from .spec.request import Request, require_python, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
 from .state.run_state import Phase
@@ -49,6 +49,7 @@ class LaunchOptions(TypedDict, total=False):
     min_processes: int | None
     gpu: bool | None
     workdir: str | os.PathLike[str] | None
+    python: str | os.PathLike[str] | None
     name: str
     gpus_per_rank: int
     gpus_per_task: int | None
@@ -156,10 +157,18 @@ class Distributor:
         """
         packed, payload = pack(target, args, kwargs, workdir=Path(self._options["workdir"]))
         spec = JobSpec(target=packed, **self._options)
-        # a function needs the caller's modules; a script does not
-        path = () if packed.kind is TargetKind.SCRIPT else tuple(sys.path)
-        request = Request(spec, payload=payload, path=path, session=self._session)
+        request = Request(spec, payload=payload, path=_import_path(spec), session=self._session)
         return launch(request, root=self._root)
+
+
+def _import_path(spec: JobSpec) -> tuple[str, ...]:
+    """The folders of this process that the target is imported from: a function needs them, a script does not.
+
+    Another interpreter has packages of its own; those that are installed here may not even load there.
+    """
+    if spec.target.kind is TargetKind.SCRIPT:
+        return ()
+    return tuple(folder for folder in sys.path if not (spec.python and is_installed(f"{folder}{os.sep}")))
 
 
 def launch(request: Request, *, root: Path | None = None, backend: Backend | None = None) -> Job:
@@ -196,6 +205,7 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
             backend.close(0.0)
     offers, reason = backend.offers(request)
     require_workdir(request.spec)
+    require_python(request)
     return None if offers is None else make_plan(request.spec, offers, gpu_reason=reason)
 
 

@@ -26,7 +26,7 @@ def print_plan(request: Request) -> int:
     if plan is None:
         _print_stage(request.spec)
     else:
-        _row(f"python   {request.python}")
+        _row(f"python   {request.interpreter}")
         _print_places(plan)
     for name, value in spec.env.items():
         _row(f"env      {name}={value}")
@@ -61,7 +61,8 @@ def _print_stage(spec: JobSpec) -> None:
         _row(f"spark    {address}")
     for name, value in shown.conf.items():
         _row(f"conf     {name}={value}")
-    _row(f"python   {': '.join(filter(None, (traits.python or sys.executable, traits.python_named)))}")
+    own = ": ".join(filter(None, (traits.python or sys.executable, traits.python_named)))
+    _row(f"python   {spec.python or own}")
     _row(f"stage    {tasks} {traits.tasks} of {each} ranks, each with {gpu_text}")
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")

@@ -96,7 +96,7 @@ def request_from(
         SpecError: the launch is invalid.
     """
     from launcher.spec.job import JobSpec
-    from launcher.spec.request import Request, require_py_files, require_workdir
+    from launcher.spec.request import Request, require_py_files, require_python, require_workdir
     from launcher.spec.target import resolve
 
     from ..data.launch.given import mode_of, require_effect, with_defaults
@@ -110,7 +110,9 @@ def request_from(
     spec = JobSpec(resolved).with_options(values)
     require_workdir(spec)
     require_py_files(spec)
-    return Request(spec)
+    request = Request(spec)
+    require_python(request)
+    return request
 
 
 def _base(target: str, workdir: Path) -> Path:

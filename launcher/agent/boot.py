@@ -193,7 +193,7 @@ def prepare(
         cwd=cwd,
         env=env,
         ranks={int(rank): own for rank, own in ranks.items()},
-        program=process.memory_file(program.encode(start["program"], payload, bundle, cwd)),
+        program=process.memory_file(program.encode(start["program"], payload, bundle, cwd=cwd, root=root)),
         grace_s=float(start["grace_s"]),
         copied=bundle.copied if bundle else "",
         files=files,

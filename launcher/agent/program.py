@@ -6,6 +6,7 @@ decoder and the option table would take a fifth of a rank's start to import.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Mapping
@@ -37,7 +38,11 @@ class Program:
             arguments.
         is_file: whether `source` is a path rather than a dotted module name.
         payload: the pickle: the callable and its arguments, or the arguments alone; empty without one.
+        pickled_by: the version of Python that made the pickle; empty without one.
+        cloudpickle: where a foreign interpreter imports cloudpickle from, to read the pickle; empty for none.
         path: the folders to import from before the interpreter's own.
+        foreign: whether the interpreter is another one, and `launcher` lies among packages that may not
+            load in it.
         lead: the folder to import from first, if the target is no file; empty for the working directory.
         naming: how tracebacks name the target's files.
     """
@@ -50,12 +55,17 @@ class Program:
     pickled: bool
     is_file: bool
     payload: bytes
+    pickled_by: str
+    cloudpickle: str
     path: tuple[str, ...]
     lead: str
     naming: Naming
+    foreign: bool
 
 
-def encode(order: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | None, cwd: str) -> bytes:
+def encode(
+    order: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | None, *, cwd: str, root: str
+) -> bytes:
     """The bytes from which ranks read their program.
 
     Args:
@@ -63,8 +73,12 @@ def encode(order: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | No
         payload: the pickle that came before it.
         bundle: the target's sources, if the engine sent them.
         cwd: the ranks' working directory.
+        root: the folder or zip that holds `launcher`; a zip holds cloudpickle too, and nothing else.
     """
     document = dict(order)
+    if order.get("foreign"):
+        document["foreign"] = os.path.isdir(root)
+        document["cloudpickle"] = _folder_of("cloudpickle") if os.path.isdir(root) else root
     if bundle:
         # the run's sources go before files of the same names on this host, which may be older
         last = [] if bundle.source else [cwd]
@@ -74,6 +88,12 @@ def encode(order: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | No
         if bundle.source:
             document["target"] = {**document["target"], "source": bundle.source}
     return b"%s\n%s" % (json.dumps(document).encode(), payload)
+
+
+def _folder_of(package: str) -> str:
+    """The folder that this process imports a package from; empty if it has none."""
+    spec = importlib.util.find_spec(package)
+    return os.path.dirname(os.path.dirname(spec.origin)) if spec and spec.origin else ""
 
 
 def read(descriptor: int, rank: int) -> Program:
@@ -90,9 +110,12 @@ def read(descriptor: int, rank: int) -> Program:
         pickled=target["pickled"],
         is_file=document["is_file"],
         payload=payload,
+        pickled_by=document.get("pickled_by", ""),
+        cloudpickle=document.get("cloudpickle", ""),
         path=tuple(document["path"]),
         lead=document.get("lead", ""),
         naming=Naming(*document.get("names", ())),
+        foreign=bool(document.get("foreign")),
     )
 
 

@@ -52,7 +52,9 @@ from .rank_pipe import RankPipe
 # Our folder replaces the '' that stands for the working directory: we must not import a user's `json.py`
 # from there.
 BOOT = (
-    "import sys; sys.path[: not sys.path[0]] = [sys.argv.pop(1)]; "
+    "import sys; sys.version_info < (3, 11) and (sys.stderr.write('rankdeck: ranks need Python 3.11 or "
+    "newer, and ' + sys.executable + ' is ' + sys.version.split()[0] + '\\n'), sys.exit(2)); "
+    "sys.path[: not sys.path[0]] = [sys.argv.pop(1)]; "
     "from launcher.agent import rank_main; rank_main.main()"
 )
 # For the agent alone, far from the signals that scripts and virtual machines use.
@@ -78,7 +80,7 @@ def main() -> None:
     faulthandler.register(STACKS_SIGNAL, file=stacks, chain=False)
     target = program.read(program_fd, rank)
     os.close(program_fd)
-    _order_path(root, target.path)
+    _order_path("" if target.foreign else root, target.path)
     leave(run(line, target))
 
 
@@ -170,10 +172,13 @@ def _message(error: BaseException) -> str:
 
 
 def _order_path(root: str, path: Collection[str]) -> None:
-    """Put the caller's import path first and our own folder last; the target's folder then leads."""
-    sys.path.remove(root)
+    """Put the caller's import path first and our own folder, if there is one, last.
+
+    The library itself is loaded already, and finds the rest of its modules without the folder.
+    """
+    del sys.path[0]
     own = [p for p in sys.path if p and p not in path]
-    sys.path[:] = [*filter(None, path), *own, root]
+    sys.path[:] = [*filter(None, (*path, *own, root))]
 
 
 _OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
@@ -191,11 +196,34 @@ def load_target(target: Program) -> Callable[[], Any]:
         return _script(target)
     if target.kind == "callable":
         _lead_path(target.lead or os.getcwd())
-        function, args, kwargs = pickles.loads(target.payload)
+        function, args, kwargs = _unpickled(target)
         return lambda: function(*args, **kwargs)
     function = getattr(_module(target), target.name)
-    args, kwargs = pickles.loads(target.payload) if target.pickled else _literals(target)
+    args, kwargs = _unpickled(target) if target.pickled else _literals(target)
     return lambda: function(*args, **kwargs)
+
+
+def _unpickled(target: Program) -> Any:
+    """The value of the target's pickle; functions in it are code of the Python that made it.
+
+    Raises:
+        RuntimeError: that is another Python than this one.
+    """
+    theirs, ours = target.pickled_by.rpartition(".")[0], "{}.{}".format(*sys.version_info)
+    if theirs != ours:
+        raise RuntimeError(f"the target was pickled by Python {theirs}, and this rank runs Python {ours}")
+    if target.cloudpickle:  # an interpreter's own may be older than the pickle
+        _import_from(target.cloudpickle, "cloudpickle")
+    return pickles.loads(target.payload)
+
+
+def _import_from(folder: str, name: str) -> None:
+    """Import one package from a folder whose other packages may not load in this interpreter."""
+    sys.path.insert(0, folder)
+    try:
+        importlib.import_module(name)
+    finally:
+        sys.path.remove(folder)
 
 
 def _literals(target: Program) -> tuple[list[Any], dict[str, Any]]:

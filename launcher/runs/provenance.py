@@ -52,7 +52,7 @@ def begin_origin(request: Request, post: Callable[[Event], None]) -> None:
 def find_origin(request: Request) -> OriginFound:
     """The code and the packages of a run, as far as they are found within some seconds. Never raises."""
     code, beside = _checkouts(request.spec)
-    python, packages = installed_versions(request.python, request.environ, request.path, limit_s=LIMIT_S)
+    python, packages = installed_versions(request.interpreter, request.environ, request.path, limit_s=LIMIT_S)
     return OriginFound(
         time=time.time(),
         revision=code.revision,

@@ -132,7 +132,7 @@ def _import_root(module: str, workdir: Path) -> Path | None:
         return None
     place = next(iter(spec.submodule_search_locations or ()), spec.origin) or ""
     ours = importlib.util.find_spec(names.own())
-    if _is_installed(place) or (ours and place in (ours.submodule_search_locations or ())):
+    if is_installed(place) or (ours and place in (ours.submodule_search_locations or ())):
         return None
     return Path(os.path.abspath(place)).parent
 
@@ -146,7 +146,7 @@ def _add_own_modules(collected: _Collected) -> None:
     roots: dict[str, None] = {}
     for name, module in sorted(sys.modules.items()):
         file, top = getattr(module, "__file__", None), name.partition(".")[0]
-        if not file or not file.endswith(".py") or top in _NOT_SENT or _is_installed(file):
+        if not file or not file.endswith(".py") or top in _NOT_SENT or is_installed(file):
             continue
         path = Path(os.path.abspath(file))
         if not path.is_file():
@@ -182,7 +182,8 @@ def _installed() -> tuple[str, ...]:
     return tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
 
-def _is_installed(file: str) -> bool:
+def is_installed(file: str) -> bool:
+    """Whether a file, or a folder with a slash at its end, is part of Python or was installed for it."""
     return os.path.realpath(file).startswith(_installed())
 
 

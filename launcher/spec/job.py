@@ -18,6 +18,7 @@ from ..errors import SpecError
 from ..serialization import Index
 from .modes import DEFAULT_MODE, SPARK, Mode
 from .options import (
+    INTERPRETER,
     PAIRS,
     PATH,
     PATHS,
@@ -240,6 +241,17 @@ class JobSpec:
         label="Work folder",
         hint="the ranks' own; empty: this one",
     )
+    python: str = launch_option(
+        "",
+        "--python",
+        INTERPRETER,
+        metavar="PATH",
+        help="The ranks' interpreter.",
+        doc="The ranks' interpreter, Python 3.11 or newer: a path, or a name on their PATH. By default the "
+        "caller's own on this machine, and the executors' own on a cluster.",
+        label="Python",
+        hint="the ranks' interpreter",
+    )
     name: str = launch_option(
         "", "--name", TEXT, help="A label for people.", label="Name", hint="a label for people"
     )
@@ -371,7 +383,7 @@ class JobSpec:
         self._check_gpus()
         check_bounds(self)
         _check_environ(self.env)
-        for text in (self.workdir, self.target.source, self.target.name, self.spark.spool):
+        for text in (self.workdir, self.target.source, self.target.name, self.spark.spool, self.python):
             if "\0" in text:
                 raise SpecError("no path and no name can hold a NUL character")
 

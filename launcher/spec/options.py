@@ -288,6 +288,11 @@ def _path(_: Option, words: Sequence[str], here: Path) -> str:
     return str((here / words[-1]).absolute())
 
 
+def _located(program: str, here: Path) -> str:
+    """A bare name is left for the ranks' PATH; anything else is a path."""
+    return str((here / program).absolute()) if "/" in program else program
+
+
 def _paths(_: Option, words: Sequence[str], here: Path) -> tuple[str, ...]:
     return tuple(str((here / word).absolute()) for word in words)
 
@@ -334,6 +339,12 @@ PATH = ValueKind(
     "a path",
     _path,
     from_python=lambda value: str((Path.cwd() / (value or "")).absolute()),
+    local=True,
+)
+INTERPRETER = ValueKind(
+    "a path, or the name of a program",
+    lambda _, words, here: _located(words[-1], here),
+    from_python=lambda value: _located(os.fspath(value or ""), Path.cwd()),
     local=True,
 )
 PATHS = ValueKind(

@@ -7,6 +7,7 @@ spec, never inside it.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ class Request:
     Attributes:
         spec: what to run; its `workdir` is absolute.
         environ: the caller's environment, which local ranks inherit.
-        python: the interpreter that ranks run.
+        python: the caller's interpreter, if ranks inherit it; empty for their hosts' own.
         payload: the pickled callable or arguments, if `spec.target.pickled`.
         path: the caller's `sys.path`, if the target is a function; a script does not need it.
         bundle: the target's sources, for hosts that have none of the caller's files.
@@ -41,6 +42,11 @@ class Request:
     inherited: Inherited = field(default_factory=Inherited.here)
     session: Any = field(default=None, repr=False, compare=False)
 
+    @property
+    def interpreter(self) -> str:
+        """The ranks' interpreter; empty for their hosts' own."""
+        return self.spec.python or self.python
+
 
 def require_workdir(spec: JobSpec) -> None:
     """Refuse a working directory that does not exist.
@@ -51,6 +57,21 @@ def require_workdir(spec: JobSpec) -> None:
     if not os.path.isdir(spec.workdir):
         is_what = "is not a folder" if os.path.lexists(spec.workdir) else "does not exist"
         raise SpecError(f"the working directory {spec.workdir} {is_what}")
+
+
+def require_python(request: Request) -> None:
+    """Refuse a chosen interpreter that this machine does not have, if the ranks run here.
+
+    Raises:
+        SpecError: there is no such program.
+    """
+    spec = request.spec
+    if not spec.python or not spec.mode.traits.one_host:
+        return
+    path = {**request.environ, **spec.env}.get("PATH", os.defpath)
+    if shutil.which(spec.python, path=path) is None:
+        where = "" if "/" in spec.python else " on PATH"
+        raise SpecError(f"--python: there is no program {spec.python}{where}", hint="name an interpreter")
 
 
 def require_py_files(spec: JobSpec) -> None:

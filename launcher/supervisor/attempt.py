@@ -82,7 +82,7 @@ class Attempt:
         self._spec = request.spec
         self.plan = self._initial_plan = plan
         self._framework = framework_of(source_text(request.spec.target, Path(request.spec.workdir)))
-        self._base = base_environ(request.environ, request.spec.env, python=request.python)
+        self._base = base_environ(request.environ, request.spec.env, python=request.interpreter)
         self._writer = writer
         self._roster = roster
         self._clock = clock
@@ -138,8 +138,9 @@ class Attempt:
     def _plan_from_offers(self) -> Plan:
         hellos = self._roster.hellos
         ours = Versions(platform.python_version(), torch_version())
-        for text in version_notes(hellos, ours, pickled=self._spec.target.pickled):
-            self._note(text)
+        if not self._spec.python:  # else agents know nothing of the ranks' interpreter
+            for text in version_notes(hellos, ours, pickled=self._spec.target.pickled):
+                self._note(text)
         return make_plan(self._spec, offers_of(hellos, self._spec), gpu_reason=gpu_reason(hellos))
 
     def _record(self, plan: Plan) -> None:
@@ -193,7 +194,7 @@ class Attempt:
                 rendezvous=rendezvous,
                 framework=self._framework,
                 base=self._base,
-                python=self._request.python,
+                python=self._request.interpreter,
                 path=self._request.path,
                 interfaces=meeting.interfaces,
                 attempt=self.number,
@@ -266,6 +267,8 @@ def start_message(
             "target": to_plain(spec.target),
             "is_file": spec.target.is_file,
             "path": list(path),
+            "foreign": bool(spec.python),
+            "pickled_by": platform.python_version() if spec.target.pickled else "",
             "argv": arguments(places, rendezvous, spec.target, framework),
         },
         "python": python,

@@ -52,7 +52,7 @@ def _lines(draft: Draft, spec: JobSpec, detected: Detected, how: str) -> Iterato
 
 
 def _places(request: Request, plan: Plan) -> Iterator[Line]:
-    yield "python", request.python
+    yield "python", request.interpreter
     for place in plan.ranks[:_SHOWN]:
         devices = ", ".join(f"GPU {d.index} {d.name}" for d in place.devices) or "CPU"
         yield f"rank {place.rank}", f"{place.host}  {devices}  {place.threads} threads"
@@ -70,6 +70,8 @@ def _stage(request: Request) -> Iterator[Line]:
     each = spec.gpus_per_task or spec.gpus_per_rank
     gpus = "no GPU" if spec.gpu is False else f"{number(each, 'GPU')}"
     where = " where there are any" if spec.gpu is None else ""
+    if spec.python:
+        yield "python", spec.python
     yield "stage", f"{spec.num_processes // spec.ranks_per_task} {traits.tasks}, each with {gpus}{where}"
     if traits.ships_sources:
         yield "sent", f"{size_text(size)} of sources from {Path(spec.workdir).name}"

@@ -247,7 +247,7 @@ def what_would_run(spec: JobSpec) -> list[str]:
         ("pickle", "code and data of whoever made it, which every rank runs as you" if pickled else ""),
         ("ranks", f"{spec.num_processes}, {spec.mode}"),
         *((each.place, _option_text(each, spec)) for each in options_of(JobSpec)),
-        ("python", python),
+        ("python", "" if spec.python else python),
     ]
     return [f"{name:<8} {_short(escaped(text))}" for name, text in rows if text]
 

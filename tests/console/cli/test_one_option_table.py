@@ -37,6 +37,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "mode": ("cluster",),
     "gpu": ("no",),
     "workdir": ("/",),
+    "python": ("python3",),
     "master": ("spark://h:7077",),
     "remote": ("sc://h",),
     "env": ("A=1", "B=b c"),

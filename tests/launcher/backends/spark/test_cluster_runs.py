@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +52,15 @@ def target(name: str) -> str:
 
 def local_ranks(values: list[dict[str, Any]]) -> list[str]:
     return [value["LOCAL_RANK"] for value in values]
+
+
+def test_ranks_may_run_another_interpreter_than_the_executors(bench: Bench, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    job = bench.distributor(2, python=tmp_path / "venv/bin/python").start(
+        lambda: (sys.prefix, [name for name in ("click", "torch") if importlib.util.find_spec(name)])
+    )
+
+    assert [(str(tmp_path / "venv"), [])] * 2 == job.results(timeout=60)
 
 
 # --- placement -----------------------------------------------------------------------------------------
