@@ -15,17 +15,15 @@ of its handler.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from . import import_hooks
 from .rank_pipe import RankPipe
 
 # Next to the signal for stacks, and equally far from those that scripts and virtual machines use.
@@ -52,7 +50,11 @@ class Raising:
     def install(self) -> None:
         """Check on the agent's signal, and when process groups are made or destroyed."""
         signal.signal(INQUIRE_SIGNAL, lambda _, frame: self.check(frame))
-        sys.meta_path.insert(0, _Finder(self.check))
+        import_hooks.when_imported(_MODULE, self._hook)
+
+    def _hook(self, module: types.ModuleType) -> None:
+        for name in _HOOKED:
+            import_hooks.around(module, name, before=self.check)
 
     def check(self, frame: types.FrameType | None) -> None:
         """Report the exception in flight at a frame once; withdraw the last one if there is none."""
@@ -78,48 +80,6 @@ class Raising:
         if self._reported_id is not None:
             self._reported_id = None
             self._line.send_fact("rank_recovered", {"time": time.time()})
-
-
-class _Finder:
-    """An import hook, used once: hooks torch's module of process groups when it is loaded."""
-
-    def __init__(self, check: Callable[[types.FrameType | None], None]) -> None:
-        self._check = check
-
-    def find_spec(
-        self, name: str, _path: Sequence[str] | None = None, _target: types.ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The module's own spec, with a loader that hooks it."""
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            _load_hooked(spec.loader, self._check)
-        return spec
-
-
-def _load_hooked(loader: Any, check: Callable[[types.FrameType | None], None]) -> None:
-    load = loader.exec_module
-
-    def exec_module(module: types.ModuleType) -> None:
-        load(module)
-        for name in _HOOKED:
-            if callable(function := getattr(module, name, None)):
-                setattr(module, name, _checking(function, check))
-
-    loader.exec_module = exec_module
-
-
-def _checking(
-    function: Callable[..., Any], check: Callable[[types.FrameType | None], None]
-) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        check(sys._getframe(1))  # noqa: SLF001  the documented way to one's own caller
-        return function(*args, **kwargs)
-
-    return hooked
 
 
 _ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RERAISE", "RAISE_VARARGS", "INTERPRETER_EXIT"})

@@ -44,7 +44,7 @@ from .. import names
 from ..spec import pickles
 from ..state import peer_loss
 from ..state.summary import qualified_type
-from . import linux, program, raising, rank_pipe, report
+from . import import_hooks, linux, program, rank_pipe, report
 from .program import Naming, Program
 from .raising import Raising
 from .rank_pipe import RankPipe
@@ -182,7 +182,6 @@ def _order_path(root: str, path: Collection[str]) -> None:
 
 
 _OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
-_HOOKS = raising.Raising.check.__code__.co_filename
 _PACKAGE = Path(__file__).parent.parent
 TRACEBACK = 48 << 10
 
@@ -283,7 +282,7 @@ def strip(tb: types.TracebackType | None) -> types.TracebackType | None:
         tb = tb.tb_next
     inner = tb
     while inner is not None:
-        while inner.tb_next is not None and inner.tb_next.tb_frame.f_code.co_filename == _HOOKS:
+        while inner.tb_next is not None and import_hooks.is_hook(inner.tb_next.tb_frame.f_code):
             inner.tb_next = inner.tb_next.tb_next
         inner = inner.tb_next
     return tb
