@@ -7,6 +7,7 @@ import sys
 import types
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,11 +62,15 @@ def test_a_module_that_is_there_already_is_not_waited_for(package: str) -> None:
 def test_several_may_wait_for_one(package: str) -> None:
     seen: list[int] = []
     for number in range(3):
-        import_hooks.when_imported(package, lambda _, number=number: seen.append(number))
+        import_hooks.when_imported(package, partial(_note, seen, number))
     importlib.import_module(package)
 
     assert [0, 1, 2] == seen
     assert 1 == sum(isinstance(finder, import_hooks._Finder) for finder in sys.meta_path)
+
+
+def _note(seen: list[int], number: int, _: types.ModuleType) -> None:
+    seen.append(number)
 
 
 def test_a_hook_that_fails_harms_neither_the_import_nor_a_call(package: str) -> None:
