@@ -310,3 +310,8 @@ def time_between(start: float | None, end: float | None) -> str:
 def one_line(text: str, width: int) -> str:
     """The text on one line, cut to `width` characters."""
     return shorten(" ".join(text.split()), width)
+
+
+def framework_text(name: str, *, asked: bool, found: bool) -> str:
+    """A framework, and how it was chosen."""
+    return f"{name} ({'asked for' if asked else 'found in the source' if found else 'by default'})"

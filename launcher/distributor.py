@@ -21,6 +21,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from .backends.base import Backend
 from .backends.registry import make_backend
 from .errors import LauncherError, RecordError, SpecError
+from .frameworks.registry import asked_for
 from .job import Job
 from .placement.plan import Plan, make_plan
 from .runs.catalog import create_folder
@@ -60,6 +61,8 @@ class LaunchOptions(TypedDict, total=False):
     grace_s: float
     sample_s: float
     env: Mapping[str, str] | None
+    framework: str
+    require_group: bool
     py_files: Sequence[str | os.PathLike[str]]
 
 
@@ -206,6 +209,7 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     offers, reason = backend.offers(request)
     require_workdir(request.spec)
     require_python(request)
+    asked_for(request.spec)
     return None if offers is None else make_plan(request.spec, offers, gpu_reason=reason)
 
 

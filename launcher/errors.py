@@ -7,6 +7,7 @@
     ├── RecordError        the run folder cannot be written or read             exit 70
     ├── InternalError      a defect of rankdeck itself                          exit 70
     ├── AgentLost          an agent, or what it ran on, went away               exit 75
+    ├── NoGroup            the ranks met no others, and were required to        exit 76
     ├── TimeLimit          the run's own time limit                             exit 124
     ├── NoProgress         the ranks showed no sign of life for too long       exit 125
     ├── RunStopped         somebody stopped the run                             exit 130 or 143
@@ -73,6 +74,12 @@ class AgentLost(LauncherError):
     """An agent, or the channel to it, went away while ranks were running."""
 
     exit_code: int = 75
+
+
+class NoGroup(LauncherError):
+    """Every rank ended well, but none had joined a group with others, as ``--require-group`` demands."""
+
+    exit_code: int = 76
 
 
 class TimeLimit(LauncherError):

@@ -14,6 +14,7 @@ from .errors import (
     CannotPlace,
     InternalError,
     LauncherError,
+    NoGroup,
     NoProgress,
     RankFailed,
     RecordError,
@@ -163,7 +164,7 @@ os.register_at_fork(after_in_child=_running.clear)
 TAIL_LINES = 20
 
 _LIMITS = {cls.exit_code: cls for cls in (TimeLimit, NoProgress)}
-_BROKEN = {cls.exit_code: cls for cls in (SpecError, CannotPlace, AgentLost)}
+_BROKEN = {cls.exit_code: cls for cls in (SpecError, CannotPlace, AgentLost, NoGroup)}
 
 
 def error_of(state: RunState, folder: Path) -> LauncherError | None:

@@ -192,9 +192,10 @@ def _row(run: Status, now: float) -> tuple[str, ...]:
 
 
 def _why(run: Status) -> str:
-    """Why the run's folder cannot be read, and why the run did not succeed."""
+    """Why the run's folder cannot be read, and why the run did not succeed, or not as it seems."""
     unreadable = [] if run.unreadable is None else [f"unreadable: {run.unreadable}"]
-    return " · ".join([*unreadable, *([] if run.state == "succeeded" or not run.why else [run.why])])
+    told = run.why and (run.state != "succeeded" or run.warns)
+    return " · ".join([*unreadable, *([run.why] if told else [])])
 
 
 def _target(run: Status) -> str:

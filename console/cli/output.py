@@ -72,7 +72,10 @@ def print_end(folder: Path, state: RunState) -> None:
     elif state.exit_code in _LIMITS and (block := stacks_block(state)):
         say(block)
         say(f"\n{standstill_line(state.stacks)}")
-    why = f": {state.why}" if state.phase is not Phase.SUCCEEDED or any(r.left for r in state.ranks) else ""
+    expected = (
+        state.phase is Phase.SUCCEEDED and state.separate is None and not any(r.left for r in state.ranks)
+    )
+    why = "" if expected else f": {state.why}"
     say(f"{state.phase.value} after {took}{why}")
     for entry in read_summary(folder)[:1]:
         if state.phase is Phase.SUCCEEDED:

@@ -8,13 +8,14 @@ import sys
 import zipfile
 
 from launcher.distributor import plan_for
+from launcher.frameworks.registry import choose
 from launcher.placement.plan import THREADS, Plan
 from launcher.spec.bundle import MANIFEST, SOURCES, make_bundle
 from launcher.spec.job import JobSpec
 from launcher.spec.request import Request
 
 from ..echo import print_text, say
-from ..formatting import size_text
+from ..formatting import framework_text, size_text
 from ..sanitize import escaped
 
 
@@ -28,9 +29,12 @@ def print_plan(request: Request) -> int:
     else:
         _row(f"python   {request.interpreter}")
         _print_places(plan)
+    choice = choose(request.spec)
+    used = framework_text(choice.framework.name, asked=choice.asked, found=bool(choice.detected))
+    _row(f"uses     {used}")
     for name, value in spec.env.items():
         _row(f"env      {name}={value}")
-    for note in plan.notes if plan else ():
+    for note in (*(plan.notes if plan else ()), *choice.notes(spec)):
         say(f"note: {note}")
     return 0
 

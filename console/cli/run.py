@@ -95,6 +95,7 @@ def request_from(
     Raises:
         SpecError: the launch is invalid.
     """
+    from launcher.frameworks.registry import asked_for
     from launcher.spec.job import JobSpec
     from launcher.spec.request import Request, require_py_files, require_python, require_workdir
     from launcher.spec.target import resolve
@@ -110,6 +111,7 @@ def request_from(
     spec = JobSpec(resolved).with_options(values)
     require_workdir(spec)
     require_py_files(spec)
+    asked_for(spec)
     request = Request(spec)
     require_python(request)
     return request

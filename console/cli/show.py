@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.run.narration import value_text
 from ..data.run.stacks import standstill_line
 from ..echo import print_json, print_text
-from ..formatting import number, table, time_between
+from ..formatting import framework_text, number, table, time_between
 from ..sanitize import escaped
 
 if TYPE_CHECKING:
@@ -75,6 +75,10 @@ def _circumstances(state: RunState) -> Iterator[str]:
         yield f"by       {by.user}" + (f" on {by.host}" if by.host else "")
     if (origin := state.origin) is not None:
         yield from _origin(origin)
+    if (chosen := state.framework) is not None:
+        yield f"uses     {framework_text(chosen.framework, asked=chosen.asked, found=bool(chosen.detected))}"
+    if together := sum(rank.world_size > 1 for rank in state.ranks):
+        yield f"group    {together} of {number(len(state.ranks), 'rank')} joined"
     if (spark := state.spark) is not None:
         page = f"  {spark.ui}" if spark.ui else ""
         yield f"spark    {spark.application} on {spark.master}, Spark {spark.version}{page}"
@@ -131,6 +135,8 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "restarts": state.restarts,
         "spark": state.spark,
         "delivery": state.delivery,
+        "framework": state.framework,
+        "separate": state.separate,
         "recording": state.recording,
         "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],
@@ -151,6 +157,7 @@ def _rank_document(rank: Rank) -> dict[str, Any]:
         "signal": rank.signal,
         "step": rank.step,
         "metrics": rank.metrics,
+        "world_size": rank.world_size,
     }
 
 

@@ -45,6 +45,7 @@ class Program:
             load in it.
         lead: the folder to import from first, if the target is no file; empty for the working directory.
         naming: how tracebacks name the target's files.
+        frameworks: the frameworks to watch for, as in `launcher.agent.membership`.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class Program:
     lead: str
     naming: Naming
     foreign: bool
+    frameworks: list[tuple[str, list[str], list[str]]]
 
 
 def encode(
@@ -116,6 +118,7 @@ def read(descriptor: int, rank: int) -> Program:
         lead=document.get("lead", ""),
         naming=Naming(*document.get("names", ())),
         foreign=bool(document.get("foreign")),
+        frameworks=document.get("frameworks", []),
     )
 
 

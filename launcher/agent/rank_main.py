@@ -45,6 +45,7 @@ from ..spec import pickles
 from ..state import peer_loss
 from ..state.summary import qualified_type
 from . import import_hooks, linux, program, rank_pipe, report
+from .membership import Membership
 from .program import Naming, Program
 from .raising import Raising
 from .rank_pipe import RankPipe
@@ -96,6 +97,8 @@ def run(line: RankPipe, target: Program) -> int:
     naming = target.naming
     raising = Raising(line, lambda error, tb: description(error, strip(tb), naming))
     raising.install()
+    membership = Membership(line, target.frameworks)
+    membership.install()
     reporter = report.install(line, raising.check_again)
     try:
         call = load_target(target)
@@ -107,6 +110,7 @@ def run(line: RankPipe, target: Program) -> int:
     except BaseException as error:  # noqa: BLE001  whatever user code raises is a fact to report
         return _failed(line, error, strip(error.__traceback__), naming)
     finally:
+        membership.report_use()
         reporter.flush()
 
 

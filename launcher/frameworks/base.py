@@ -1,10 +1,22 @@
-"""The interface of a framework: how it gives each rank its place, as environment and arguments."""
+"""The interface of a framework: how its ranks learn their place, and how rankdeck learns that they met.
+
+A framework is a file of this folder named like it, with its row as a constant. Two functions of that file,
+both optional, run inside the ranks:
+
+    on_import(module, joined)   after a module of `Framework.watches` was imported; it calls `joined` with the
+                                world size whenever this rank has joined a group
+    in_use(modules)             at the rank's end, if a package of `Framework.packages` is loaded: whether it
+                                was used
+
+So the files need the standard library only, and none of them imports its framework.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..spec.places import Assignment
 
@@ -27,36 +39,79 @@ class Rendezvous:
     max_restarts: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A target's arguments, and what a framework may add to them.
+
+    Attributes:
+        args: the arguments of the request; none for a function.
+        source: the target's source; empty if it cannot be read.
+        config: the path of the framework's own configuration file on the rank's host; empty without one.
+    """
+
+    args: Sequence[str] = ()
+    source: str = ""
+    config: str = ""
+
+    def names(self, option: str) -> str:
+        """The option as the source spells it, in quotation marks: ``--local-rank`` or ``--local_rank``."""
+        spelt = re.findall(r"""["'](--[\w-]+)["']""", self.source)
+        return next((word for word in spelt if _plain(word) == _plain(option)), "")
+
+    def gives(self, option: str) -> bool:
+        """Whether the option is among the arguments."""
+        return any(_plain(word) == _plain(option) for word in self.args)
+
+
+def _plain(word: str) -> str:
+    """An option's name without its value, and without the difference between dashes and underscores."""
+    return word.partition("=")[0].replace("-", "_")
+
+
 def _no_defaults(interface: str) -> Mapping[str, str]:
     del interface
     return {}
 
 
-def _unchanged(place: Assignment, rendezvous: Rendezvous, args: Sequence[str]) -> Sequence[str]:
+def _unchanged(place: Assignment, rendezvous: Rendezvous, call: Call) -> Sequence[str]:
     del place, rendezvous
-    return args
+    return call.args
 
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A row of `launcher.frameworks.registry`. All of it is pure, and nothing imports the framework itself.
+    """A row of `launcher.frameworks.registry`. All of it is pure.
 
     Attributes:
-        name: the framework's name.
+        name: the framework's name, and that of its file.
         matches: whether the text of a target's source uses the framework.
         environ: the variables of one rank.
         defaults: variables of one rank that apply unless the user or the host has set them, from the name of
             the network interface to use, which is empty if unknown.
-        argv: a script's arguments for one rank, from those of the request.
+        argv: the arguments of one rank, from those of the request.
+        packages: its top-level packages, by which ranks find out that they use it.
+        watches: the modules whose import in a rank calls `on_import`.
+        cure: what a user must do so that its ranks meet, for the warning that they did not.
+        apart: why its ranks cannot meet, for a warning before the start; empty if they can.
     """
 
     name: str
     matches: Callable[[str], bool]
     environ: Callable[[Assignment, Rendezvous], Mapping[str, str]]
     defaults: Callable[[str], Mapping[str, str]] = _no_defaults
-    argv: Callable[[Assignment, Rendezvous, Sequence[str]], Sequence[str]] = _unchanged
+    argv: Callable[[Assignment, Rendezvous, Call], Sequence[str]] = _unchanged
+    packages: tuple[str, ...] = ()
+    watches: tuple[str, ...] = ()
+    cure: str = ""
+    apart: str = ""
 
 
-def imports(source: str, package: str) -> bool:
-    """Whether a line of the source imports a package or a part of it."""
-    return re.search(rf"^\s*(?:import|from)\s+{re.escape(package)}\b", source, re.MULTILINE) is not None
+def imports(source: str, packages: Sequence[str]) -> bool:
+    """Whether a line of the source imports one of the packages or a part of it."""
+    names = "|".join(map(re.escape, packages))
+    return re.search(rf"^\s*(?:import|from)\s+(?:{names})\b", source, re.MULTILINE) is not None
+
+
+def importing(*packages: str) -> Callable[[str], bool]:
+    """The rule that a source uses a framework if it imports one of these packages."""
+    return partial(imports, packages=packages)

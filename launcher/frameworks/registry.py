@@ -2,14 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import SpecError
+from ..spec.job import JobSpec, TargetKind
+from ..spec.program_sources import program_sources
+from .accelerate import ACCELERATE
 from .base import Framework
+from .colossalai import COLOSSALAI
+from .deepspeed import DEEPSPEED
+from .horovod import HOROVOD
+from .lightning import LIGHTNING
+from .none import NONE
+from .tensorflow import TENSORFLOW
 from .torch import TORCH
+from .transformers import TRANSFORMERS
 
 DEFAULT = TORCH
-FRAMEWORKS: tuple[Framework, ...] = (TORCH,)
+FRAMEWORKS: tuple[Framework, ...] = (
+    HOROVOD,
+    COLOSSALAI,
+    LIGHTNING,
+    DEEPSPEED,
+    TRANSFORMERS,
+    ACCELERATE,
+    TORCH,
+    TENSORFLOW,
+    NONE,
+)
 """In the order in which they are tried: a framework comes before those that it builds on."""
 
 
-def framework_of(source: str) -> Framework:
-    """The framework of a target, by the text of its source; torch if none matches."""
-    return next((framework for framework in FRAMEWORKS if framework.matches(source)), DEFAULT)
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The framework of a run.
+
+    Attributes:
+        framework: the one by whose rules ranks get their places.
+        asked: whether it was chosen by name.
+        detected: the frameworks that the target's program uses to train together.
+        source: the text of the target's own file; empty if it cannot be read from here.
+    """
+
+    framework: Framework
+    asked: bool = False
+    detected: tuple[str, ...] = ()
+    source: str = ""
+
+    def notes(self, spec: JobSpec) -> tuple[str, ...]:
+        """What a person should know before the start."""
+        return (self.framework.apart,) if self.framework.apart and spec.num_processes > 1 else ()
+
+
+def asked_for(spec: JobSpec) -> Framework | None:
+    """The framework that was chosen by name, if one was.
+
+    Raises:
+        SpecError: no framework has that name, or a group is required of ranks that are not meant to meet.
+    """
+    asked = named(spec.framework) if spec.framework else None
+    if asked is NONE and spec.require_group:
+        raise SpecError("--require-group demands a group, and --framework none is for ranks that have none")
+    return asked
+
+
+def choose(spec: JobSpec) -> Choice:
+    """The framework of a run: the one that is asked for, else the first that its program uses, else torch.
+
+    Raises:
+        SpecError: as `asked_for`.
+    """
+    asked = asked_for(spec)
+    texts = list(program_sources(spec.target, Path(spec.workdir)))
+    found = detected(texts)
+    # a function of this process is not all that its file has
+    used = tuple(each.name for each in found) if spec.target.kind is not TargetKind.CALLABLE else ()
+    return Choice(asked or next(iter(found), DEFAULT), asked is not None, used, next(iter(texts), ""))
+
+
+def detected(sources: Sequence[str]) -> list[Framework]:
+    """The frameworks that the sources of a program use to train together."""
+    return [each for each in FRAMEWORKS if any(map(each.matches, sources))]
+
+
+def named(name: str) -> Framework:
+    """The framework of this name.
+
+    Raises:
+        SpecError: there is none.
+    """
+    found = next((each for each in FRAMEWORKS if each.name == name), None)
+    if found is None:
+        known = ", ".join(each.name for each in FRAMEWORKS)
+        raise SpecError(f"there is no framework {name!r}", hint=f"there are {known}")
+    return found
+
+
+def cures() -> dict[str, str]:
+    """For each framework, what makes its ranks meet."""
+    return {each.name: each.cure for each in FRAMEWORKS}
+
+
+def watched() -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Each framework's name, packages and watched modules, for the ranks."""
+    return [(f.name, f.packages, f.watches) for f in FRAMEWORKS if f.packages or f.watches]

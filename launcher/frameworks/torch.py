@@ -6,10 +6,17 @@ read it and torchrun does not set it.
 
 from __future__ import annotations
 
-from functools import partial
+import ast
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from ..agent import import_hooks
 from ..spec.places import Assignment
-from .base import Framework, Rendezvous, imports
+from .base import Framework, Rendezvous
+
+_GROUPS = "torch.distributed.distributed_c10d"
+_TOGETHER = ("torch.distributed", "torch.nn.parallel")
 
 
 def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
@@ -53,4 +60,50 @@ def defaults(interface: str) -> dict[str, str]:
     return {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **network(interface)}
 
 
-TORCH = Framework("torch", matches=partial(imports, package="torch"), environ=environ, defaults=defaults)
+def trains_together(source: str) -> bool:
+    """Whether the source uses `torch.distributed` or `torch.nn.parallel`; text about them does not count."""
+    if not any(name.rpartition(".")[2] in source for name in _TOGETHER):
+        return False
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(name.startswith(_TOGETHER) for node in ast.walk(tree) for name in _named(node))
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """The modules that a node of a syntax tree names."""
+    match node:
+        case ast.Import():
+            yield from (alias.name for alias in node.names)
+        case ast.ImportFrom(module=str(module), level=0):
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        case ast.Attribute(attr="distributed" | "parallel"):
+            yield ast.unparse(node)
+
+
+def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:
+    """Learn the size of the default group whenever one is made; every framework on torch makes it here."""
+    import_hooks.around(module, "init_process_group", after=lambda *_: joined(module.get_world_size()))
+
+
+def in_use(modules: Mapping[str, Any]) -> bool:
+    """Whether this process has trained: torch marks the `step` of every optimizer class that was made."""
+    optim = modules.get("torch.optim")
+    classes = [optim.Optimizer] if optim is not None else []
+    for kind in classes:
+        classes += kind.__subclasses__()
+    return any(getattr(vars(kind).get("step"), "hooked", False) for kind in classes)
+
+
+CONTRACT: Mapping[str, Any] = {"environ": environ, "defaults": defaults}
+"""What the rows of frameworks have in common that build on torch and read the same variables."""
+
+TORCH = Framework(
+    "torch",
+    matches=trains_together,
+    **CONTRACT,
+    packages=("torch",),
+    watches=(_GROUPS,),
+    cure="call torch.distributed.init_process_group() in every rank",
+)

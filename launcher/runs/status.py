@@ -55,7 +55,8 @@ def process_start(pid: int) -> int | None:
 class Status:
     """What `ps` shows of a run.
 
-    `host` is where it was submitted; `step` and `metrics` are the last ones that its leading rank reported.
+    `warns` is true if `why` warns although the run has succeeded. `host` is where it was submitted; `step`
+    and `metrics` are the last ones that its leading rank reported.
     `unreadable` names the fields that could not be read, and were taken from the facts, if possible; it is
     never written.
     """
@@ -70,6 +71,7 @@ class Status:
     started: Moment | None = None
     ended: Moment | None = None
     why: str = ""
+    warns: bool = False
     owner: Owner = field(default_factory=lambda: Owner("", 0, 0))
     args: str = ""
     user: str = ""
@@ -95,6 +97,7 @@ class Status:
             started=state.started,
             ended=state.ended,
             why=state.why,
+            warns=state.separate is not None,
             owner=owner,
             attempt=state.attempt,
             **_submission(state),

@@ -18,6 +18,7 @@ from ..errors import SpecError
 from ..serialization import Index
 from .modes import DEFAULT_MODE, SPARK, Mode
 from .options import (
+    FLAG,
     INTERPRETER,
     PAIRS,
     PATH,
@@ -359,6 +360,27 @@ class JobSpec:
         doc="Additions to the ranks' environment, on top of the caller's.",
         label="Environment",
         hint="NCCL_DEBUG=WARN NAME='a b'",
+    )
+    framework: str = launch_option(
+        "",
+        "--framework",
+        TEXT,
+        metavar="NAME",
+        help="By whose rules ranks meet; by default that of the target's imports, else torch.",
+        doc='The framework by whose rules ranks get their places: "torch", "deepspeed", "lightning" or '
+        "another of the registry; by default the one that the target imports, else torch's. "
+        '"none" is for ranks that are not meant to meet.',
+        label="Framework",
+        hint="by the target's imports",
+    )
+    require_group: bool = launch_option(
+        False,
+        "--require-group",
+        FLAG,
+        help="Fail (exit 76) if no rank joins a group with others.",
+        doc="Whether the run fails if all ranks end well, but none has joined a group with others.",
+        label="Group",
+        hint="yes: required",
     )
     spark: SparkSpec = field(default_factory=SparkSpec)
     py_files: tuple[str, ...] = launch_option(

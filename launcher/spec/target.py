@@ -26,7 +26,6 @@ from .source import (
     listed,
     module_file,
     read_module,
-    read_text,
     suggestion,
 )
 
@@ -115,15 +114,6 @@ def typed(parameter: Parameter, value: str) -> str:
             if isinstance(text, str) and literal(parameter, text) == value:
                 return text
     return value
-
-
-def source_text(target: Target, workdir: Path) -> str:
-    """The text of the file or module that defines a target; empty if it cannot be read from here."""
-    try:
-        path = Path(target.source) if target.is_file else module_file(target.source, workdir)
-        return read_text(path) if path else ""
-    except SpecError:  # a module that only the ranks' hosts have, or a function of a notebook
-        return ""
 
 
 def typed_arguments(target: Target, workdir: Path) -> tuple[tuple[str, ...], dict[str, str]]:

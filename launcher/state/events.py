@@ -427,6 +427,52 @@ class RankRaised(Event):
     frames: tuple[tuple[str, int, str], ...] = ()
 
 
+@event(from_rank=True, shows_life=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupJoined(Event):
+    """The rank has joined a process group of `world_size` ranks, as its framework counts them."""
+
+    rank: Index
+    world_size: Index
+
+
+@event(from_rank=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworksUsed(Event):
+    """At its end, a rank that had joined no group with others had used these frameworks."""
+
+    rank: Index
+    frameworks: tuple[str, ...]
+
+
+@event(scope="run")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkChosen(Event):
+    """The framework by whose rules the ranks get their places.
+
+    `detected` are the frameworks that the target's source uses to train together; `asked` is whether the
+    framework was chosen by name.
+    """
+
+    framework: str
+    asked: bool = False
+    detected: tuple[str, ...] = ()
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeparateTrainings(Event):
+    """No rank of a gang that used these frameworks has joined a group with others, and all have ended well.
+
+    `cure` is what makes them meet. If `required`, the run has failed for it.
+    """
+
+    ranks: Index
+    frameworks: tuple[str, ...]
+    cure: str = ""
+    required: bool = False
+
+
 @event(from_rank=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRaising(Event):

@@ -213,6 +213,26 @@ def _rank_entered(state: RunState, e: ev.RankEntered) -> RunState:
     return _enter(state, Phase.RUNNING, e.time) if state.phase is Phase.STARTING else state
 
 
+@folds(ev.GroupJoined)
+def _group_joined(state: RunState, e: ev.GroupJoined) -> RunState:
+    return _update_rank(state, e.rank, world_size=e.world_size)
+
+
+@folds(ev.FrameworksUsed)
+def _frameworks_used(state: RunState, e: ev.FrameworksUsed) -> RunState:
+    return _update_rank(state, e.rank, frameworks=e.frameworks)
+
+
+@folds(ev.FrameworkChosen)
+def _framework_chosen(state: RunState, e: ev.FrameworkChosen) -> RunState:
+    return replace(state, framework=e)
+
+
+@folds(ev.SeparateTrainings)
+def _separate_trainings(state: RunState, e: ev.SeparateTrainings) -> RunState:
+    return replace(state, separate=e)
+
+
 @folds(ev.RankReported)
 def _reported(state: RunState, e: ev.RankReported) -> RunState:
     if not 0 <= e.rank < len(state.ranks):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import AgentLost, InternalError, NoProgress, RunStopped, TimeLimit
+from ..errors import AgentLost, InternalError, NoGroup, NoProgress, RunStopped, TimeLimit
 from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, StopRequested
 from .peer_loss import operation
 from .run_state import Loss, Phase, Rank, RankPhase, RunState
+from .separate import describe_separate
 
 DOUBT_S = 2.0  # how long to wait for the cause after a failure that may follow from another rank's
 
@@ -178,6 +179,8 @@ def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str,
         return Phase.LOST, AgentLost.exit_code, describe_loss(state), None
     if stop is not None and not _came_too_late(state):
         return Phase.FAILED, 1, f"stopped: {stop.reason}", None
+    if state.separate is not None and state.separate.required:
+        return Phase.FAILED, NoGroup.exit_code, describe_separate(state.separate), None
     return Phase.SUCCEEDED, 0, describe_success(state), None
 
 
@@ -246,7 +249,13 @@ def early_leavers(state: RunState, rank: Rank) -> tuple[int, ...]:
 
 
 def describe_success(state: RunState) -> str:
-    """The sentence for success; it names the ranks that have no value because they called `sys.exit`."""
+    """The sentence for success, after what a person would not expect of one."""
+    separate = [] if state.separate is None else [describe_separate(state.separate)]
+    return "; ".join([*separate, _describe_exits(state)])
+
+
+def _describe_exits(state: RunState) -> str:
+    """The sentence about exits; it names the ranks that have no value because they called `sys.exit`."""
     left = [str(r.rank) for r in state.ranks if r.left and r.returned is None]
     good = "every rank exited with 0"
     if not left:

@@ -82,6 +82,8 @@ class Rank:
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     reported_at: float | None = None
+    world_size: int = 1
+    frameworks: tuple[str, ...] = ()
     sample: ev.RankSample | None = None
     sampled_at: float | None = None
 
@@ -148,6 +150,8 @@ class RunState:
         disrupted_at: when the gang was stopped or lost a part: later failures follow from that.
         losses: what was lost in this attempt, in the order in which the losses were reported.
         lost_tasks: the agents that ran in the lost tasks, as far as that is known.
+        framework: by whose rules the ranks got their places; None if that is not recorded.
+        separate: set if all ranks ended well, and each had trained by itself.
         near: the last warning that a limit is near, unless the danger has passed.
         stacks: the latest stacks of the ranks of this attempt, by rank.
         recording: why the folder cannot be written; None while it can.
@@ -189,6 +193,8 @@ class RunState:
     stacks: tuple[ev.StacksTaken, ...] = ()
     recording: ev.RecordingStopped | None = None
     lost: ev.RecordsLost | None = None
+    framework: ev.FrameworkChosen | None = None
+    separate: ev.SeparateTrainings | None = None
     blamed: int | None = None
     unreadable: tuple[ev.PartUnreadable, ...] = ()
     newer: int = 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..agent.boot import base_environ
@@ -19,8 +18,8 @@ from ..agent.hello import torch_version
 from ..channel.frames import Kind
 from ..channel.handshake import Hello
 from ..errors import CannotPlace, InternalError, LauncherError
-from ..frameworks.base import Framework, Rendezvous
-from ..frameworks.registry import framework_of
+from ..frameworks.base import Call, Rendezvous
+from ..frameworks.registry import Choice, choose, watched
 from ..placement.plan import Plan, make_plan, rank_environ, thread_note
 from ..placement.topology import (
     MeetingPoint,
@@ -37,7 +36,6 @@ from ..serialization import to_plain
 from ..spec.job import JobSpec, Target, TargetKind
 from ..spec.places import Assignment
 from ..spec.request import Request
-from ..spec.target import source_text
 from ..state import events as ev
 from .agents import Roster
 
@@ -81,7 +79,7 @@ class Attempt:
         self._request = request
         self._spec = request.spec
         self.plan = self._initial_plan = plan
-        self._framework = framework_of(source_text(request.spec.target, Path(request.spec.workdir)))
+        self._choice = choose(request.spec)
         self._base = base_environ(request.environ, request.spec.env, python=request.interpreter)
         self._writer = writer
         self._roster = roster
@@ -148,12 +146,20 @@ class Attempt:
         self._writer.append(ev.GangPlaced(time=now, attempt=self.number, ranks=plan.ranks))
         if self.number:  # the notes were written with the first attempt
             return
+        choice = self._choice
+        self._writer.append(
+            ev.FrameworkChosen(
+                time=now, framework=choice.framework.name, asked=choice.asked, detected=choice.detected
+            )
+        )
+        for text in choice.notes(self._spec):
+            self._note(text, level="warning")
         chosen = chosen_environ(self._spec, self._base)
         for text in filter(None, (*plan.notes, thread_note(plan, chosen))):
             self._note(text)
 
-    def _note(self, text: str) -> None:
-        self._writer.append(ev.NoteMade(time=self._clock(), attempt=self.number, text=text))
+    def _note(self, text: str, level: str = "info") -> None:
+        self._writer.append(ev.NoteMade(time=self._clock(), attempt=self.number, text=text, level=level))
 
     def _choose_meeting(self, plan: Plan) -> MeetingPoint | None:
         """The address of the rendezvous; None while agents are still trying to reach it."""
@@ -192,7 +198,7 @@ class Attempt:
                 plan,
                 spec=self._spec,
                 rendezvous=rendezvous,
-                framework=self._framework,
+                choice=self._choice,
                 base=self._base,
                 python=self._request.interpreter,
                 path=self._request.path,
@@ -234,7 +240,7 @@ def start_message(
     *,
     spec: JobSpec,
     rendezvous: Rendezvous,
-    framework: Framework,
+    choice: Choice,
     base: Mapping[str, str],
     python: str = "",
     path: Sequence[str] = (),
@@ -249,7 +255,7 @@ def start_message(
         plan: every rank's place.
         spec: the request.
         rendezvous: the address and identity of the gang's store.
-        framework: the framework of the target.
+        choice: the framework of the target.
         base: what all ranks share, where they inherit it; elsewhere agents start from their own environment,
             and this is unused.
         python: the ranks' interpreter; empty for the agent's own.
@@ -269,17 +275,18 @@ def start_message(
             "path": list(path),
             "foreign": bool(spec.python),
             "pickled_by": platform.python_version() if spec.target.pickled else "",
-            "argv": arguments(places, rendezvous, spec.target, framework),
+            "argv": arguments(places, rendezvous, spec.target, choice),
+            "frameworks": watched(),
         },
         "python": python,
         "cwd": spec.workdir,
         "inherit": not inherits,
         "env": dict(base if inherits else spec.env),
         "ranks": {
-            str(p.rank): rank_environ(p, rendezvous, chosen, framework=framework, interface=interface)
+            str(p.rank): rank_environ(p, rendezvous, chosen, framework=choice.framework, interface=interface)
             for p in places
         },
-        "yields": list(framework.defaults(interface)),
+        "yields": list(choice.framework.defaults(interface)),
         "grace_s": spec.grace_s,
         "origin": origin,
         "attempt": attempt,
@@ -287,10 +294,11 @@ def start_message(
 
 
 def arguments(
-    places: Sequence[Assignment], rendezvous: Rendezvous, target: Target, framework: Framework
+    places: Sequence[Assignment], rendezvous: Rendezvous, target: Target, choice: Choice
 ) -> dict[str, list[str]]:
     """A script's arguments by rank, for ranks whose framework changes them. A function has none."""
     if target.kind is not TargetKind.SCRIPT:
         return {}
-    changed = {str(p.rank): list(framework.argv(p, rendezvous, target.args)) for p in places}
+    call = Call(target.args, choice.source)
+    changed = {str(p.rank): list(choice.framework.argv(p, rendezvous, call)) for p in places}
     return {rank: args for rank, args in changed.items() if args != list(target.args)}

@@ -20,6 +20,7 @@ from ..backends.base import AgentsExpected, Backend, StageOver
 from ..channel.connection import AgentConnection
 from ..channel.frames import Kind, WireError
 from ..errors import CannotPlace, InternalError, LauncherError, RecordError, RunStopped, SpecError
+from ..frameworks.registry import cures
 from ..placement.plan import Plan
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
@@ -27,7 +28,8 @@ from ..spec.request import Request
 from ..state import events as ev
 from ..state.events import NoteMade
 from ..state.outcome_rules import verdict
-from ..state.run_state import RunState
+from ..state.run_state import Phase, RunState
+from ..state.separate import separate_trainings
 from .agents import Roster
 from .attempt import Attempt, submission
 from .control import ControlServer
@@ -273,7 +275,13 @@ class Supervisor:
                 ends.callback(self._control.close)
             ends.callback(record_end, self._writer.close)
             conclude_run(
-                self._writer, self._roster, self._backend, clock=self._clock, broken=broken, code=code
+                self._writer,
+                self._roster,
+                self._backend,
+                clock=self._clock,
+                broken=broken,
+                code=code,
+                require_group=self._spec.require_group,
             )
 
 
@@ -281,7 +289,14 @@ CLOSE_LIMIT_S = 60.0
 
 
 def conclude_run(
-    writer: RunWriter, roster: Roster, backend: Backend, *, clock: Callable[[], float], broken: str, code: int
+    writer: RunWriter,
+    roster: Roster,
+    backend: Backend,
+    *,
+    clock: Callable[[], float],
+    broken: str,
+    code: int,
+    require_group: bool = False,
 ) -> None:
     """Release the agents, wait until none of their processes is alive, and record the verdict.
 
@@ -292,6 +307,7 @@ def conclude_run(
         clock: the time of day.
         broken: the error that ends the run; empty if none does.
         code: that error's exit code.
+        require_group: whether the run fails if its ranks met no others.
     """
     record_end(roster.drop_all)
     backend.close(CLOSE_LIMIT_S)
@@ -299,8 +315,18 @@ def conclude_run(
         note = NoteMade(time=clock(), text=complaint, level="error")
         record_end(lambda: writer.append(note))
     record_end(writer.settle)
-    ended = verdict(writer.state, now=clock(), broken=broken, exit_code=code)
+    judge = partial(verdict, now=clock(), broken=broken, exit_code=code)
+    if judge(writer.state).state == Phase.SUCCEEDED:
+        _record_separate(writer, now=clock(), required=require_group)
+    ended = judge(writer.state)
     record_end(lambda: writer.append(ended))
+
+
+def _record_separate(writer: RunWriter, *, now: float, required: bool) -> None:
+    """Record that the ranks were trainings of their own, if they should have met."""
+    found = separate_trainings(writer.state, now=now, cures=cures(), required=required)
+    if found is not None:
+        record_end(lambda: writer.append(found))
 
 
 def record_end(write: Callable[[], object]) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from launcher.distributor import plan_for
 from launcher.errors import CannotPlace
+from launcher.frameworks.registry import choose
 from launcher.placement.plan import Plan
 from launcher.spec.bundle import make_bundle
 from launcher.spec.job import JobSpec
 from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
 
-from ...formatting import number, size_text, tilde
+from ...formatting import framework_text, number, size_text, tilde
 from .detect import Detected, Line, look, mode_line, room_line
 from .draft import Draft, errors_in
 
@@ -47,6 +48,11 @@ def _lines(draft: Draft, spec: JobSpec, detected: Detected, how: str) -> Iterato
     with errors_in(field):
         plan = plan_for(request)
     yield from _stage(request) if plan is None else _places(request, plan)
+    choice = choose(spec)
+    used = framework_text(choice.framework.name, asked=choice.asked, found=bool(choice.detected))
+    yield "uses", used
+    for note in choice.notes(spec):
+        yield "note", note
     for name, value in shown.env.items():
         yield "env", f"{name}={value}"
 

@@ -158,10 +158,10 @@ class RecentRuns(CursorSheet[Status]):
 
 
 def outcome(run: Status) -> Row:
-    """Why a failed run ended; else its state, and the figures that it reported last."""
+    """Why a failed run ended, or what a succeeded one warns of; else its state and its last figures."""
     if run.unreadable is not None:
         return ((" ".join(f"unreadable: {run.unreadable[:_WHY]}".split()), "muted"),)
-    if run.state.final and run.exit_code and run.why:
-        return ((" ".join(run.why[:_WHY].split()), "muted"),)
+    if run.state.final and run.why and (run.exit_code or run.warns):
+        return ((" ".join(run.why[:_WHY].split()), "rank-behind" if run.warns else "muted"),)
     metrics = fig.metric_spans(run.metrics, " · ")
     return ((str(run.state), "muted"), *((text, style or "muted") for text, style in metrics))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from launcher.distributor import Distributor
 from launcher.frameworks import registry
-from launcher.frameworks.base import Framework, Rendezvous, imports
-from launcher.frameworks.registry import FRAMEWORKS, framework_of
+from launcher.frameworks.base import Call, Framework, Rendezvous, importing
+from launcher.frameworks.registry import FRAMEWORKS, choose, detected
 from launcher.frameworks.torch import TORCH
+from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Assignment
 
 RING = """
@@ -33,14 +33,14 @@ def ring_environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
     return {"RING_PLACE": f"{place.rank}/{place.world_size}", "RING_RUN": rendezvous.run_id}
 
 
-def ring_argv(place: Assignment, rendezvous: Rendezvous, args: Sequence[str]) -> Sequence[str]:
-    return [f"--ring-port={rendezvous.port}", *args] if place.rank else args
+def ring_argv(place: Assignment, rendezvous: Rendezvous, call: Call) -> Sequence[str]:
+    return [f"--ring-port={rendezvous.port}", *call.args] if place.rank else call.args
 
 
 @pytest.fixture
 def ring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A framework that a row was added for, installed beside the target; the folder of both."""
-    row = Framework("ring", partial(imports, package="ring"), ring_environ, argv=ring_argv)
+    row = Framework("ring", importing("ring"), ring_environ, argv=ring_argv)
     monkeypatch.setattr(registry, "FRAMEWORKS", (row, *FRAMEWORKS))
     (tmp_path / "ring.py").touch()
     (tmp_path / "train.py").write_text(RING)
@@ -54,7 +54,8 @@ def test_names_are_told_apart() -> None:
 
 
 def test_a_target_that_no_framework_claims_gets_the_contract_of_torch() -> None:
-    assert TORCH is framework_of("") is framework_of("import torch") is framework_of("print('hello')")
+    assert [] == detected(["", "import torch", "print('hello')"])
+    assert TORCH is choose(JobSpec(Target(TargetKind.SCRIPT, "/no/such/file.py"))).framework
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_a_target_that_no_framework_claims_gets_the_contract_of_torch() -> None:
     ],
 )
 def test_an_import_is_found_by_its_line(source: str, found: bool) -> None:
-    assert found == imports(source, "ring")
+    assert found == importing("ring")(source)
 
 
 @pytest.mark.process

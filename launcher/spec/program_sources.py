@@ -1,0 +1,82 @@
+"""The source texts of a target's program: its own file, then the user's modules that it imports, and so on.
+
+Modules are looked for where Python would find the user's own: beside the target, or in the working directory.
+Installed packages are not read. Nothing is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import SpecError
+from .job import Target
+from .source import module_file, read_text
+
+_MOST = 200
+_IMPORT = re.compile(
+    r"""^[ \t]*(?:
+        from [ \t]+ (\.*[\w.]*) [ \t]+ import [ \t]+ ([\w, \t]+|\()  # a module, and names that may be modules
+        | import [ \t]+ ([\w., \t]+)
+    )""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def program_sources(target: Target, workdir: Path) -> Iterator[str]:
+    """The texts, the target's own first; none if it cannot be read from here, or is no Python."""
+    main = _main_file(target, workdir)
+    if main is None:
+        return
+    roots = (main.parent if target.is_file else workdir,)
+    waiting, seen = deque([main]), {main}
+    while waiting and len(seen) <= _MOST:
+        file = waiting.popleft()
+        text = _text(file)
+        yield text
+        for module in _imported(text, file, roots[0]):
+            if module not in seen:
+                seen.add(module)
+                waiting.append(module)
+
+
+def _main_file(target: Target, workdir: Path) -> Path | None:
+    try:
+        return Path(target.source) if target.is_file else module_file(target.source, workdir)
+    except SpecError:  # a module that only the ranks' hosts have, or a function of a notebook
+        return None
+
+
+def _text(file: Path) -> str:
+    try:
+        return read_text(file)
+    except SpecError:  # no Python: ranks will fail with it, or never import it
+        return ""
+
+
+def _imported(text: str, file: Path, root: Path) -> Iterator[Path]:
+    """The files of the user's own modules that a source imports."""
+    for base, names, plain in _IMPORT.findall(text):
+        for name in filter(None, re.split(r"[\s,]+", plain)):
+            yield from _files(root, name)
+        if base:
+            dots = len(base) - len(base.lstrip("."))
+            folder = file.parents[dots - 1] if 0 < dots <= len(file.parents) else root
+            yield from _files(folder, base.lstrip("."))
+            for name in filter(str.isidentifier, re.split(r"[\s,]+", names)):
+                yield from _files(folder, f"{base.lstrip('.')}.{name}")
+
+
+def _files(folder: Path, module: str) -> Iterator[Path]:
+    """The file of a module, and those of the packages that it is in."""
+    parts = [part for part in module.split(".") if part]
+    for count in range(1, len(parts) + 1):
+        place = folder.joinpath(*parts[:count])
+        if place.is_dir():
+            if (init := place / "__init__.py").is_file():
+                yield init
+        elif (source := place.with_name(f"{place.name}.py")).is_file():
+            yield source
+            return
