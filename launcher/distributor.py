@@ -150,9 +150,9 @@ class Distributor:
         """Start a run and return at once.
 
         Args:
-            target: a callable (closures, lambdas and functions of a notebook included), a script
-                ``"train.py"`` with its argv as `args`, or ``"train.py:fn"`` or ``"package.module:fn"``.
-            *args: the script's argv, or the function's positional arguments.
+            target: a callable (closures, lambdas and functions of a notebook included), ``"train.py:fn"`` or
+                ``"package.module:fn"``; or ``"train.py"``, ``"-m package.module"`` or another program.
+            *args: the function's positional arguments, or the program's argv.
             **kwargs: the function's keyword arguments.
 
         Raises:
@@ -169,7 +169,7 @@ def _import_path(spec: JobSpec) -> tuple[str, ...]:
 
     Another interpreter has packages of its own; those that are installed here may not even load there.
     """
-    if spec.target.kind is TargetKind.SCRIPT:
+    if not spec.target.kind.called:
         return ()
     return tuple(folder for folder in sys.path if not (spec.python and is_installed(f"{folder}{os.sep}")))
 

@@ -22,7 +22,7 @@ from ..sanitize import escaped
 def print_plan(request: Request) -> int:
     """Print the plan on standard output, and notes about it on standard error."""
     plan, spec = plan_for(request), request.spec.redacted()
-    _row(f"target   {shlex.join([spec.target.label, *spec.target.args])}")
+    _row(f"target   {shlex.join([*spec.target.words, *spec.target.args])}")
     _row(f"workdir  {spec.workdir}")
     if plan is None:
         _print_stage(request.spec)

@@ -21,7 +21,7 @@ from click.core import ParameterSource
 from launcher.engine.client import Attachment, submit
 from launcher.errors import AgentLost, InternalError
 from launcher.runs.reader import Presence, StateTail
-from launcher.spec.job import LAUNCH_OPTIONS, RANKS
+from launcher.spec.job import LAUNCH_OPTIONS, RANKS, RUN_MODULE, named_module
 from launcher.spec.options import FLAG, PATH, SECONDS, SWITCH, WHOLE, Option, ValueKind
 from launcher.spec.request import Request
 from launcher.state import events as ev
@@ -119,7 +119,7 @@ def request_from(
 
 def _base(target: str, workdir: Path) -> Path:
     """The folder in which a target is searched: a file here, a module where the ranks will import it."""
-    source = target.rpartition(":")[0]
+    source = named_module(target) or target.rpartition(":")[0]
     return workdir if source and not source.endswith(".py") and "/" not in source else Path.cwd()
 
 
@@ -148,19 +148,29 @@ def start_options(command: Command) -> Command:
 @click.command()
 @click.argument("target")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("-m", "--module", is_flag=True, help="TARGET is a module, run as python -m runs it.")
 @launch_options
 @click.option("--no-defaults", is_flag=True, help="Ignore [defaults] of config.toml.")
 @start_options
 @click.pass_context
 def run(
-    context: click.Context, /, target: str, args: tuple[str, ...], *, no_defaults: bool, **options: Any
+    context: click.Context,
+    /,
+    target: str,
+    args: tuple[str, ...],
+    *,
+    module: bool,
+    no_defaults: bool,
+    **options: Any,
 ) -> int:
-    """Run TARGET on every rank: train.py, train.py:function or package.module:function.
+    """Run TARGET on every rank.
 
-    A script's own ARGS go after --.
+    TARGET is train.py, train.py:function, package.module:function, -m package.module, ./run.sh or another
+    program. Its own ARGS go after --.
     """
     from ..settings import launch_defaults
 
+    target = f"{RUN_MODULE} {target}" if module else target
     defaults = {} if no_defaults else launch_defaults()
     return start(request_from(target, args, given_options(context), defaults), options)
 

@@ -31,7 +31,7 @@ def show(folder: Path, *, as_json: bool) -> int:
     if as_json:
         print_json(_show_document(folder, spec, state, status))
         return 0
-    target = state.target if spec is None else shlex.join([spec.target.label, *spec.target.args])
+    target = state.target if spec is None else shlex.join([*spec.target.words, *spec.target.args])
     took = time_between(state.started, state.ended)
     code = "" if status.exit_code is None else f", exit {status.exit_code}"
     print_text(f"{folder.name}  {status.name}")

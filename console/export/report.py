@@ -105,7 +105,7 @@ def _summary(facts: _ReportFacts) -> Iterator[str]:
     state, spec = facts.state, facts.spec
     code = "" if facts.exit_code is None else f", exit {facts.exit_code}"
     yield f'<p class="state {facts.phase.value}">{facts.phase.value}{code}</p>'
-    target = shlex.join([spec.target.label, *spec.target.args]) if spec else state.target
+    target = shlex.join([*spec.target.words, *spec.target.args]) if spec else state.target
     began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(state.started)) if state.started else ""
     by = state.submitted
     rows = [

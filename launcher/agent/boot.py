@@ -187,8 +187,10 @@ def prepare(
     if start.get("inherit"):
         env = base_environ(os.environ, env, python=python)
         ranks = {rank: yielding(own, os.environ, start.get("yields", ())) for rank, own in ranks.items()}
+    is_program = start["program"]["target"]["kind"] == "program"
     return StartOrder(
-        python=python,
+        # a program is started through this interpreter, whatever interpreter it may use itself
+        python=sys.executable if is_program else python,
         root=root,
         cwd=cwd,
         env=env,

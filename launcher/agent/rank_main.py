@@ -191,12 +191,16 @@ TRACEBACK = 48 << 10
 
 
 def load_target(target: Program) -> Callable[[], Any]:
-    """The function that runs the target; a script's returns None.
+    """The function that runs the target; a script's and a module's return None, a program's does not return.
 
     Exceptions of the target's import are the user's and pass through.
     """
+    if target.kind == "program":
+        return lambda: _execute(target)
     if target.kind == "script":
         return _script(target)
+    if target.kind == "module":
+        return _main_module(target)
     if target.kind == "callable":
         _lead_path(target.lead or os.getcwd())
         function, args, kwargs = _unpickled(target)
@@ -236,14 +240,40 @@ def _literals(target: Program) -> tuple[list[Any], dict[str, Any]]:
     )
 
 
+def _execute(target: Program) -> NoReturn:
+    """Become the program. It ends with its agent too, as the kernel keeps that setting."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    os.execvp(target.source, [target.source, *target.args])
+
+
 def _script(target: Program) -> Callable[[], Any]:
-    """The script as `__main__`, kept alive to the end of the process for its threads and pickles."""
     path = Path(target.source)
     sys.argv = [target.source, *target.args]
     _lead_path(os.path.dirname(os.path.realpath(path)))  # Python too resolves links
     code = compile(path.read_bytes(), target.source, "exec", dont_inherit=True)
+    return _as_main(code, __file__=target.source, __spec__=None)
+
+
+def _main_module(target: Program) -> Callable[[], Any]:
+    """The module as ``python -m`` would run it; of a package, its `__main__`."""
+    _lead_path(target.lead or os.getcwd())
+    spec = importlib.util.find_spec(target.source)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{target.source}.__main__")
+    code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec is not None else None
+    if spec is None or code is None:
+        raise ImportError(f"there is no module {target.source} that can be run as a program")
+    sys.argv = [spec.origin or target.source, *target.args]
+    return _as_main(
+        code, __file__=spec.origin, __spec__=spec, __package__=spec.parent, __loader__=spec.loader
+    )
+
+
+def _as_main(code: types.CodeType, **attributes: Any) -> Callable[[], None]:
+    """Code as `__main__`, kept alive to the end of the process for its threads and pickles."""
     module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=target.source, __builtins__=builtins, __spec__=None)
+    module.__dict__.update(__builtins__=builtins, **attributes)
     sys.modules["__main__"] = module
 
     def run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import SpecError
 from ..spec.job import JobSpec, TargetKind
@@ -65,6 +66,8 @@ def asked_for(spec: JobSpec) -> Framework | None:
     asked = named(spec.framework) if spec.framework else None
     if asked is NONE and spec.require_group:
         raise SpecError("--require-group demands a group, and --framework none is for ranks that have none")
+    if spec.require_group and spec.target.kind is TargetKind.PROGRAM:
+        raise SpecError("--require-group is for Python: nobody can see whether other programs join a group")
     return asked
 
 
@@ -105,6 +108,6 @@ def cures() -> dict[str, str]:
     return {each.name: each.cure for each in FRAMEWORKS}
 
 
-def watched() -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """Each framework's name, packages and watched modules, for the ranks."""
-    return [(f.name, f.packages, f.watches) for f in FRAMEWORKS if f.packages or f.watches]
+def watched() -> list[list[Any]]:
+    """Each framework's name, packages and watched modules, for `launcher.agent.membership`."""
+    return [[f.name, [*f.packages], [*f.watches]] for f in FRAMEWORKS if f.packages or f.watches]

@@ -40,6 +40,7 @@ from .source import find_module
 LIMIT = 32 << 20
 FILES = 10_000
 _DATE = (1980, 1, 1, 0, 0, 0)
+_SYSTEM = ("/bin/", "/sbin/", "/usr/")
 # Never sent: executors have them. Spark's packages may lie outside of the folders of installed packages.
 _NOT_SENT = frozenset({"__main__", "__mp_main__", names.own(), names.SECOND, "pyspark", "py4j"})
 
@@ -114,6 +115,8 @@ def _collect(target: Target, workdir: Path) -> _Collected:
     collected = _Collected(workdir)
     if target.kind is TargetKind.CALLABLE:
         _add_own_modules(collected)
+    elif target.kind is TargetKind.PROGRAM and not _is_own_program(target):
+        pass
     elif target.is_file:
         main = Path(os.path.realpath(workdir / target.source))
         collected.main, collected.lead = str(main), main.parent
@@ -122,6 +125,11 @@ def _collect(target: Target, workdir: Path) -> _Collected:
     elif root := _import_root(target.source, workdir):
         collected.add_folder(root)
     return collected
+
+
+def _is_own_program(target: Target) -> bool:
+    """Whether a program is the user's own: executors have the system's, and those of an installed package."""
+    return target.is_file and not target.source.startswith((*_SYSTEM, sys.prefix, sys.base_prefix))
 
 
 def _import_root(module: str, workdir: Path) -> Path | None:
@@ -289,6 +297,7 @@ def _read(files: Iterable[tuple[str, Path]], needed: set[str]) -> Iterator[tuple
 
 
 MANIFEST = "bundle.json"
+_OWNERS = 0o700
 SOURCES = "src"
 NAMED = "named"
 
@@ -325,6 +334,8 @@ def unpack_bundle(data: bytes, folder: str) -> UnpackedBundle:
     copied = os.path.join(folder, SOURCES)
     prefix = "" if shared else copied
     main, lead = manifest["main"], manifest["lead"]
+    if main:
+        os.chmod(copied + main, _OWNERS)  # it may be a program
     if not (shared and os.path.isdir(lead)):
         lead = copied + lead
         os.makedirs(lead, exist_ok=True)  # it may hold no sources

@@ -41,11 +41,32 @@ from .redaction import REDACTED, Redactor, named_words
 
 
 class TargetKind(StrEnum):
-    """What the target is: a script, a function found by name, or a pickled callable."""
+    """What the target is.
+
+    A Python script, a module that is run as ``python -m`` would, any other program, a function found by name,
+    or a pickled callable.
+    """
 
     SCRIPT = "script"
+    MODULE = "module"
+    PROGRAM = "program"
     FUNCTION = "function"
     CALLABLE = "callable"
+
+    @property
+    def called(self) -> bool:
+        """Whether it is a function, with values as arguments and a value as its result."""
+        return self in (TargetKind.FUNCTION, TargetKind.CALLABLE)
+
+
+RUN_MODULE = "-m"
+"""What stands before the name of a module that is run as a program."""
+
+
+def named_module(text: str) -> str | None:
+    """The module of ``-m package.module``; None for other targets."""
+    words = text.split()
+    return words[1] if len(words) == 2 and words[0] == RUN_MODULE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +74,11 @@ class Target:
     """The program that every rank runs.
 
     Attributes:
-        kind: script, function or callable.
-        source: path of a file, or dotted name of a module; for a callable, where it was defined.
-        name: the function's name; empty for a script.
-        args: a script's argv; a function's positional arguments as Python literals.
+        kind: what it is.
+        source: path of a file, dotted name of a module, or name of a program on PATH; for a callable, where
+            it was defined.
+        name: the function's name; empty for any other kind.
+        args: the argv of a script, module or program; a function's positional arguments as Python literals.
         kwargs: a function's keyword arguments as Python literals, in order; `launcher.spec.target.resolve`
             converts the texts of the option to them.
         pickled: the arguments (or the callable with them) are sent as a pickle beside this value, and
@@ -82,7 +104,14 @@ class Target:
     @property
     def label(self) -> str:
         """The target as a person would type it, without arguments."""
-        return f"{self.source}:{self.name}" if self.name else self.source
+        return " ".join(self.words)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The same as words of a command."""
+        if self.kind is TargetKind.MODULE:
+            return (RUN_MODULE, self.source)
+        return (f"{self.source}:{self.name}" if self.name else self.source,)
 
     @property
     def arguments(self) -> str:
@@ -91,7 +120,7 @@ class Target:
 
     @property
     def is_file(self) -> bool:
-        """Whether `source` is a path rather than a dotted module name."""
+        """Whether `source` is a path rather than a module's or program's name."""
         return self.source.endswith(".py") or "/" in self.source
 
 

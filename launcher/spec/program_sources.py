@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import SpecError
-from .job import Target
+from .job import Target, TargetKind
 from .source import module_file, read_text
 
 _MOST = 200
@@ -43,6 +43,8 @@ def program_sources(target: Target, workdir: Path) -> Iterator[str]:
 
 
 def _main_file(target: Target, workdir: Path) -> Path | None:
+    if target.kind is TargetKind.PROGRAM:
+        return None
     try:
         return Path(target.source) if target.is_file else module_file(target.source, workdir)
     except SpecError:  # a module that only the ranks' hosts have, or a function of a notebook

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ..errors import SpecError
 from .file_search import find_sources
-from .job import Target, TargetKind
+from .job import RUN_MODULE, Target, TargetKind, named_module
+from .program import find_program
 from .signature import Parameter, ParameterKind, Signature, literal
 from .source import (
     ANYTHING,
@@ -30,22 +31,29 @@ from .source import (
 )
 
 _ANY = "..."
+FORMS = "FILE.py, FILE.py:FUNCTION, MODULE:FUNCTION, -m MODULE, or a program"
 
 
 def resolve(text: str, *, params: Mapping[str, str], args: Sequence[str], workdir: Path) -> Target:
-    """The checked target for ``train.py``, ``train.py:fn`` or ``package.module:fn``.
+    """The checked target for the text that a person types.
+
+    That is ``train.py``, ``-m package.module``, ``./run.sh`` or another program, ``train.py:fn`` or
+    ``package.module:fn``.
 
     Args:
         params: a function's keyword arguments, as typed.
-        args: a script's argv; a function's positional arguments, as typed.
+        args: the argv of a script, module or program; a function's positional arguments, as typed.
         workdir: where relative paths and modules are looked for first.
 
     Raises:
-        SpecError: there is no such file, module or function, or it does not take these arguments.
+        SpecError: there is no such file, module, program or function, or it does not take these arguments.
     """
     source, name = _split(text, workdir)
     if not name:
-        return _script(source, params=params, args=args, workdir=workdir)
+        kind, place = _main_program(source, workdir)
+        if params:
+            raise _no_params(source, kind)
+        return Target(kind, place, args=tuple(args))
     place, signature = _place(source, name, workdir)
     positional, keywords = _bind(signature, params=params, args=args)
     return Target(TargetKind.FUNCTION, place, name, args=positional, kwargs=keywords)
@@ -73,7 +81,7 @@ def resolve_call(text: str, *, count: int, names: Iterable[str], workdir: Path) 
 
 
 def signature_for(text: str, workdir: Path) -> Signature | None:
-    """The signature of a target's function; None for a script.
+    """The signature of a target's function; None for any other kind.
 
     Raises:
         SpecError: there is no such file, module or function.
@@ -81,7 +89,7 @@ def signature_for(text: str, workdir: Path) -> Signature | None:
     source, name = _split(text, workdir)
     if name:
         return _place(source, name, workdir)[1]
-    read_module(_file(source, workdir))
+    _main_program(source, workdir)
     return None
 
 
@@ -155,25 +163,58 @@ def _place(source: str, name: str, workdir: Path) -> tuple[str, Signature]:
     return place, function_in(path, name, source) if path else Signature(name, ANYTHING)
 
 
-def _script(source: str, *, params: Mapping[str, str], args: Sequence[str], workdir: Path) -> Target:
-    path = _file(source, workdir)
+def _main_program(text: str, workdir: Path) -> tuple[TargetKind, str]:
+    """The kind and the source of a target without a function, which is checked.
+
+    Raises:
+        SpecError: there is none, it cannot be run, or it is not valid Python.
+    """
+    if (module := named_module(text)) is not None:
+        if (file := _main_file(module, workdir)) is not None:
+            read_module(file)
+        return TargetKind.MODULE, module
+    if (program := find_program(text, workdir)) is not None:
+        return TargetKind.PROGRAM, program
+    path = _file(text, workdir)
     read_module(path)
-    if params:
+    return TargetKind.SCRIPT, str(path)
+
+
+def _main_file(module: str, workdir: Path) -> Path | None:
+    """The source that ``python -m`` would run for a module; None if it has none.
+
+    Raises:
+        SpecError: there is no such module, or it is a package that cannot be run.
+    """
+    if ":" in module:
         raise SpecError(
-            f"{source} is a script, and --param is for functions",
-            hint=f"give a script its arguments after --, or name a function: {source}:FUNCTION",
+            f"{RUN_MODULE} runs a module, and {module} names a function", hint=f"leave out {RUN_MODULE}"
         )
-    return Target(TargetKind.SCRIPT, str(path), args=tuple(args))
+    file = module_file(module, workdir)
+    spec = find_module(module, workdir)
+    if spec is None or spec.submodule_search_locations is None:
+        return file
+    if find_module(f"{module}.__main__", workdir) is None:
+        hint = f"name a module in it: {RUN_MODULE} {module}.MODULE"
+        raise SpecError(f"{module} is a package without __main__.py", hint=hint)
+    return module_file(f"{module}.__main__", workdir)
+
+
+def _no_params(source: str, kind: TargetKind) -> SpecError:
+    hint = "give it its arguments after --"
+    if kind is TargetKind.SCRIPT:
+        hint = f"give a script its arguments after --, or name a function: {source}:FUNCTION"
+    return SpecError(f"{source} is a {kind}, and --param is for functions", hint=hint)
 
 
 def _split(text: str, workdir: Path) -> tuple[str, str]:
-    """A target's file or module, and its function's name; the name of a script is empty."""
+    """A target's file, module or program, and its function's name; the name is empty without a function."""
     if not text or "\0" in text:
         raise SpecError(
             "the target is empty or holds a NUL", hint="name a file, or a function as train.py:train"
         )
     source, colon, name = text.rpartition(":")
-    if not colon or os.path.exists(_absolute(text, workdir)):
+    if not colon or os.path.exists(_absolute(text, workdir)) or named_module(text) is not None:
         return text, ""
     if not source or not name:
         raise SpecError(f"{text!r} is half a target", hint="write FILE.py:FUNCTION or MODULE:FUNCTION")
@@ -203,16 +244,22 @@ def _file(text: str, workdir: Path) -> Path:
     if stat.S_ISDIR(mode):
         raise SpecError(f"{text} is a folder", hint="name a Python file in it")
     if path.suffix != ".py" or not stat.S_ISREG(mode):
-        raise SpecError(f"{text} is not a Python file", hint="a target is a .py file or MODULE:FUNCTION")
+        raise SpecError(f"{text} is not a Python file", hint=f"a target is {FORMS}")
     return path
 
 
 def _no_file(text: str, path: Path, workdir: Path) -> SpecError:
-    if path.suffix != ".py" and all(map(str.isidentifier, text.split("."))):
+    if path.suffix != ".py" and _may_be_module(text, workdir):
         return _no_function_named(text, workdir)
     nearby = [os.path.relpath(p, workdir) for p in [*path.parent.glob("*.py"), *find_sources(workdir)]]
     hint = suggestion(text, nearby) or f"paths are taken from {workdir}"
     return SpecError(f"there is no file {text}", hint=hint)
+
+
+def _may_be_module(text: str, workdir: Path) -> bool:
+    if not all(map(str.isidentifier, text.split("."))):
+        return False
+    return "." in text or _absolute(f"{text}.py", workdir).is_file() or find_module(text, workdir) is not None
 
 
 def _no_function_named(text: str, workdir: Path) -> SpecError:
@@ -222,7 +269,8 @@ def _no_function_named(text: str, workdir: Path) -> SpecError:
     module, _, last = text.rpartition(".")
     if module and find_module(text, workdir) is None:
         return SpecError(f"{text} is neither a file nor a module", hint=f"write {module}:{last}")
-    return SpecError(f"{text} does not say which function to run", hint=f"write {text}:FUNCTION")
+    hint = f"write {text}:FUNCTION, or {RUN_MODULE} {text} to run it as a program"
+    return SpecError(f"{text} does not say which function to run", hint=hint)
 
 
 def _bind(

@@ -33,7 +33,7 @@ from ..placement.topology import (
 from ..runs.provenance import user_name
 from ..runs.writer import RunWriter
 from ..serialization import to_plain
-from ..spec.job import JobSpec, Target, TargetKind
+from ..spec.job import JobSpec, Target
 from ..spec.places import Assignment
 from ..spec.request import Request
 from ..state import events as ev
@@ -296,8 +296,8 @@ def start_message(
 def arguments(
     places: Sequence[Assignment], rendezvous: Rendezvous, target: Target, choice: Choice
 ) -> dict[str, list[str]]:
-    """A script's arguments by rank, for ranks whose framework changes them. A function has none."""
-    if target.kind is not TargetKind.SCRIPT:
+    """A program's arguments by rank, for ranks whose framework changes them. A function has none."""
+    if target.kind.called:
         return {}
     call = Call(target.args, choice.source)
     changed = {str(p.rank): list(choice.framework.argv(p, rendezvous, call)) for p in places}

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import LauncherError, SpecError
+from launcher.frameworks.registry import asked_for
 from launcher.spec.job import (
     LAUNCH_OPTIONS,
+    RUN_MODULE,
     JobSpec,
     SparkSpec,
     Target,
     TargetKind,
     applies,
     argument_places,
+    named_module,
     world_size,
 )
 from launcher.spec.modes import DEFAULT_MODE, Mode
 from launcher.spec.options import PAIRS, Option, pairs, split
 from launcher.spec.redaction import REDACTED
-from launcher.spec.request import require_py_files, require_workdir
+from launcher.spec.request import Request, require_py_files, require_python, require_workdir
 
 from .given import overrides_all
 
@@ -124,6 +127,10 @@ class Draft:
             require_workdir(spec)
         with errors_in(PY_FILES):
             require_py_files(spec)
+        with errors_in("python"):
+            require_python(Request(spec))
+        with errors_in("framework"):
+            asked_for(spec)
         return spec
 
     def _revealed(self) -> Draft:
@@ -170,7 +177,7 @@ class Draft:
     @property
     def base(self) -> Path:
         """The folder in which the target is searched: a file here, a module where ranks will import it."""
-        source = self.target.strip().rpartition(":")[0]
+        source = named_module(self.target) or self.target.strip().rpartition(":")[0]
         is_module = source and not source.endswith(".py") and "/" not in source
         return self.ranks_workdir if is_module else self.workdir.absolute()
 
@@ -264,7 +271,7 @@ def _relative(target: Target, workdir: str) -> str:
     source = target.source
     if workdir and os.path.isabs(source) and Path(source).is_relative_to(workdir):
         source = os.path.relpath(source, workdir)
-    return f"{source}:{target.name}" if target.kind is TargetKind.FUNCTION else source
+    return replace(target, source=source).label
 
 
 def _secrets_of(spec: JobSpec, private: Mapping[str, str]) -> dict[str, str | None]:
@@ -287,7 +294,7 @@ def _known_part(remote: str, secrets: Mapping[str, str | None]) -> str:
 
 def command_words(draft: Draft, defaults: Mapping[str, str] | None = None) -> list[str]:
     """The command that launches the draft without the console, where the settings have these `defaults`."""
-    words = ["rankdeck", "run", _positional(draft.target), "-n", draft.processes.strip() or "1"]
+    words = ["rankdeck", "run", *_positional(draft.target), "-n", draft.processes.strip() or "1"]
     if draft.mode is not DEFAULT_MODE:
         words += ["--mode", str(draft.mode)]
     if (address := draft.mode.traits.address) and (url := draft.spark.strip()):
@@ -318,10 +325,12 @@ def _settings(draft: Draft) -> dict[str, str]:
     }
 
 
-def _positional(target: str) -> str:
-    """The target, written so that a command line does not take it for an option."""
+def _positional(target: str) -> list[str]:
+    """The words of the target, of which a command line takes none but that of a module for an option."""
     target = target.strip() or "TARGET"
-    return f"./{target}" if target.startswith("-") else target
+    if module := named_module(target):
+        return [RUN_MODULE, module]
+    return [f"./{target}" if target.startswith("-") else target]
 
 
 def command_text(draft: Draft, defaults: Mapping[str, str] | None = None) -> str:

@@ -242,7 +242,7 @@ def what_would_run(spec: JobSpec) -> list[str]:
     pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
     python = spec.mode.traits.python or sys.executable
     rows = [
-        ("target", shlex.join([spec.target.label, *spec.target.args])),
+        ("target", shlex.join([*spec.target.words, *spec.target.args])),
         ("with", " ".join(f"{name}={value}" for name, value in spec.target.kwargs)),
         ("pickle", "code and data of whoever made it, which every rank runs as you" if pickled else ""),
         ("ranks", f"{spec.num_processes}, {spec.mode}"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from launcher.errors import SpecError
 from launcher.runs.status import Status
 from launcher.spec.file_search import find_sources
+from launcher.spec.job import named_module
 from launcher.spec.script_options import ScriptOption, options_in
 from launcher.spec.signature import Parameter, ParameterKind, Signature
 from launcher.spec.source import described
@@ -91,7 +92,7 @@ def _relative(target: str, workdir: Path) -> str:
 def _exists(target: str, workdir: Path) -> bool:
     source, name = split_target(target)
     is_module = name and not source.endswith(".py") and "/" not in source
-    return bool(is_module) or (workdir / source).is_file()
+    return bool(is_module or named_module(target)) or (workdir / source).is_file()
 
 
 def with_recent(found: Sequence[Candidate], recent: Sequence[Candidate]) -> list[Candidate]:
@@ -191,6 +192,7 @@ def _source_file(source: str, workdir: Path) -> Path | None:
     """The file that a target's first part names, relative to `workdir`; None if there is none."""
     if not source or "\0" in source:
         return None
+    source = named_module(source) or source
     path = workdir / os.path.expanduser(source)
     if not source.endswith(".py") and "/" not in source:
         path = (workdir / source.replace(".", "/")).with_suffix(".py")

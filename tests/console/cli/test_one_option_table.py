@@ -27,7 +27,7 @@ from launcher.errors import SpecError
 from launcher.settings import config_file
 from launcher.spec.job import LAUNCH_OPTIONS, JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import SPARK, Mode
-from launcher.spec.options import Option, options_of
+from launcher.spec.options import FLAG, SWITCH, Option, options_of
 
 ROOT = Path(__file__).parents[3]
 FLAGS = [each for each in LAUNCH_OPTIONS if each.flag]
@@ -38,6 +38,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "gpu": ("no",),
     "workdir": ("/",),
     "python": ("python3",),
+    "framework": ("deepspeed",),
+    "require_group": ("yes",),
     "master": ("spark://h:7077",),
     "remote": ("sc://h",),
     "env": ("A=1", "B=b c"),
@@ -74,10 +76,15 @@ def spec_of(*said: str, settled: Mapping[str, str] | None = None, target: str = 
 
 def said(option: Option) -> list[str]:
     """The words of a command that give an option, in a mode in which it has a meaning."""
-    flags = [f"--{'no-' * (word == 'no')}gpu" for word in words(option)]
+    yes, _, no = option.flag.partition("/")
+    flags = [no if word == "no" else yes for word in words(option)]
     pairs = [part for word in words(option) for part in (option.flag_name, word)]
     mode = ["--mode", str(mode_for(option))] if option.group == SPARK else []
-    return [*mode, *(flags if option.name == "gpu" else pairs), *(["-n7"] * (option.name == "gpus_per_task"))]
+    return [
+        *mode,
+        *(flags if option.kind in (SWITCH, FLAG) else pairs),
+        *(["-n7"] * (option.name == "gpus_per_task")),
+    ]
 
 
 @pytest.fixture
@@ -160,6 +167,8 @@ def settle(home: Path, option: Option) -> dict[str, str]:
     value: Any = words(option)[-1]
     if dict in option.kind.types:
         value = "{ " + ", ".join(f'"{w.split("=")[0]}" = "{w.split("=")[1]}"' for w in words(option)) + " }"
+    elif option.kind is FLAG:
+        value = "true"
     elif option.kind.types not in ((int,), (int, float)):
         value = f'["{value}"]' if list in option.kind.types else f'"{value}"'
     file = config_file({"RANKDECK_HOME": str(home)})

@@ -1,4 +1,4 @@
-"""N trainings never pass for one: twenty scripts whose ranks meet, twenty whose ranks do not, twenty plain."""
+"""N trainings never pass for one: twenty scripts whose ranks meet, twenty whose do not, twenty plain ones."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ PLAIN = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Look-alikes of the frameworks, as installed packages: beside the scripts they would be the user's own."""
+    """A folder of scripts, and look-alikes of frameworks in another: they are no modules of the user's."""
     made = tmp_path_factory.mktemp("separate")
     lookalikes.write(made / "site")
     (made / "model.py").write_text("from layers import part\n")

@@ -22,6 +22,7 @@ from launcher.agent import process
 from launcher.distributor import launch, pack
 from launcher.errors import SpecError
 from launcher.job import Job
+from launcher.runs import paths
 from launcher.spec import bundle
 from launcher.spec import bundle as baggage
 from launcher.spec.bundle import make_bundle
@@ -240,6 +241,25 @@ def forget(*modules: str) -> None:
         del sys.modules[name]
 
 
+def test_a_program_brings_itself_and_what_a_script_would_bring(work: Path) -> None:
+    write(work, {"run.sh": "#!/bin/sh\n", "other.sh": ""})
+    data = make_bundle(spec_of(Target(TargetKind.PROGRAM, str(work / "run.sh")), work))
+
+    assert {"run.sh", "train.py", "helper.py", "pkg/deep.py"} <= names(data, work)
+    assert "other.sh" not in names(data, work)
+
+
+@pytest.mark.parametrize("program", ["sh", "/bin/sh", "/usr/bin/env", sys.executable])
+def test_a_program_of_the_system_is_not_sent(work: Path, program: str) -> None:
+    assert not names(make_bundle(spec_of(Target(TargetKind.PROGRAM, program), work)))
+
+
+def test_a_module_that_is_run_brings_the_folder_that_it_is_imported_from(work: Path) -> None:
+    data = make_bundle(spec_of(Target(TargetKind.MODULE, "pkg.deep"), work))
+
+    assert {"pkg/deep.py", "helper.py"} <= names(data, work)
+
+
 # --- --py-files
 
 
@@ -316,6 +336,27 @@ def host(tmp_path: Path, mark: str) -> Iterator[Host]:
     scratch.mkdir()
     yield Host(scratch)
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.process
+def test_a_program_is_executed_on_a_host_that_has_it_not(work: Path, host: Host, tmp_path: Path) -> None:
+    write(work, {"run.sh": '#!/bin/sh\necho "$1 $0"; python -c "import helper; print(helper.WORD)"\n'})
+    (work / "run.sh").chmod(0o755)
+    spec = spec_of(Target(TargetKind.PROGRAM, str(work / "run.sh"), args=("x",)), work)
+    job = host.run(spec, before=lambda: work.rename(tmp_path / "gone"))
+
+    first, second = paths.log_file(job.folder, 0, 0, paths.STDOUT).read_text().splitlines()
+    assert first.startswith("x /")
+    assert first.endswith(f"{work}/run.sh")
+    assert "first" == second  # its folder became the working directory
+
+
+@pytest.mark.process
+def test_a_module_is_run_on_a_host_that_has_it_not(work: Path, host: Host, tmp_path: Path) -> None:
+    write(work, {"pkg/main.py": "import helper, launcher\nlauncher.publish([__name__, helper.WORD])\n"})
+    spec = spec_of(Target(TargetKind.MODULE, "pkg.main"), work)
+
+    assert ["__main__", "first"] == host.run(spec, before=lambda: work.rename(tmp_path / "gone")).result()
 
 
 def raised(job: Job) -> ev.RankRaised:

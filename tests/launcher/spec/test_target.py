@@ -166,9 +166,36 @@ def test_a_file_that_cannot_be_read_is_refused(work: Path) -> None:
         ("zzz.py", "there is no file zzz.py (paths are taken from {work})"),
         ("train", "there is no file train (did you mean train.py?)"),
         (".", ". is a folder (name a Python file in it)"),
-        ("run.sh", "run.sh is not a Python file (a target is a .py file or MODULE:FUNCTION)"),
-        ("pipe.py", "pipe.py is not a Python file (a target is a .py file or MODULE:FUNCTION)"),
-        ("pkg.mod", "pkg.mod does not say which function to run (write pkg.mod:FUNCTION)"),
+        ("run.sh", "run.sh is not a Python file, and may not be executed (is it a program? chmod +x run.sh)"),
+        (
+            "pipe.py",
+            (
+                "pipe.py is not a Python file "
+                "(a target is FILE.py, FILE.py:FUNCTION, MODULE:FUNCTION, -m MODULE, or a program)"
+            ),
+        ),
+        (
+            "pkg.mod",
+            (
+                "pkg.mod does not say which function to run "
+                "(write pkg.mod:FUNCTION, or -m pkg.mod to run it as a program)"
+            ),
+        ),
+        ("no-such-program", "there is no file no-such-program (paths are taken from {work})"),
+        ("nosuchprogram", "there is no file nosuchprogram (paths are taken from {work})"),
+        ("-m pkg.nope", "there is no module nope in pkg"),
+        ("-m pkg", "pkg is a package without __main__.py (name a module in it: -m pkg.MODULE)"),
+        ("-m pkg.mod:go", "-m runs a module, and pkg.mod:go names a function (leave out -m)"),
+        ("-m pkg.bad", "{work}/pkg/bad.py:1 is not valid Python: invalid syntax"),
+        (
+            "n.ipynb",
+            (
+                "n.ipynb is a notebook, which is no program "
+                "(launch from its cells (rankdeck help notebooks), "
+                "or make it a script: jupyter nbconvert --to script n.ipynb)"
+            ),
+        ),
+        ("mute", "mute does not say what executes it (begin it with a line such as #!/bin/bash)"),
         ("pkg.mod.go", "pkg.mod.go is neither a file nor a module (write pkg.mod:go)"),
         ("train.py:", "'train.py:' is half a target (write FILE.py:FUNCTION or MODULE:FUNCTION)"),
         (":train", "':train' is half a target (write FILE.py:FUNCTION or MODULE:FUNCTION)"),
@@ -179,13 +206,56 @@ def test_a_file_that_cannot_be_read_is_refused(work: Path) -> None:
     ],
 )
 def test_a_target_that_is_nothing_to_run_is_refused(work: Path, text: str, message: str) -> None:
-    put(work, {"run.sh": "echo", "pkg/mod.py": "def go(): ..."})
+    sources = {"pkg/mod.py": "def go(): ...", "pkg/__init__.py": "", "pkg/bad.py": "1 +"}
+    put(work, {"run.sh": "echo", "n.ipynb": "{}", "mute": "echo", **sources})
+    (work / "mute").chmod(0o755)
     os.mkfifo(work / "pipe.py")
     assert refusal(work, text) == message.format(work=work)
 
 
 def test_a_name_too_long_for_the_file_system_is_refused(work: Path) -> None:
     assert refusal(work, f"{'a' * 300}.py").endswith("cannot be read: File name too long")
+
+
+def test_a_program_is_found_by_its_path_and_by_its_name(work: Path) -> None:
+    put(work, {"run.sh": "#!/bin/sh\n", "a.out": b"\x7fELF\0", "sub/go": "#!/bin/sh\n"})
+    for name in ("run.sh", "a.out", "sub/go"):
+        (work / name).chmod(0o755)
+        target = resolve(name, params={}, args=["-x", "y z"], workdir=work)
+        assert (TargetKind.PROGRAM, str(work / name), ("-x", "y z")) == (
+            target.kind,
+            target.source,
+            target.args,
+        )
+    assert "sh" == resolve("sh", params={}, args=[], workdir=work).source
+    assert resolve("./run.sh", params={}, args=[], workdir=work) == resolve(
+        "run.sh", params={}, args=[], workdir=work
+    )
+
+
+def test_a_file_beside_the_caller_goes_before_a_program_on_path(work: Path) -> None:
+    put(work, {"sh.py": ""})
+
+    assert "there is no file sh (did you mean sh.py?)" == refusal(work, "sh")
+
+
+def test_a_module_is_run_as_a_program(work: Path) -> None:
+    put(work, {"pkg/__init__.py": "", "pkg/mod.py": "", "pkg/__main__.py": ""})
+
+    for name in ("pkg.mod", "pkg", "json.tool"):
+        target = resolve(f"-m {name}", params={}, args=["--lr", "1"], workdir=work)
+        assert (TargetKind.MODULE, name, ("--lr", "1")) == (target.kind, target.source, target.args)
+        assert (f"-m {name}", ("-m", name)) == (target.label, target.words)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("run.sh", "program"), ("-m pkg.mod", "module")])
+def test_only_a_function_takes_parameters(work: Path, text: str, kind: str) -> None:
+    put(work, {"run.sh": "#!/bin/sh\n", "pkg/mod.py": ""})
+    (work / "run.sh").chmod(0o755)
+
+    assert f"{text} is a {kind}, and --param is for functions (give it its arguments after --)" == refusal(
+        work, text, lr="1"
+    )
 
 
 def test_a_script_takes_no_parameters(work: Path) -> None:

@@ -47,7 +47,10 @@ def test_every_fact_of_the_module_has_its_own_tag_or_is_never_recorded() -> None
 
 def test_what_ranks_and_agents_may_tell() -> None:
     """Everything else is the engine's own; each line here is something that a broken agent could claim."""
-    ranks = {"rank_entered", "rank_reported", "rank_raised", "rank_raising", "rank_recovered"}
+    ranks = {
+        "rank_entered", "rank_reported", "rank_raised", "rank_raising", "rank_recovered", "group_joined",
+        "frameworks_used",
+    }  # fmt: skip
     agents = {
         "rank_started", "rank_exited", "cleanup_proven", "sampled", "note_made", "task_lost", "stacks_taken",
     }  # fmt: skip
