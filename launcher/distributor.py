@@ -21,7 +21,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from .backends.base import Backend
 from .backends.registry import make_backend
 from .errors import LauncherError, RecordError, SpecError
-from .frameworks.registry import asked_for
+from .frameworks.registry import require_framework
 from .job import Job
 from .placement.plan import Plan, make_plan
 from .runs.catalog import create_folder
@@ -32,7 +32,7 @@ from .spec.bundle import is_installed, with_bundle
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
-from .spec.request import Request, require_python, require_workdir
+from .spec.request import Request, config_text, require_python, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
 from .state.run_state import Phase
@@ -62,6 +62,7 @@ class LaunchOptions(TypedDict, total=False):
     sample_s: float
     env: Mapping[str, str] | None
     framework: str
+    deepspeed_config: Mapping[str, Any] | str | os.PathLike[str] | None
     require_group: bool
     py_files: Sequence[str | os.PathLike[str]]
 
@@ -209,7 +210,8 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     offers, reason = backend.offers(request)
     require_workdir(request.spec)
     require_python(request)
-    asked_for(request.spec)
+    require_framework(request.spec)
+    config_text(request.spec)
     return None if offers is None else make_plan(request.spec, offers, gpu_reason=reason)
 
 

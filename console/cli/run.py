@@ -95,9 +95,9 @@ def request_from(
     Raises:
         SpecError: the launch is invalid.
     """
-    from launcher.frameworks.registry import asked_for
+    from launcher.frameworks.registry import require_framework
     from launcher.spec.job import JobSpec
-    from launcher.spec.request import Request, require_py_files, require_python, require_workdir
+    from launcher.spec.request import Request, config_text, require_py_files, require_python, require_workdir
     from launcher.spec.target import resolve
 
     from ..data.launch.given import mode_of, require_effect, with_defaults
@@ -111,7 +111,8 @@ def request_from(
     spec = JobSpec(resolved).with_options(values)
     require_workdir(spec)
     require_py_files(spec)
-    asked_for(spec)
+    require_framework(spec)
+    config_text(spec)
     request = Request(spec)
     require_python(request)
     return request

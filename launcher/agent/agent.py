@@ -60,6 +60,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._payload, self._bundle = bytearray(), bytearray()
         self._unpacked: UnpackedBundle | None = None
+        self._scratch = ""
         self._group: WorkerGroup | None = None
         self._files = linux.raise_file_limit()
         self._port = network.hold_port()
@@ -190,14 +191,31 @@ class Agent:
         if self._bundle and self._unpacked is None:
             from ..spec.bundle import unpack_bundle
 
-            self._unpacked = unpack_bundle(bytes(self._bundle), process.make_folder(os.environ))
-        order = prepare(start, bytes(self._payload), self._unpacked, self._root, files=self._files)
+            self._unpacked = unpack_bundle(bytes(self._bundle), self._folder())
+        config = self._config_file(start["program"].get("config", ""))
+        order = prepare(
+            start, bytes(self._payload), self._unpacked, self._root, files=self._files, config=config
+        )
         self._payload.clear()
         self._bundle.clear()
         self._group = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
         self._group.start()
         os.close(order.program)
         self._sample(self._group)
+
+    def _folder(self) -> str:
+        """The agent's own folder, which ends with it."""
+        self._scratch = self._scratch or process.make_folder(os.environ)
+        return self._scratch
+
+    def _config_file(self, text: str) -> str:
+        """The path of a file with the framework's configuration; empty without one."""
+        if not text:
+            return ""
+        path = os.path.join(self._folder(), "config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
 
     def _sample(self, group: WorkerGroup) -> None:
         """Start sampling; the sensors are imported while the ranks' interpreters start."""

@@ -165,7 +165,13 @@ def yielding(rank: Mapping[str, str], own: Mapping[str, str], names: Collection[
 
 
 def prepare(
-    start: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | None, root: str, *, files: int = -1
+    start: Mapping[str, Any],
+    payload: bytes,
+    bundle: UnpackedBundle | None,
+    root: str,
+    *,
+    files: int = -1,
+    config: str = "",
 ) -> StartOrder:
     """The order in a START frame.
 
@@ -178,6 +184,7 @@ def prepare(
         bundle: the target's sources, if the engine sent them.
         root: the folder or zip that holds `launcher`.
         files: how many open files a rank may have; -1 for as many as this process.
+        config: the path of the framework's configuration file; empty without one.
 
     Raises:
         OSError: there is no memory for the program.
@@ -195,7 +202,9 @@ def prepare(
         cwd=cwd,
         env=env,
         ranks={int(rank): own for rank, own in ranks.items()},
-        program=process.memory_file(program.encode(start["program"], payload, bundle, cwd=cwd, root=root)),
+        program=process.memory_file(
+            program.encode(start["program"], payload, bundle, cwd=cwd, root=root, config=config)
+        ),
         grace_s=float(start["grace_s"]),
         copied=bundle.copied if bundle else "",
         files=files,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ..spec.bundle import UnpackedBundle
 
 
+CONFIG = "\0config"
+"""Stands in arguments for the path of the framework's configuration file, which only the agent knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Naming:
     """Maps names of an unpacked target's files to the caller's: the folder `here` is a copy of `there`."""
@@ -34,8 +38,9 @@ class Program:
     """What one rank runs.
 
     Attributes:
-        kind, source, name, args, kwargs, pickled: as in `launcher.spec.job.Target`, with the rank's own
-            arguments.
+        kind, source, name, args, kwargs, pickled: as in `launcher.spec.job.Target`; a program's arguments are
+            the rank's own.
+        added: what the framework adds to the `sys.argv` of a function.
         is_file: whether `source` is a path rather than a dotted module name.
         payload: the pickle: the callable and its arguments, or the arguments alone; empty without one.
         pickled_by: the version of Python that made the pickle; empty without one.
@@ -52,6 +57,7 @@ class Program:
     source: str
     name: str
     args: list[str]
+    added: list[str]
     kwargs: list[tuple[str, str]]
     pickled: bool
     is_file: bool
@@ -66,7 +72,13 @@ class Program:
 
 
 def encode(
-    order: Mapping[str, Any], payload: bytes, bundle: UnpackedBundle | None, *, cwd: str, root: str
+    order: Mapping[str, Any],
+    payload: bytes,
+    bundle: UnpackedBundle | None,
+    *,
+    cwd: str,
+    root: str,
+    config: str = "",
 ) -> bytes:
     """The bytes from which ranks read their program.
 
@@ -76,8 +88,12 @@ def encode(
         bundle: the target's sources, if the engine sent them.
         cwd: the ranks' working directory.
         root: the folder or zip that holds `launcher`; a zip holds cloudpickle too, and nothing else.
+        config: the path of the framework's configuration file; empty without one.
     """
-    document = dict(order)
+    argv = {
+        rank: [config if word == CONFIG else word for word in args] for rank, args in order["argv"].items()
+    }
+    document = {**order, "argv": argv}
     if order.get("foreign"):
         document["foreign"] = os.path.isdir(root)
         document["cloudpickle"] = _folder_of("cloudpickle") if os.path.isdir(root) else root
@@ -102,12 +118,13 @@ def read(descriptor: int, rank: int) -> Program:
     """A rank's program, from the descriptor that all ranks of the group share."""
     head, _, payload = _whole(descriptor).partition(b"\n")
     document = json.loads(head)
-    target = document["target"]
+    target, own = document["target"], document["argv"].get(str(rank))
     return Program(
         kind=target["kind"],
         source=target["source"],
         name=target["name"],
-        args=document["argv"].get(str(rank), target["args"]),
+        args=target["args"] if target["name"] or own is None else own,
+        added=own or [],
         kwargs=target["kwargs"],
         pickled=target["pickled"],
         is_file=document["is_file"],

@@ -203,6 +203,7 @@ def load_target(target: Program) -> Callable[[], Any]:
         return _main_module(target)
     if target.kind == "callable":
         _lead_path(target.lead or os.getcwd())
+        sys.argv += target.added
         function, args, kwargs = _unpickled(target)
         return lambda: function(*args, **kwargs)
     function = getattr(_module(target), target.name)
@@ -285,11 +286,11 @@ def _as_main(code: types.CodeType, **attributes: Any) -> Callable[[], None]:
 def _module(target: Program) -> types.ModuleType:
     if not target.is_file:
         _lead_path(target.lead or os.getcwd())
-        sys.argv = [f"{target.source}:{target.name}"]
+        sys.argv = [f"{target.source}:{target.name}", *target.added]
         return importlib.import_module(target.source)
     path = Path(target.source)
     _lead_path(os.path.dirname(os.path.realpath(path)))
-    sys.argv = [target.source]
+    sys.argv = [target.source, *target.added]
     # A file named like a loaded module (json.py) must not replace it.
     name = path.stem if path.stem not in sys.modules else f"_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -109,7 +109,9 @@ class Framework:
 def imports(source: str, packages: Sequence[str]) -> bool:
     """Whether a line of the source imports one of the packages or a part of it."""
     names = "|".join(map(re.escape, packages))
-    return re.search(rf"^\s*(?:import|from)\s+(?:{names})\b", source, re.MULTILINE) is not None
+    others = r"(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*"
+    pattern = rf"(?:^|;)[ \t]*(?:from[ \t]+|import[ \t]+{others})(?:{names})\b"
+    return re.search(pattern, source, re.MULTILINE) is not None
 
 
 def importing(*packages: str) -> Callable[[str], bool]:

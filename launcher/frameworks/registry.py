@@ -57,12 +57,19 @@ class Choice:
         return (self.framework.apart,) if self.framework.apart and spec.num_processes > 1 else ()
 
 
-def asked_for(spec: JobSpec) -> Framework | None:
-    """The framework that was chosen by name, if one was.
+def require_framework(spec: JobSpec) -> None:
+    """Refuse options about frameworks that do not fit each other or the target.
 
     Raises:
-        SpecError: no framework has that name, or a group is required of ranks that are not meant to meet.
+        SpecError: as `choose`.
     """
+    if spec.deepspeed_config:
+        choose(spec)
+    else:  # reading the program's sources can wait
+        _asked_for(spec)
+
+
+def _asked_for(spec: JobSpec) -> Framework | None:
     asked = named(spec.framework) if spec.framework else None
     if asked is NONE and spec.require_group:
         raise SpecError("--require-group demands a group, and --framework none is for ranks that have none")
@@ -75,14 +82,19 @@ def choose(spec: JobSpec) -> Choice:
     """The framework of a run: the one that is asked for, else the first that its program uses, else torch.
 
     Raises:
-        SpecError: as `asked_for`.
+        SpecError: no framework has the name that is asked for, a group is required of ranks that cannot have
+            one, or the configuration is that of another framework.
     """
-    asked = asked_for(spec)
+    asked = _asked_for(spec)
     texts = list(program_sources(spec.target, Path(spec.workdir)))
     found = detected(texts)
     # a function of this process is not all that its file has
     used = tuple(each.name for each in found) if spec.target.kind is not TargetKind.CALLABLE else ()
-    return Choice(asked or next(iter(found), DEFAULT), asked is not None, used, next(iter(texts), ""))
+    chosen = asked or next(iter(found), DEFAULT)
+    if spec.deepspeed_config and chosen is not DEEPSPEED:
+        hint = "--framework deepspeed, if it is right"
+        raise SpecError(f"--deepspeed-config is for DeepSpeed, and the target uses {chosen.name}", hint=hint)
+    return Choice(chosen, asked is not None, used, next(iter(texts), ""))
 
 
 def detected(sources: Sequence[str]) -> list[Framework]:

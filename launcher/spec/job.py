@@ -18,6 +18,7 @@ from ..errors import SpecError
 from ..serialization import Index
 from .modes import DEFAULT_MODE, SPARK, Mode
 from .options import (
+    CONFIG,
     FLAG,
     INTERPRETER,
     PAIRS,
@@ -401,6 +402,17 @@ class JobSpec:
         '"none" is for ranks that are not meant to meet.',
         label="Framework",
         hint="by the target's imports",
+    )
+    deepspeed_config: str = launch_option(
+        "",
+        "--deepspeed-config",
+        CONFIG,
+        metavar="FILE",
+        help="DeepSpeed's configuration, for scripts that take --deepspeed_config.",
+        doc="DeepSpeed's configuration: a dict, or the path of a JSON file. A script that takes "
+        "``--deepspeed_config`` gets it, on every host.",
+        label="DeepSpeed",
+        hint="a JSON file",
     )
     require_group: bool = launch_option(
         False,

@@ -6,6 +6,7 @@ of forms, settings, recorded runs and `Distributor` are all derived from these.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -341,10 +342,29 @@ PATH = ValueKind(
     from_python=lambda value: str((Path.cwd() / (value or "")).absolute()),
     local=True,
 )
+
+
+def _config(value: Any, here: Path) -> str:
+    """A JSON object as text, or the path of a file of one."""
+    if isinstance(value, Mapping):
+        try:
+            return json.dumps(dict(value))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SpecError(f"a configuration must be a JSON object: {error}") from error
+    text = os.fspath(value or "")
+    return text if not text or text.lstrip().startswith("{") else str((here / text).absolute())
+
+
 INTERPRETER = ValueKind(
     "a path, or the name of a program",
     lambda _, words, here: _located(words[-1], here),
     from_python=lambda value: _located(os.fspath(value or ""), Path.cwd()),
+    local=True,
+)
+CONFIG = ValueKind(
+    "a path, or a JSON object as text",
+    lambda _, words, here: _config(words[-1], here),
+    from_python=lambda value: _config(value, Path.cwd()),
     local=True,
 )
 PATHS = ValueKind(

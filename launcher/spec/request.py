@@ -6,11 +6,13 @@ spec, never inside it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
@@ -72,6 +74,29 @@ def require_python(request: Request) -> None:
     if shutil.which(spec.python, path=path) is None:
         where = "" if "/" in spec.python else " on PATH"
         raise SpecError(f"--python: there is no program {spec.python}{where}", hint="name an interpreter")
+
+
+def config_text(spec: JobSpec) -> str:
+    """The text of DeepSpeed's configuration; empty without one.
+
+    Raises:
+        SpecError: its file cannot be read, or it is no JSON object.
+    """
+    config = spec.deepspeed_config
+    if not config:
+        return ""
+    inline = config.lstrip().startswith("{")
+    name = "the configuration of DeepSpeed" if inline else config
+    try:
+        text = config if inline else Path(config).read_text()
+        value = json.loads(text)
+    except OSError as error:
+        raise SpecError(f"--deepspeed-config: {name} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"--deepspeed-config: {name} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise SpecError(f"--deepspeed-config: {name} holds no JSON object")
+    return text
 
 
 def require_py_files(spec: JobSpec) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..agent.boot import base_environ
 from ..agent.hello import torch_version
+from ..agent.program import CONFIG
 from ..channel.frames import Kind
 from ..channel.handshake import Hello
 from ..errors import CannotPlace, InternalError, LauncherError
@@ -33,9 +34,9 @@ from ..placement.topology import (
 from ..runs.provenance import user_name
 from ..runs.writer import RunWriter
 from ..serialization import to_plain
-from ..spec.job import JobSpec, Target
+from ..spec.job import JobSpec
 from ..spec.places import Assignment
-from ..spec.request import Request
+from ..spec.request import Request, config_text
 from ..state import events as ev
 from .agents import Roster
 
@@ -80,6 +81,7 @@ class Attempt:
         self._spec = request.spec
         self.plan = self._initial_plan = plan
         self._choice = choose(request.spec)
+        self._config = config_text(request.spec)
         self._base = base_environ(request.environ, request.spec.env, python=request.interpreter)
         self._writer = writer
         self._roster = roster
@@ -204,6 +206,7 @@ class Attempt:
                 path=self._request.path,
                 interfaces=meeting.interfaces,
                 attempt=self.number,
+                config=self._config,
             )
 
         self._roster.send(Kind.START, order, {kind: data for kind, data in pieces.items() if data})
@@ -247,6 +250,7 @@ def start_message(
     interfaces: Mapping[int, str] | None = None,
     origin: str = "",
     attempt: int = 0,
+    config: str = "",
 ) -> dict[str, Any]:
     """The document of an agent's START; `ranks` is empty if the plan has none for it.
 
@@ -263,6 +267,7 @@ def start_message(
         interfaces: the network interface of each agent, where known.
         origin: the folder on the caller's machine of which the agent gets a copy; empty without one.
         attempt: the number of the attempt, from 0.
+        config: the text of the framework's configuration file; empty without one.
     """
     inherits = spec.mode.traits.inherits
     chosen = chosen_environ(spec, base)
@@ -275,7 +280,8 @@ def start_message(
             "path": list(path),
             "foreign": bool(spec.python),
             "pickled_by": platform.python_version() if spec.target.pickled else "",
-            "argv": arguments(places, rendezvous, spec.target, choice),
+            "argv": arguments(places, rendezvous, spec, choice),
+            "config": config,
             "frameworks": watched(),
         },
         "python": python,
@@ -294,11 +300,10 @@ def start_message(
 
 
 def arguments(
-    places: Sequence[Assignment], rendezvous: Rendezvous, target: Target, choice: Choice
+    places: Sequence[Assignment], rendezvous: Rendezvous, spec: JobSpec, choice: Choice
 ) -> dict[str, list[str]]:
-    """A program's arguments by rank, for ranks whose framework changes them. A function has none."""
-    if target.kind.called:
-        return {}
-    call = Call(target.args, choice.source)
+    """A program's arguments by rank, for ranks whose framework changes them; a function's `sys.argv`."""
+    args = () if spec.target.kind.called else spec.target.args
+    call = Call(args, choice.source, CONFIG if spec.deepspeed_config else "")
     changed = {str(p.rank): list(choice.framework.argv(p, rendezvous, call)) for p in places}
-    return {rank: args for rank, args in changed.items() if args != list(target.args)}
+    return {rank: own for rank, own in changed.items() if own != list(args)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import LauncherError, SpecError
-from launcher.frameworks.registry import asked_for
+from launcher.frameworks.registry import require_framework
 from launcher.spec.job import (
     LAUNCH_OPTIONS,
     RUN_MODULE,
@@ -27,7 +27,7 @@ from launcher.spec.job import (
 from launcher.spec.modes import DEFAULT_MODE, Mode
 from launcher.spec.options import PAIRS, Option, pairs, split
 from launcher.spec.redaction import REDACTED
-from launcher.spec.request import Request, require_py_files, require_python, require_workdir
+from launcher.spec.request import Request, config_text, require_py_files, require_python, require_workdir
 
 from .given import overrides_all
 
@@ -130,7 +130,9 @@ class Draft:
         with errors_in("python"):
             require_python(Request(spec))
         with errors_in("framework"):
-            asked_for(spec)
+            require_framework(spec)
+        with errors_in("deepspeed_config"):
+            config_text(spec)
         return spec
 
     def _revealed(self) -> Draft:

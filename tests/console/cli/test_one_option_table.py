@@ -40,6 +40,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "python": ("python3",),
     "framework": ("deepspeed",),
     "require_group": ("yes",),
+    "deepspeed_config": ("config.json",),
     "master": ("spark://h:7077",),
     "remote": ("sc://h",),
     "env": ("A=1", "B=b c"),
@@ -89,7 +90,8 @@ def said(option: Option) -> list[str]:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "train.py").write_text("def main(lr: float = 0.1): ...\n")
+    (tmp_path / "train.py").write_text("import deepspeed\ndef main(lr: float = 0.1): ...\n")
+    (tmp_path / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -64,6 +64,10 @@ def test_a_target_that_no_framework_claims_gets_the_contract_of_torch() -> None:
         ("import ring", True),
         ("def main():\n    import ring.all_reduce as r\n", True),
         ("from ring.mesh import Mesh", True),
+        ("import os, sys as s, ring", True),
+        ("import os; import ring", True),
+        ("import os, wring", False),
+        ("x = 1  # or import ring", False),
         ("import ringing", False),
         ("# import ring", False),
         ("print('import ring')", False),
@@ -86,10 +90,12 @@ def test_the_environment_and_arguments_of_a_new_framework_reach_the_ranks(ring: 
 
 @pytest.mark.process
 @pytest.mark.usefixtures("mark")
-def test_a_function_has_the_environment_and_no_arguments_of_a_script(ring: Path) -> None:
-    values = Distributor(2, workdir=ring).start("call.py:main", 3).results()
+def test_a_function_has_the_environment_and_finds_the_arguments_in_sys_argv(ring: Path) -> None:
+    first, second = Distributor(2, workdir=ring).start("call.py:main", 3).results()
 
-    assert [(3, [], "0/2"), (3, [], "1/2")] == values
+    assert (3, [], "0/2") == first
+    assert (3, "1/2") == (second[0], second[2])
+    assert ["--ring-port"] == [word.partition("=")[0] for word in second[1]]
 
 
 @pytest.mark.process
