@@ -11,11 +11,12 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..agent import import_hooks
+from ..agent import build_locks, import_hooks
 from ..spec.places import Assignment
 from .base import Framework, Rendezvous
 
 _GROUPS = "torch.distributed.distributed_c10d"
+_LOCKS = "torch.utils.file_baton"
 _TOGETHER = ("torch.distributed", "torch.nn.parallel")
 
 
@@ -83,8 +84,14 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 
 def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:
-    """Learn the size of the default group whenever one is made; every framework on torch makes it here."""
+    """Learn the size of the default group whenever one is made; every framework on torch makes it here.
+
+    Extensions are built under locks, of which killed runs leave some.
+    """
+    if module.__name__ == _LOCKS:
+        return build_locks.clear_stale_locks(module.FileBaton)
     import_hooks.around(module, "init_process_group", after=lambda *_: joined(module.get_world_size()))
+    return None
 
 
 def in_use(modules: Mapping[str, Any]) -> bool:
@@ -104,6 +111,6 @@ TORCH = Framework(
     matches=trains_together,
     **CONTRACT,
     packages=("torch",),
-    watches=(_GROUPS,),
+    watches=(_GROUPS, _LOCKS),
     cure="call torch.distributed.init_process_group() in every rank",
 )

@@ -1,0 +1,89 @@
+"""Locks that killed builds of torch's extensions left behind: every later run would wait for them for ever.
+
+While an extension is built, its builder keeps a file open that was made for this, and others wait until it is
+removed. A build that is killed leaves the file. It is stale if no process has it open, which can be seen only
+on the builder's own host: files on storage that hosts share are left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_SHARED = ("nfs", "cifs", "smb", "lustre", "gpfs", "ceph", "gluster", "beegfs", "fuse", "9p", "afs", "wekafs")
+_MOMENT_S = 0.2
+
+
+def clear_stale_locks(baton: Any) -> None:
+    """Let a class like `torch.utils.file_baton.FileBaton` take over a lock that nobody holds any more."""
+    acquire = baton.try_acquire
+
+    def try_acquire(self: Any) -> bool:
+        return bool(acquire(self)) or (remove_if_stale(Path(self.lock_file_path)) and bool(acquire(self)))
+
+    baton.try_acquire = try_acquire
+
+
+def remove_if_stale(lock: Path) -> bool:
+    """Remove a lock that no process holds; whether there is none now. Says so on standard error."""
+    try:
+        with _alone_in(lock.parent):
+            if _on_shared_storage(lock) or _is_in_use(lock):
+                return False
+            lock.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:  # it is another user's: whoever may remove it must
+        return False
+    sys.stderr.write(f"rankdeck: removed {lock}, which a build that was killed had left\n")
+    return True
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the folder, so that of several ranks one removes the lock, and none removes the next builder's."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_in_use(lock: Path) -> bool:
+    """Whether a builder has the lock; one that is done closes the file a moment before it removes it."""
+    first = lock.stat()
+    if _is_open(lock):
+        return True
+    time.sleep(_MOMENT_S)
+    return not os.path.samestat(first, lock.stat()) or _is_open(lock)
+
+
+def _is_open(file: Path) -> bool:
+    """Whether a process of this host has the file open, as far as this user may see that."""
+    found = file.stat()
+    return any(_same(descriptor, found) for descriptor in Path("/proc").glob("[0-9]*/fd/*"))
+
+
+def _same(descriptor: Path, found: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(descriptor.stat(), found)
+    except OSError:  # closed meanwhile, or another user's
+        return False
+
+
+def _on_shared_storage(file: Path) -> bool:
+    """Whether the file system that holds the file may have clients on other hosts."""
+    device = file.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[2] == wanted:
+            return rest.split()[0].startswith(_SHARED)
+    return True

@@ -1,0 +1,104 @@
+"""A lock that a killed build left is taken over; one that a process holds is waited for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from launcher.agent import build_locks
+from launcher.agent.build_locks import clear_stale_locks, remove_if_stale
+
+
+def baton(folder: Path) -> type:
+    """A class with the protocol of torch's."""
+
+    class Baton:
+        def __init__(self) -> None:
+            self.lock_file_path = str(folder / "lock")
+            self.descriptor: int | None = None
+
+        def try_acquire(self) -> bool:
+            try:
+                self.descriptor = os.open(self.lock_file_path, os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                return False
+            return True
+
+    clear_stale_locks(Baton)
+    return Baton
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system under test, whatever it is, has no clients elsewhere."""
+    monkeypatch.setattr(build_locks, "_on_shared_storage", lambda _: False)
+
+
+@pytest.mark.usefixtures("local")
+def test_a_lock_that_nobody_holds_is_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lock").touch()
+
+    assert baton(tmp_path)().try_acquire()
+    assert f"removed {tmp_path}/lock" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("local")
+def test_a_lock_that_a_process_holds_is_kept(tmp_path: Path) -> None:
+    hold = "import os, sys; os.open(sys.argv[1], os.O_CREAT | os.O_EXCL); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert not baton(tmp_path)().try_acquire()
+        holder.kill()
+    assert baton(tmp_path)().try_acquire()
+
+
+@pytest.mark.usefixtures("local")
+def test_of_many_ranks_that_find_a_stale_lock_one_builds(tmp_path: Path) -> None:
+    for _ in range(5):
+        (tmp_path / "lock").touch()
+        batons = [baton(tmp_path)() for _ in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            got = list(pool.map(lambda one: one.try_acquire(), batons))
+
+        assert 1 == sum(got)
+        for one in batons:
+            if one.descriptor is not None:
+                os.close(one.descriptor)
+        (tmp_path / "lock").unlink()
+
+
+@pytest.mark.usefixtures("local")
+def test_a_builder_that_is_just_done_removes_its_lock_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    monkeypatch.setattr("time.sleep", lambda _: lock.unlink())
+    assert remove_if_stale(lock)
+
+    lock.touch()
+    (tmp_path / "next").touch()
+    monkeypatch.setattr("time.sleep", lambda _: (tmp_path / "next").rename(lock))
+    assert not remove_if_stale(lock)
+    assert lock.exists()
+
+
+def test_a_lock_on_storage_that_hosts_share_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lock").touch()
+    monkeypatch.setattr(build_locks, "_on_shared_storage", lambda _: True)
+
+    assert not remove_if_stale(tmp_path / "lock")
+    assert (tmp_path / "lock").exists()
+
+
+def test_a_lock_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
+    assert remove_if_stale(tmp_path / "lock")
