@@ -10,13 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from launcher.errors import SpecError
+from launcher.frameworks.registry import choose
 from launcher.runs.status import Status
 from launcher.spec.file_search import find_sources
-from launcher.spec.job import named_module
+from launcher.spec.job import JobSpec, named_module
 from launcher.spec.script_options import ScriptOption, options_in
 from launcher.spec.signature import Parameter, ParameterKind, Signature
 from launcher.spec.source import described
 
+from ...formatting import framework_text
 from .draft import split_target
 
 _BATCH = 50
@@ -200,3 +202,11 @@ def _source_file(source: str, workdir: Path) -> Path | None:
         return path if path.is_file() else None
     except OSError:  # a name that is too long
         return None
+
+
+def framework_of(spec: JobSpec) -> str:
+    """The framework of a target; empty if nothing names one."""
+    choice = choose(spec)
+    found = bool(choice.detected)
+    named = found or choice.asked
+    return framework_text(choice.framework.name, asked=choice.asked, found=found) if named else ""

@@ -224,7 +224,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         yield FormRow(
             "Target", Field(placeholder="train.py, train.py:main; ctrl+f finds", id="target"), name="target"
         )
-        yield FormRow("Run", Choice((SCRIPT,), id="entry"))
+        yield FormRow("Run", Choice((SCRIPT,), id="entry"), id="entry-row", remark="")
         yield ParamForm(self._workdir, id="params")
         args = Field(placeholder="--lr 0.1 --epochs 3", id="args", suggester=self._arguments)
         yield FormRow("Arguments", args, id="args-row", name="args")
@@ -307,6 +307,10 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         """Show the resources of this machine in the remarks."""
         self._detected = detected
         self._remark()
+
+    def show_framework(self, text: str) -> None:
+        """Show by whose rules the ranks of the target will meet."""
+        self.query_one("#entry-row", FormRow).remark(text)
 
     async def offer(
         self, functions: Sequence[Signature], options: Sequence[ScriptOption], draft: Draft

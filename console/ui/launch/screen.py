@@ -28,7 +28,7 @@ from ...data.history.query import recent_runs
 from ...data.launch.completion import misgiven
 from ...data.launch.detect import Detected, look
 from ...data.launch.draft import Draft, Misfit, command_text, draft_of, require_editable, unwritten
-from ...data.launch.targets import functions_of, options_of
+from ...data.launch.targets import framework_of, functions_of, options_of
 from ..navigation import Site
 from ..rerun import StartsAgain
 from ..widgets.key_line import KeyLine
@@ -78,12 +78,14 @@ class LaunchScreen(StartsAgain):
             draft: Draft,
             functions: tuple[Signature, ...],
             options: tuple[ScriptOption, ...],
+            framework: str,
             misfit: Misfit | None,
         ) -> None:
             super().__init__()
             self.draft = draft
             self.functions = functions
             self.options = options
+            self.framework = framework
             self.misfit = misfit
 
     class MachineFound(Message):
@@ -174,13 +176,14 @@ class LaunchScreen(StartsAgain):
 
     def _read(self, draft: Draft) -> Checked:
         """Check a draft by reading its source; blocks."""
-        misfit = None
+        misfit, framework = None, ""
         try:
-            draft.resolved()
+            framework = framework_of(draft.resolved())
         except Misfit as error:
             misfit = error
         functions = functions_of(draft.target, draft.base)
-        return self.Checked(draft, functions, options_of(draft.target, draft.base), misfit)
+        options = options_of(draft.target, draft.base)
+        return self.Checked(draft, functions, options, framework, misfit)
 
     @on(Checked)
     async def _show_checked(self, message: Checked) -> None:
@@ -188,6 +191,7 @@ class LaunchScreen(StartsAgain):
             return
         form = self.query_one(LaunchForm)
         await form.offer(message.functions, message.options, message.draft)
+        form.show_framework(message.framework)
         if message.draft == self.draft:
             self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
 

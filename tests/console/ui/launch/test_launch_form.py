@@ -492,3 +492,23 @@ async def test_the_keys_below_follow_the_focus_and_can_be_clicked(open_app: Open
 )
 def test_a_default_is_told_as_it_would_be_typed(source: str | None, typed: str | None) -> None:
     assert typed == typed_default(Parameter("p", ParameterKind.POSITIONAL, default=source))
+
+
+async def test_the_form_shows_the_framework_that_the_target_uses(
+    open_app: Open, project: Path, until: Until
+) -> None:
+    (project / "train.py").write_text("import lightning\n" + SOURCE)
+
+    def shown(app: RankdeckApp) -> str:
+        return app.screen.query_one("#entry-row", FormRow)._remark or ""
+
+    app = open_app()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(app, pilot, until, "train.py")
+        await until(pilot, lambda: shown(app) == "lightning (found in the source)")
+        form(app).fill(replace(form(app).draft, extras={"framework": "deepspeed"}))
+        await until(pilot, lambda: shown(app) == "deepspeed (asked for)")
+        form(app).fill(replace(form(app).draft, target="script.py", extras={}))
+        await until(pilot, lambda: shown(app) == "")
+        form(app).fill(replace(form(app).draft, extras={"framework": "nope"}))
+        await until(pilot, lambda: "there is no framework 'nope'" in wrong(app).get("framework", ""))
