@@ -151,7 +151,8 @@ class Option:
         """The text of a form's field as words of a command. Text that cannot be split stays one word."""
         if self.kind in (SWITCH, FLAG):
             yes, _, no = self.flag.partition("/")
-            return [flag for flag in ({"yes": yes, "no": no}.get(text.strip(), ""),) if flag]
+            told = {**dict.fromkeys(self.kind.choices, ""), "yes": yes, "no": no}
+            return [flag for flag in (told.get(text.strip(), f"{yes}={text}"),) if flag]
         try:
             values = split(text) if self.kind.many else [text]
         except SpecError:
