@@ -32,7 +32,7 @@ from .spec.bundle import is_installed, with_bundle
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
-from .spec.request import Request, config_text, require_python, require_workdir
+from .spec.request import Request, config_text, require_addresses, require_python, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
 from .state.run_state import Phase
@@ -118,6 +118,8 @@ class Distributor:
     ) -> None:
         require_known(options, _OPTIONS, "Distributor")
         described = isinstance(spark, SparkSpec)
+        if described:
+            require_addresses(spark)
         self._session = None if described else spark
         passed = {"num_processes": num_processes, **options}
         values = {

@@ -180,6 +180,7 @@ def _ask(place: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _submit(request: Request, *, hold: bool, on_disconnect: str) -> Attachment:
+    _require_address(request)
     request = with_bundle(request)
     key = key_for(request)
     packed = pack_request(request)
@@ -201,6 +202,18 @@ def _submit(request: Request, *, hold: bool, on_disconnect: str) -> Attachment:
     except BaseException:
         talk.close()
         raise
+
+
+def _require_address(request: Request) -> None:
+    """Refuse a malformed address in the environment before an engine is started for it.
+
+    Raises:
+        SpecError: it is malformed.
+    """
+    if request.spec.mode.traits.keeps_session:
+        from ..spec.spark_address import check_environment  # local runs have no address
+
+        check_environment(request.spec.spark, request.environ)
 
 
 def _started(talk: Conversation) -> Attachment:

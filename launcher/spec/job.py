@@ -212,6 +212,9 @@ class SparkSpec:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        for value, option in ((self.master, "--master"), (self.remote, "--remote")):
+            if not isinstance(value, str):
+                raise SpecError(f"{option} takes an address as text, not {value!r}")
         if self.master and self.remote:
             raise SpecError("--master and --remote name two different Sparks: give one of them")
         if self.master.startswith("sc://"):

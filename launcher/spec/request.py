@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import SpecError
 from .inherited import Inherited
-from .job import JobSpec
+from .job import JobSpec, SparkSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,9 @@ class Request:
         bundle: the target's sources, for hosts that have none of the caller's files.
         inherited: the umask, limits, cores and niceness of the caller, which local ranks adopt.
         session: the caller's own Spark session, if the run is to use it.
+
+    Raises:
+        SpecError: an address of Spark has not the form of its kind.
     """
 
     spec: JobSpec
@@ -44,10 +47,27 @@ class Request:
     inherited: Inherited = field(default_factory=Inherited.here)
     session: Any = field(default=None, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        require_addresses(self.spec.spark)
+
     @property
     def interpreter(self) -> str:
         """The ranks' interpreter; empty for their hosts' own."""
         return self.spec.python or self.python
+
+
+def require_addresses(spark: SparkSpec) -> None:
+    """Refuse an address of Spark that has not the form of its kind.
+
+    Records are not checked: a run that was refused for its address can still be read.
+
+    Raises:
+        SpecError: it has another form; the hint says what to write.
+    """
+    if spark.master or spark.remote or spark.conf:
+        from .spark_address import check_addresses  # most runs have no address
+
+        check_addresses(spark)
 
 
 def require_workdir(spec: JobSpec) -> None:

@@ -27,7 +27,14 @@ from launcher.spec.job import (
 from launcher.spec.modes import DEFAULT_MODE, Mode
 from launcher.spec.options import PAIRS, Option, pairs, split
 from launcher.spec.redaction import REDACTED
-from launcher.spec.request import Request, config_text, require_py_files, require_python, require_workdir
+from launcher.spec.request import (
+    Request,
+    config_text,
+    require_addresses,
+    require_py_files,
+    require_python,
+    require_workdir,
+)
 
 from .given import overrides_all
 
@@ -123,6 +130,8 @@ class Draft:
         for extra, text in fitting(self.extras, self.mode):
             with errors_in(extra.name):
                 spec = spec.with_options({extra.name: extra.read_text(text, self.workdir)})
+        with errors_in("spark"):
+            require_addresses(spec.spark)
         with errors_in(WORKDIR):
             require_workdir(spec)
         with errors_in(PY_FILES):

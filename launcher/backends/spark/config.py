@@ -11,12 +11,10 @@ from pathlib import Path
 from ...errors import SpecError
 from ...spec.job import SparkSpec
 
-CONNECT_PORT = 15002
 # A launcher's JVM lives for minutes and plans little: with the quick compiler alone it starts a quarter
 # faster, in two thirds of the processor time.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _NO_REMOTE = "give it with --remote sc://host:15002, or set SPARK_REMOTE"
-_LOCAL = re.compile(r"local(\[.*\])?$")
 _PAIR = re.compile(r"\s*((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", re.DOTALL)
 
 
@@ -96,72 +94,27 @@ def choose_spark(spec: SparkSpec, around: SparkEnvironment, slots: int, *, serve
     Raises:
         SpecError: a Connect server is required and none is named, or a name is invalid.
     """
+    from ...spec.spark_address import SERVER, check_address, named_addresses  # a local run needs none
+
     if server and spec.master:
         raise SpecError(
             f"connect mode needs a Connect server, and {spec.master} is a master", hint=_NO_REMOTE
         )
     named = (
-        (spec.master, "--master"),
-        (spec.remote, "--remote"),
-        (spec.conf.get("spark.master", ""), "--conf spark.master"),
-        (spec.conf.get("spark.remote", ""), "--conf spark.remote"),
+        *named_addresses(spec),
         (around.environ.get("SPARK_REMOTE", ""), "SPARK_REMOTE"),
         (around.value("spark.master"), "spark-defaults.conf"),
         (around.value("spark.remote"), "spark-defaults.conf"),
         (around.environ.get("MASTER", ""), "MASTER"),
     )
     for value, origin in named:
-        remote = value.startswith("sc://")
-        if value and (remote or not server):
-            _check_kind(value, origin, remote)
+        remote = value.startswith(SERVER)
+        if value and (remote or not server or origin.lower().endswith("remote")):
+            check_address(value, origin)
             return SparkConfig(*(("", value) if remote else (value, "")), origin=origin)
     if server:
         raise SpecError("connect mode needs a Spark Connect server, and none is named", hint=_NO_REMOTE)
     return SparkConfig(f"local[{slots}]", embedded=True)
-
-
-def _check_kind(value: str, origin: str, remote: bool) -> None:
-    wants_remote = origin.endswith("remote") or origin == "SPARK_REMOTE"
-    if wants_remote and not remote:
-        raise SpecError(f"{origin} names {value}, which is no Connect server", hint="such as sc://host:15002")
-    if remote:
-        endpoint(value)
-
-
-def endpoint(remote: str) -> tuple[str, int]:
-    """Host and port of a Connect server's URL.
-
-    Raises:
-        SpecError: it is not such a URL.
-    """
-    server = remote.removeprefix("sc://").partition("/")[0]
-    host, port = host_port(server, CONNECT_PORT)
-    if not remote.startswith("sc://") or not host:
-        raise SpecError(f"{remote} is no Connect server's address", hint="such as sc://host:15002")
-    return host, port
-
-
-def host_port(text: str, default: int = 0) -> tuple[str, int]:
-    """Split ``host:port``, ``host`` or ``[::1]:port``; SpecError if the port is invalid."""
-    match = re.fullmatch(r"(\[[^]]*\]|[^:]*)(?::(\d{1,5}))?", text)
-    if match is None or int(match[2] or default) > 65535:
-        raise SpecError(f"{text} is no host and port")
-    return match[1].strip("[]"), int(match[2] or default)
-
-
-def standalone_hosts(master: str) -> list[tuple[str, int]]:
-    """Hosts and ports of a standalone master; several if it can fail over."""
-    if not master.startswith("spark://"):
-        return []
-    hosts = [host_port(part) for part in master.removeprefix("spark://").split(",")]
-    if not all(host and port for host, port in hosts):
-        raise SpecError(f"{master} is no master's address", hint="such as spark://host:7077")
-    return hosts
-
-
-def is_local(master: str) -> bool:
-    """Whether tasks run in the driver's own JVM, or in executors beside it."""
-    return bool(_LOCAL.match(master)) or master.startswith("local-cluster")
 
 
 def own_settings(

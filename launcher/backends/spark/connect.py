@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import CannotPlace, SpecError
-from . import config
+from ...spec import spark_address
 
 PROBE_S = 5.0
 RELEASE_S = 2.0
@@ -58,7 +58,7 @@ def connect_remote(remote: str, limit_s: float) -> Any:
         SpecError: the URL is invalid.
         CannotPlace: a package is missing, nothing listens there, or it does not answer as a Connect server.
     """
-    host_and_port = config.endpoint(remote)
+    host_and_port = spark_address.endpoint(remote)
     quieten()
     with _quiet_grpc():
         sessions = _client_package()
@@ -204,7 +204,7 @@ def _quiet_grpc() -> Iterator[None]:
 def listens(master: str) -> bool:
     """Whether a process listens at a Connect server's address; also true if that is not known."""
     try:
-        host, port = config.endpoint(master)
+        host, port = spark_address.endpoint(master)
         with socket.create_connection((host, port), timeout=1.0):
             return True
     except ConnectionRefusedError:

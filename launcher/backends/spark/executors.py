@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import config
+from ...spec import spark_address
 from .session import Session
 from .slots import EXECUTOR_GPUS, GPU, Capacity, ExecutorShape, HeldSlots, SlotNeed, WorkerNode, capacity_of
 
@@ -65,7 +65,7 @@ def master_pages(session: Session) -> tuple[str, ...]:
     if not session.master.startswith("spark://"):
         return ()
     if not session.pages:
-        hosts = config.standalone_hosts(session.master)
+        hosts = spark_address.standalone_hosts(session.master)
         ports = ((host, _page_port(session, host, port)) for host, port in hosts)
         session.pages = tuple(f"http://{_bracketed(host)}:{page}" for host, page in ports if page)
     return session.pages

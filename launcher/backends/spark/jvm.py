@@ -24,6 +24,7 @@ from typing import Any
 
 from ...errors import CannotPlace, InternalError, LauncherError, SpecError
 from ...runs.files import opener
+from ...spec import spark_address
 from ...spec.job import SparkSpec
 from ...spec.redaction import redacted
 from . import config, connect
@@ -243,8 +244,8 @@ def make_context(order: ContextRequest) -> MadeContext:
         CannotPlace: nothing listens there, there is no Java, or Spark refuses.
     """
     choice, around = order.choice, order.around
-    masters = config.standalone_hosts(choice.master)
-    local = config.is_local(choice.master)
+    masters = spark_address.standalone_hosts(choice.master)
+    local = spark_address.is_local(choice.master)
     address = _LOOPBACK if local else connect.probe(masters, "Spark master") if masters else ""
     settings, notes = config.own_settings(
         order.spec,

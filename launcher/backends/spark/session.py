@@ -17,6 +17,7 @@ from typing import Any
 
 from ...channel import network
 from ...errors import SpecError
+from ...spec import spark_address
 from ...spec.job import SparkSpec
 from . import config, connect, jvm
 from .config import SparkConfig
@@ -262,13 +263,13 @@ def _server_of(session: Any) -> tuple[str, int]:
     """Host and port of a Connect session's server; an empty host if its channel has none."""
     text = str(getattr(getattr(session.client, "_builder", None), "endpoint", ""))
     try:
-        return config.host_port(text, config.CONNECT_PORT)
+        return spark_address.host_port(text, spark_address.CONNECT_PORT)
     except SpecError:
         return "", 0
 
 
 def _same_server(named: str, master: str) -> bool:
-    return named.startswith("sc://") and config.endpoint(named) == config.endpoint(master)
+    return named.startswith("sc://") and spark_address.endpoint(named) == spark_address.endpoint(master)
 
 
 def _open_remote(choice: SparkConfig, spec: SparkSpec, limit_s: float) -> Session:

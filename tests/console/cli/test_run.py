@@ -9,10 +9,12 @@ import click
 import pytest
 
 from console.cli.run import given_options, launch_options, request_from
+from launcher.engine.client import engines
 from launcher.errors import SpecError
 from launcher.spec.job import JobSpec, SparkSpec
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request
+from tests.commands import rankdeck, runs
 
 
 @click.command()
@@ -158,3 +160,25 @@ def test_without_options_a_run_is_what_the_library_starts_without_any(train: Pat
     assert made.spark == SparkSpec()
     assert request("--param", "lr=0.5", target="train.py:main").spec.target.kwargs == (("lr", "0.5"),)
     assert spec(args=("--lr", "1")).target.args == ("--lr", "1")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        (["--remote", "127.0.0.1:1"], {}),
+        (["--master", "127.0.0.1:1"], {}),
+        (["--mode", "cluster", "--conf", "spark.master=h:1"], {}),
+        (["--mode", "connect"], {"SPARK_REMOTE": "127.0.0.1:1"}),
+    ],
+)
+def test_an_address_without_its_scheme_is_refused_and_leaves_no_engine(
+    train: Path, words: list[str], environ: dict[str, str]
+) -> None:
+    done = rankdeck("run", "train.py", *words, env=environ)
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "did you mean" in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+    assert [] == runs()
+    assert [] == list(engines())

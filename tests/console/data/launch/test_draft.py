@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.data.launch.draft import Draft, command_text, draft_of
+from console.data.launch.draft import Draft, Misfit, command_text, draft_of
 from launcher.errors import SpecError
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
@@ -153,3 +153,14 @@ def test_the_command_names_the_mode_and_its_spark(
     assert shlex.split(command_text(draft))[5:] == words
     made = draft.resolved().spark
     assert (made.master or made.remote) == (words[-1] if len(words) > 2 else "")
+
+
+@pytest.mark.parametrize("extras", [{}, {"conf": "spark.master=head:7077"}])
+def test_an_address_without_its_scheme_is_an_error_of_its_field(
+    project: Path, extras: dict[str, str]
+) -> None:
+    address = "" if extras else "head:7077"
+    draft = replace(draft_of(cluster_spec(project)), spark=address, extras=extras)
+    with pytest.raises(Misfit, match=r"did you mean .*spark://head:7077") as caught:
+        draft.resolved()
+    assert caught.value.field == "spark"
