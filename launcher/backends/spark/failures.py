@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...errors import AgentLost, CannotPlace, InternalError, LauncherError
+from ...spec.spark_address import shown
 from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
 
 _TASK = re.compile(r"barrier task \w+\((\d+), (\d+)\)")
@@ -33,6 +34,14 @@ _WORKER_GONE = re.compile(
 _KILLED = re.compile(r"TaskKilled \(([^)]*)\)|TaskKilledException: ?([^\n]*)")
 _THROWN = re.compile(
     r"^:? ?(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Failed)\b: (.+)$", re.MULTILINE
+)
+_KUBERNETES = "io.fabric8.kubernetes."
+_LINK = re.compile(
+    r"^:? ?(?P<caused>Caused by: )?(?:[\w$]+\.)+(?P<kind>[\w$]*(?:Exception|Error))(?:: (?P<message>.*))?$"
+)
+_API_ANSWER = re.compile(
+    r"Failure executing: \S+ at: \S+\. Message: (?P<message>.+?)\."
+    r"(?: Received status:.*?\bcode=(?P<code>\d+)| |$)"
 )
 _GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError")
 _TEXT_LOST = "its text was lost with Spark's JVM"
@@ -95,6 +104,48 @@ def first_line(text: str) -> str:
         return match[1].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "it said nothing"
+
+
+def causes_in(text: str) -> list[tuple[str, str]]:
+    """The chain of the first Java exception in a text: the class, without its package, and message of each.
+
+    Where a Kubernetes client's exception is among several, as in a log, it is the first of these.
+    """
+    lines = text.splitlines()
+    starts = [i for i, line in enumerate(lines) if _LINK.match(line)]
+    first = next((i for i in starts if _KUBERNETES in lines[i]), starts[0] if starts else len(lines))
+    chain: list[tuple[str, str]] = []
+    for line in lines[first:]:
+        if match := _LINK.match(line):
+            if chain and not match["caused"]:
+                break
+            chain.append((match["kind"], (match["message"] or "").strip()))
+        elif not line.startswith(("\t", " ")):
+            break
+    return chain
+
+
+def kubernetes_refusal(text: str, master: str) -> str:
+    """Why the API server behind a Kubernetes master was of no use; empty if the text is about something else.
+
+    The client's own exception says "An error has occurred."; the reason is at the end of its chain of causes.
+    """
+    if _KUBERNETES not in text:
+        return ""
+    chain = causes_in(text)
+    server = f"the Kubernetes API server at {shown(master.removeprefix('k8s://'))}"
+    if answer := _API_ANSWER.search(" ".join(message for _, message in chain)):
+        code = f" {answer['code']}" if answer["code"] else ""
+        return f"{server} refuses the application: it answers{code} {answer['message']}"
+    for kind, message in chain:
+        if kind == "UnknownHostException":
+            return f"{server} cannot be reached: no host is known by the name of {message}"
+        if kind == "NotSslRecordException":
+            return f"{server} cannot be reached: what listens there does not speak TLS"
+        if kind.endswith("TimeoutException"):
+            return f"{server} cannot be reached: it does not answer"
+    last = next((message for _, message in reversed(chain) if message), "it gives no reason")
+    return f"{server} cannot be reached: {last}"
 
 
 def server_is_gone(error: Exception) -> bool:

@@ -29,6 +29,7 @@ from ...spec.job import SparkSpec
 from ...spec.redaction import redacted
 from . import config, connect
 from .config import SparkConfig, SparkEnvironment
+from .failures import kubernetes_refusal, text_of
 
 NO_JAVA = "cluster mode needs Java 17 or newer"
 GET_JAVA = "install a JDK such as openjdk-17 and set JAVA_HOME; --mode local needs none"
@@ -117,9 +118,13 @@ class Jvm:
 
     def complaint(self) -> str:
         """The first error in its log, as one sentence; empty if there is none."""
+        return first_complaint(self.output())
+
+    def output(self) -> str:
+        """What it has written to its log."""
         with open(self.log, "rb") as file:
             file.seek(self._log_start)
-            return first_complaint(file.read().decode(errors="replace"))
+            return file.read().decode(errors="replace")
 
     def _spawn(
         self, around: SparkEnvironment, settings: Mapping[str, str], info: Path, extra: Mapping[str, str]
@@ -331,6 +336,8 @@ def _refusal(error: Exception, choice: SparkConfig, jvm: Jvm) -> LauncherError:
     if isinstance(error, LauncherError):
         return error
     where = f"the log of its JVM is {jvm.log}"
+    if why := kubernetes_refusal(jvm.output() if jvm.late else text_of(error), choice.url):
+        return CannotPlace(why, hint=where)
     if jvm.late:
         return CannotPlace(f"Spark at {choice.url} did not take the application within its time", hint=where)
     text = _message_of(error) or jvm.complaint()

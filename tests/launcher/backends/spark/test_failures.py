@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from launcher.backends.spark import executors
-from launcher.backends.spark.failures import Failure, first_line, read_failure
+from launcher.backends.spark.failures import Failure, first_line, kubernetes_refusal, read_failure
 from launcher.backends.spark.session import Session, open_session
 from launcher.backends.spark.slots import SlotNeed
 from launcher.errors import AgentLost, CannotPlace, InternalError
@@ -116,6 +116,44 @@ def test_an_exception_of_our_own_code_in_a_task(name: str) -> None:
 def test_a_session_whose_jvm_is_gone() -> None:
     assert isinstance(read("jvm_killed").error, AgentLost)
     assert isinstance(read_failure(ConnectionRefusedError(111, "refused"), time=NOW).error, AgentLost)
+
+
+SERVER = "the Kubernetes API server at https://h:6443"
+FORBIDDEN = 'it answers 403 configmaps is forbidden: User "system:anonymous" cannot create resource'
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kube_refused", "cannot be reached: Connection refused"),
+        ("kube_unknown_host", "cannot be reached: no host is known by the name of nosuchhost.invalid"),
+        ("kube_no_tls", "cannot be reached: what listens there does not speak TLS"),
+        (
+            "kube_certificate",
+            "cannot be reached: unable to find valid certification path to requested target",
+        ),
+        ("kube_late", "cannot be reached: it does not answer"),
+        ("kube_forbidden", f"refuses the application: {FORBIDDEN}"),
+    ],
+)
+def test_a_kubernetes_master_that_is_of_no_use(name: str, said: str) -> None:
+    """Logs of Spark's JVM; the text of the exception is the second part of one."""
+    text = (TEXTS / f"{name}.txt").read_text()
+    assert kubernetes_refusal(text, "k8s://https://h:6443") == f"{SERVER} {said}"
+    assert kubernetes_refusal(text[text.index("io.fabric8") :], "k8s://https://h:6443") == f"{SERVER} {said}"
+
+
+@pytest.mark.parametrize(
+    "text", ["io.fabric8.kubernetes.client.Other", "\nio.fabric8.kubernetes.client.SomeException: \n"]
+)
+def test_a_kubernetes_error_without_a_reason(text: str) -> None:
+    assert (
+        kubernetes_refusal(text, "k8s://https://h:6443") == f"{SERVER} cannot be reached: it gives no reason"
+    )
+
+
+def test_another_refusal_is_not_put_on_kubernetes() -> None:
+    assert "" == kubernetes_refusal((TEXTS / "too_few.txt").read_text(), "spark://h:7077")
 
 
 class Untold(Exception):

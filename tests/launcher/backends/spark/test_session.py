@@ -272,6 +272,10 @@ def test_a_port_that_takes_calls_and_never_answers(tmp_path: Path, spark_here: N
         (SparkSpec(master="yarn"), "HADOOP_CONF_DIR"),
         (SparkSpec(master="local[2]", conf={"spark.driver.memory": "1x"}), "heap size"),
         (SparkSpec(master="mesos://h:1"), "Master must"),
+        (
+            SparkSpec(master="k8s://https://127.0.0.1:1"),
+            "the Kubernetes API server at https://127.0.0.1:1 cannot be reached: Connection refused",
+        ),
     ],
 )
 def test_sparks_own_refusal_is_one_sentence(
