@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TypeGuard
 
-from launcher.errors import SpecError
+from launcher.errors import SpecError, counted
 
 UNKNOWN = "–"
 _WHOLE_FROM, _EXPONENT_FROM = 999.95, 10**12
 _UNITS = "kMGTP"
 _MAX_TEXT = 24
+number = counted
 
 
 def is_finite(value: object) -> TypeGuard[float]:
@@ -72,11 +73,6 @@ def count(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
-
-
-def number(amount: int, what: str) -> str:
-    """A number of things: ``1 rank``, ``1,024 ranks``."""
-    return f"{amount:,} {what}{'s' * (amount != 1)}"
 
 
 def duration(seconds: float | None) -> str:

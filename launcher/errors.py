@@ -21,6 +21,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things for a sentence: ``1 rank``, ``1,024 ranks``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 class LauncherError(Exception):
     """Root of the tree: one sentence for a person; if known, the run, and as a hint what to do."""
 

@@ -15,7 +15,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.request import Request
 
 from ..echo import print_text, say
-from ..formatting import framework_text, size_text
+from ..formatting import framework_text, number, size_text
 from ..sanitize import escaped
 
 
@@ -59,15 +59,15 @@ def _print_stage(spec: JobSpec) -> None:
     each, tasks = spec.ranks_per_task, spec.num_processes // spec.ranks_per_task
     shown = spec.redacted().spark
     address = shown.master or shown.remote or "what the session or the environment says"
-    gpus = "no" if spec.gpu is False else str(spec.gpus_per_task or spec.gpus_per_rank)
-    gpu_text = f"{gpus} GPUs" + ("" if spec.gpu is not None else " where there are any")
+    gpus = "no GPUs" if spec.gpu is False else number(spec.gpus_per_task or spec.gpus_per_rank, "GPU")
+    gpu_text = gpus + ("" if spec.gpu is not None else " where there are any")
     if traits.address:
         _row(f"spark    {address}")
     for name, value in shown.conf.items():
         _row(f"conf     {name}={value}")
     own = ": ".join(filter(None, (traits.python or sys.executable, traits.python_named)))
     _row(f"python   {spec.python or own}")
-    _row(f"stage    {tasks} {traits.tasks} of {each} ranks, each with {gpu_text}")
+    _row(f"stage    {number(tasks, traits.task)} of {number(each, 'rank')}, each with {gpu_text}")
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")
     if traits.ships_sources:
@@ -83,4 +83,4 @@ def _sent(bundle: bytes) -> str:
         names = [name.removeprefix(SOURCES) for name in archive.namelist() if name != MANIFEST]
     first = ", ".join(names[:5])
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{len(names)} files, {size_text(len(bundle))}: {first}{more}"
+    return f"{number(len(names), 'file')}, {size_text(len(bundle))}: {first}{more}"

@@ -22,7 +22,7 @@ from launcher.state.fold import fold
 from launcher.state.run_state import Phase, Rank, RunState
 
 from ..data.run.narration import record_line, value_text
-from ..formatting import is_finite, metric, share, time_between
+from ..formatting import is_finite, metric, number, share, time_between
 from ..sanitize import plain, printable
 
 TAIL_LINES = 40
@@ -202,7 +202,7 @@ def _tails(run: Path, state: RunState) -> Iterator[str]:
                 text = "\n".join(escape(plain(line)) for line in lines)
                 yield _details(f"rank {rank.rank}, {name}", text, opened=rank.failed_at is not None)
     if len(order) > MAX_TAILS:
-        yield f'<p class="muted">and {len(order) - MAX_TAILS} ranks more</p>'
+        yield f'<p class="muted">and {number(len(order) - MAX_TAILS, "rank")} more</p>'
 
 
 MAX_POINTS = 400

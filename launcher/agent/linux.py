@@ -14,6 +14,8 @@ import select
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import counted
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -94,7 +96,7 @@ def threads(pid: int, signum: int) -> Iterator[str]:
     for thread in ids[:THREADS]:
         yield f"thread {thread}: {_describe(f'{pid}/task/{thread}')}"
     if len(ids) > THREADS:
-        yield f"and {len(ids) - THREADS} more threads"
+        yield f"and {counted(len(ids) - THREADS, 'more thread')}"
 
 
 def _describe(place: str) -> str:

@@ -22,7 +22,7 @@ from ..agent import agent, gpus, linux
 from ..agent.boot import Boot
 from ..channel import handshake
 from ..channel.connection import AgentConnection
-from ..errors import AgentLost, CannotPlace
+from ..errors import AgentLost, CannotPlace, counted
 from ..placement.plan import Plan
 from ..runs.files import opener
 from ..selectable_queue import SelectableQueue
@@ -196,7 +196,7 @@ def _awaited(queue: RunQueue, limit_s: float) -> SlotsAwaited:
         have=0,
         need=1,
         limit_s=limit_s,
-        reason=f"{queue.limit} of {queue.limit} runs that may go on at once on this machine are going on",
+        reason=f"this machine already has {counted(queue.limit, 'run')}, of at most {queue.limit} at once",
     )
 
 

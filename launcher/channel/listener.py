@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum, StrEnum
 
-from ..errors import CannotPlace
+from ..errors import CannotPlace, counted
 from .connection import AgentConnection, ConnectionClosed
 from .frames import WireError
 from .tls import Credentials, SecureStream, SocketLike, Untrusted, context
@@ -108,8 +108,8 @@ class Listener:
         total = sum(count for _, count in counts)
         if not total:
             return ""
-        what = "1 connection" if total == 1 else f"{total} connections"
-        return f"refused {what}: " + ", ".join(f"{count} {reason.value}" for reason, count in counts)
+        reasons = ", ".join(f"{count} {reason.value}" for reason, count in counts)
+        return f"refused {counted(total, 'connection')}: {reasons}"
 
     def close(self) -> None:
         """Stop listening and close all connections that were not admitted. Not for the listener's thread."""

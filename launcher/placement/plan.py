@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..errors import CannotPlace, LauncherError, SpecError
+from ..errors import CannotPlace, LauncherError, SpecError, counted
 from ..frameworks.base import Framework, Rendezvous
 from ..spec.job import JobSpec
 from ..spec.places import Assignment, Device, Offer
@@ -57,7 +57,7 @@ def make_plan(spec: JobSpec, offers: Sequence[Offer], *, gpu_reason: str = "") -
     taken, uses_gpu, notes = _choose(spec, hosts, gpu_reason)
     if len(taken) < spec.num_processes:
         what = "GPUs" if uses_gpu else "slots"
-        notes += (f"{len(taken)} ranks of at most {spec.num_processes}: there are no more {what}",)
+        notes += (f"{counted(len(taken), 'rank')} of at most {spec.num_processes}: there are no more {what}",)
     hide = not uses_gpu and (spec.gpu is False or any(o.devices for o in offers))
     ranks = _assign(taken, hosts, gpus=spec.gpus_per_rank if uses_gpu else 0, hide=hide)
     return Plan(ranks, uses_gpu, (*notes, *_sharing(ranks)))
@@ -115,7 +115,7 @@ def _count(hosts: Hosts) -> int:
 
 
 def _at_least(spec: JobSpec) -> str:
-    ranks = f"{spec.least} rank{'s' * (spec.least > 1)}"
+    ranks = counted(spec.least, "rank")
     return ranks if spec.min_processes is None else f"at least {ranks}"
 
 
@@ -123,7 +123,7 @@ def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
     """The error for too few required GPUs; `rooms` is for how many ranks they suffice."""
     need, each = spec.least, spec.gpus_per_rank
     if each == 1:
-        wants = f"{need} GPU{'s' * (need > 1)}, one a rank,"
+        wants = f"{counted(need, 'GPU')}, one a rank,"
         found = f"there {'is' if rooms == 1 else 'are'} {rooms}" if rooms else "there is none"
     else:
         wants = f"{each} GPUs on one host for each of {_at_least(spec)}"
@@ -143,7 +143,7 @@ def _on_the_cpu(spec: JobSpec, rooms: int, count: int, reason: str) -> tuple[str
         return (f"{reason}: the ranks run on the CPU",) if reason else ()
     have = rooms if spec.gpus_per_rank == 1 and rooms else count
     each = f" with {spec.gpus_per_rank} each" if spec.gpus_per_rank > 1 else ""
-    why = f"{have} GPU{'s' * (have > 1)} for {_at_least(spec)}{each} is too few: the ranks run on the CPU"
+    why = f"{counted(have, 'GPU')} for {_at_least(spec)}{each} is too few: the ranks run on the CPU"
     use = "it" if have == 1 else "them"
     return (f"{why} (-n {rooms} would use {use})" if rooms else why,)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from ..errors import SpecError
+from ..errors import SpecError, counted
 from ..serialization import Index
 from .modes import DEFAULT_MODE, SPARK, Mode
 from .options import (
@@ -465,7 +465,8 @@ class JobSpec:
             )
         if self.num_processes % self.ranks_per_task:
             raise SpecError(
-                f"{self.num_processes} ranks do not divide among tasks of {self.ranks_per_task} ranks each"
+                f"{counted(self.num_processes, 'rank')} cannot be divided among tasks"
+                f" of {counted(self.ranks_per_task, 'rank')} each"
             )
 
     @property

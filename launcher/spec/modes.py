@@ -31,7 +31,7 @@ class ModeTraits:
         through_server: agents are started through a Connect server.
         keeps_session: runs share a Spark session, and each session has its own engine.
         needs_java: this machine needs Java.
-        tasks: the scheduler's name for agents.
+        task: the scheduler's name for an agent.
         python: which interpreter ranks use if they do not inherit one.
         python_named: the variable or setting that selects it.
     """
@@ -48,7 +48,7 @@ class ModeTraits:
     through_server: bool = False
     keeps_session: bool = False
     needs_java: bool = False
-    tasks: str = "tasks"
+    task: str = "task"
     python: str = ""
     python_named: str = ""
 
@@ -82,7 +82,7 @@ TRAITS: Mapping[Mode, ModeTraits] = {
         example="spark://host:7077",
         keeps_session=True,
         needs_java=True,
-        tasks="barrier tasks",
+        task="barrier task",
         python="the executors' own",
         python_named="PYSPARK_PYTHON or spark.pyspark.python",
     ),
@@ -93,7 +93,7 @@ TRAITS: Mapping[Mode, ModeTraits] = {
         example="sc://host:15002",
         through_server=True,
         keeps_session=True,
-        tasks="barrier tasks",
+        task="barrier task",
         python="the executors' own",
         python_named="PYSPARK_PYTHON or spark.pyspark.python",
     ),

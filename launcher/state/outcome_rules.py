@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import AgentLost, InternalError, NoGroup, NoProgress, RunStopped, TimeLimit
+from ..errors import AgentLost, InternalError, NoGroup, NoProgress, RunStopped, TimeLimit, counted
 from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, StopRequested
 from .peer_loss import operation
 from .run_state import Loss, Phase, Rank, RankPhase, RunState
@@ -275,7 +275,7 @@ def describe_loss(state: RunState) -> str:
         return "the ranks could not be started: the agent went away"
     count = len(lost)
     hosts = listed(sorted({r.host for r in lost}))
-    return f"the agent on {hosts} went away with {count} rank{'s' * (count > 1)} running"
+    return f"the agent on {hosts} went away with {counted(count, 'rank')} running"
 
 
 def _closeness_to_the_cause(loss: Loss) -> int:
@@ -309,7 +309,7 @@ def loss_sentence(state: RunState, loss: Loss) -> str:
 def after_restarts(state: RunState) -> str:
     """The end of a verdict's sentence that counts the restarts; empty if there were none."""
     count = state.attempt
-    return f", after {count} restart{'s' * (count > 1)}" if count else ""
+    return f", after {counted(count, 'restart')}" if count else ""
 
 
 def brief(text: str) -> str:

@@ -18,7 +18,7 @@ from ..agent.hello import torch_version
 from ..agent.program import CONFIG
 from ..channel.frames import Kind
 from ..channel.handshake import Hello
-from ..errors import CannotPlace, InternalError, LauncherError
+from ..errors import CannotPlace, InternalError, LauncherError, counted
 from ..frameworks.base import Call, Rendezvous
 from ..frameworks.registry import Choice, choose, watched
 from ..placement.plan import Plan, make_plan, rank_environ, thread_note
@@ -132,7 +132,9 @@ class Attempt:
             return CannotPlace(
                 f"no room on {traits.place} within {limit_s:g} s", hint="--start-timeout waits longer"
             )
-        came = f"{self._roster.joined} of {self._roster.expected or 'the'} agents came within {limit_s:g} s"
+        expected = self._roster.expected
+        agents = counted(expected, "agent") if expected else "the agents"
+        came = f"{self._roster.joined} of {agents} came within {limit_s:g} s"
         return CannotPlace(came) if traits.scheduled else InternalError(came)
 
     def _plan_from_offers(self) -> Plan:

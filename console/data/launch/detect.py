@@ -193,7 +193,7 @@ def room_line(detected: Detected | None, draft: Draft) -> str:
         free = f" · {_free_words(detected)}" if detected else ""
         return f"1 node × {upto}{most}{free}"
     slots = _slots(draft.spark.strip())
-    room = f" · {slots} slots" if slots else " · free slots: Spark will say"
+    room = f" · {slots}" if slots else " · free slots: Spark will say"
     return f"{number(tasks, 'task')} × {number(each, 'rank')}{room}"
 
 
@@ -216,9 +216,9 @@ def _max_ranks(draft: Draft) -> int:
 def _slots(master: str) -> str:
     """The slots that a local master's URL names; empty for other masters."""
     if match := _LOCAL_CLUSTER.fullmatch(master):
-        return f"{match[1]} hosts × {match[2]}"
+        return f"{number(int(match[1]), 'host')} × {number(int(match[2]), 'slot')}"
     match = re.fullmatch(r"local\[(\d+)\]", master)
-    return match[1] if match else ""
+    return number(int(match[1]), "slot") if match else ""
 
 
 def cores(detected: Detected) -> str:

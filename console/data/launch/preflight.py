@@ -61,9 +61,9 @@ def _places(request: Request, plan: Plan) -> Iterator[Line]:
     yield "python", request.interpreter
     for place in plan.ranks[:_SHOWN]:
         devices = ", ".join(f"GPU {d.index} {d.name}" for d in place.devices) or "CPU"
-        yield f"rank {place.rank}", f"{place.host}  {devices}  {place.threads} threads"
+        yield f"rank {place.rank}", f"{place.host}  {devices}  {number(place.threads, 'thread')}"
     if len(plan.ranks) > _SHOWN:
-        yield "", f"and {len(plan.ranks) - _SHOWN} more ranks"
+        yield "", f"and {number(len(plan.ranks) - _SHOWN, 'more rank')}"
     for note in plan.notes:
         yield "note", note
 
@@ -78,7 +78,8 @@ def _stage(request: Request) -> Iterator[Line]:
     where = " where there are any" if spec.gpu is None else ""
     if spec.python:
         yield "python", spec.python
-    yield "stage", f"{spec.num_processes // spec.ranks_per_task} {traits.tasks}, each with {gpus}{where}"
+    tasks = number(spec.num_processes // spec.ranks_per_task, traits.task)
+    yield "stage", f"{tasks}, each with {gpus}{where}"
     if traits.ships_sources:
         yield "sent", f"{size_text(size)} of sources from {Path(spec.workdir).name}"
     for name, value in redacted(spec.spark.conf).items():

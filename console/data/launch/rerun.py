@@ -20,7 +20,7 @@ from launcher.spec.options import PAIRS, Option, options_of, texts_in
 from launcher.spec.redaction import REDACTED, hides, redacted_text
 from launcher.spec.request import Request
 
-from ...formatting import tilde
+from ...formatting import number, tilde
 from ...sanitize import escaped
 from .draft import Draft, draft_of, words_of
 from .given import mode_of, require_effect
@@ -259,7 +259,7 @@ def _option_text(option: Option, spec: JobSpec) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MOST else f"{text[:_MOST]}… ({len(text) - _MOST} more characters)"
+    return text if len(text) <= _MOST else f"{text[:_MOST]}… ({number(len(text) - _MOST, 'more character')})"
 
 
 _LONGEST = 300

@@ -143,11 +143,11 @@ def stopped_line(stopped: RecordingStopped) -> str:
 def lost_line(lost: RecordsLost) -> str:
     """The amount of data that was not recorded; empty if nothing was lost."""
     parts = [
-        f"{count:,} {what}"
-        for count, what in (
-            (lost.output_bytes, "bytes of output"),
-            (lost.result_bytes, "bytes of return values"),
-            (lost.facts, "facts"),
+        number(count, what) + of
+        for count, what, of in (
+            (lost.output_bytes, "byte", " of output"),
+            (lost.result_bytes, "byte", " of return values"),
+            (lost.facts, "fact", ""),
         )
         if count
     ]
@@ -201,4 +201,4 @@ def value_text(entry: dict[str, Any]) -> str:
     if entry["json"]:
         text = json.dumps(entry["value"], indent=2, ensure_ascii=False)
         return "\n".join(map(json_escaped, text.split("\n")))
-    return printable(f"{entry['value']}  ({entry['size']} bytes pickled)")
+    return printable(f"{entry['value']}  ({number(entry['size'], 'byte')} pickled)")

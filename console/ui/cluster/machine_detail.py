@@ -148,7 +148,7 @@ def host_rows(host: HostView, width: int) -> Iterator[Row]:
         if not metric.is_share:
             yield _fact(metric.name, (text, ""))
             continue
-        cores = f" of {fig.count(host.cores)} cores" if metric is HOST_CPU else ""
+        cores = f" of {fig.number(host.cores, 'core')}" if metric is HOST_CPU and host.cores else ""
         yield _gauge(metric.name, metric.figure(amount, total), f"{text}{cores}", width)
     yield _fact(
         "GPUs", (f"{len(host.gpus)}", ""), (f"  driver {host.driver}" if host.driver else "", "muted")

@@ -231,10 +231,8 @@ def _notes(host: HostView) -> Iterator[Span]:
     if alive:
         free, cores = sum(w.cores_free for w in alive), sum(w.cores for w in alive)
         gpus, free_gpus = sum(w.gpus for w in alive), sum(w.gpus_free for w in alive)
-        yield (
-            f"spark: {free}/{cores} cores" + (f", {free_gpus}/{gpus} GPUs" if gpus else "") + " free",
-            "muted",
-        )
+        of_gpus = f", {free_gpus}/{fig.number(gpus, 'GPU')}" if gpus else ""
+        yield f"spark: {free}/{fig.number(cores, 'core')}{of_gpus} free", "muted"
     elif host.executors:
         yield executors_text(host.executors), "muted"
     if host.held:

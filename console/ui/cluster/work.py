@@ -79,7 +79,8 @@ def _where(work: WorkView) -> Iterator[str]:
     if work.waiting is not None:
         yield waits_text(work)
     if work.lost:
-        yield f"lost {len(work.lost)} executors or tasks, last: {fig.shorten(work.lost[-1], 60)}"
+        lost = "an executor or a task" if len(work.lost) == 1 else f"{len(work.lost)} executors or tasks"
+        yield f"lost {lost}, last: {fig.shorten(work.lost[-1], 60)}"
     if work.places:
         places = [f"{host} ×{ranks}" for host, ranks in list(work.places.items())[:_PLACES]]
         yield ", ".join(places) + _more(len(work.places))
@@ -216,7 +217,7 @@ def _wait_rows(work: WorkView, waiting: int, key: str, width: int) -> Iterator[R
     """The reason why a run waits, on at most two rows."""
     assert work.waiting is not None
     more = f" (and {waiting - 1} more)" if waiting > 1 else ""
-    reason = work.waiting.reason or f"{work.waiting.have} of {work.waiting.need} slots"
+    reason = work.waiting.reason or f"{work.waiting.have} of {fig.number(work.waiting.need, 'slot')}"
     head, room = f" ○ {fig.shorten(work.name, 24)} waits{more}: ", max(width - 1, 20)
     first, *rest = textwrap.wrap(f"{reason} · {key} goes there", room, initial_indent=" " * len(head))
     yield clip(((head, "rank-behind bold"), (first.strip(), "rank-behind")), width)

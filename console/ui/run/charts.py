@@ -64,7 +64,7 @@ def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
 
 
 def _span(points: int, *, lately: bool) -> str:
-    return f"last {points} samples" if lately else "whole attempt"
+    return f"last {fig.number(points, 'sample')}" if lately else "whole attempt"
 
 
 def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
@@ -170,7 +170,7 @@ def _lag(view: RunView) -> Row:
     if view.straggler is None:
         return ((strip, "bar dim"), ("  no rank is behind", "muted"))
     rank, steps = view.straggler
-    behind = f"  r{rank} {fig.count(steps)} steps behind"
+    behind = f"  r{rank} {fig.number(round(steps), 'step')} behind"
     return ((strip, "bar dim"), (behind, "rank-behind"))
 
 
@@ -187,7 +187,7 @@ def host_rows(view: RunView) -> list[Row]:
         return []
     if len(hosts) > _HOSTS:
         devices = [d for v in view.ranks for d in v.rank.devices]
-        gpus = f"{len(devices)} GPUs {gpu_sums(view.ranks)}" if devices else "no GPU"
+        gpus = f"{fig.number(len(devices), 'GPU')} {gpu_sums(view.ranks)}" if devices else "no GPU"
         return [((f" {len(hosts)} hosts", "bold"), (f"  {gpus}", ""))]
     return [_host_row(host, members) for host, members in hosts]
 

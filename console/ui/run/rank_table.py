@@ -154,7 +154,7 @@ class RankTable:
 def _host_row(members: Sequence[RankView], host: Host | None, width: int) -> Row:
     """A host's name, and as many figures of its ranks and of itself as fit."""
     row: Row = ((f" {members[0].rank.host or fig.UNKNOWN}", "bold"),)
-    parts = f"{len(members)} ranks", gpu_figures(members), system_figures(host)
+    parts = fig.number(len(members), "rank"), gpu_figures(members), system_figures(host)
     for text, style in zip(parts, ("muted", "", "muted"), strict=True):
         if text and width_of(row) + len(text) + 2 <= width:
             row = (*row, (f"  {text}", style))

@@ -210,7 +210,7 @@ def _line(cells: Sequence[str], sizes: Sequence[int]) -> str:
 
 
 def _course(name: str, values: Sequence[float], width: int, depth: int) -> Iterator[Row]:
-    for row in plot_rows(_text(name) or f"{len(values)} figures", values, width - 2 * depth, _PLOT):
+    for row in plot_rows(_text(name) or fig.number(len(values), "figure"), values, width - 2 * depth, _PLOT):
         yield (("  " * depth, ""), *row)
 
 

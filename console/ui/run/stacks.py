@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 
 from ...data.run.model import RunView
 from ...data.run.stacks import stacks_block
+from ...formatting import number
 from ..widgets.key_line import keys_of
 from ..widgets.rows import Row, clip
 from .view_sheet import ScrollingViewSheet
@@ -58,7 +59,7 @@ class StacksScreen(ModalScreen[None]):
         self._view = view
         for sheet in self.query(StackSheet):
             copy, close = keys_of(self, "stacks.copy", "y"), keys_of(self, "stacks.close", "esc")
-            title = f"Stacks · {len(view.state.stacks)}/{view.size} ranks"
+            title = f"Stacks · {len(view.state.stacks)}/{number(view.size, 'rank')}"
             sheet.entitle(title, f"{copy} copies all · {close} closes")
             sheet.show(view)
 

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...errors import counted
 from ...spec import spark_address
 from .session import Session
 from .slots import EXECUTOR_GPUS, GPU, Capacity, ExecutorShape, HeldSlots, SlotNeed, WorkerNode, capacity_of
@@ -188,7 +189,7 @@ def _local_capacity(session: Session, need: SlotNeed) -> Capacity:
     busy = ((" and ".join(own_jobs(session)), used),) if used else ()
     free = max(0, total - used // need.cpus)
     return Capacity(
-        total, free, total, 0, need.gpus > 0, busy, f"{session.master} runs {cores} tasks at once"
+        total, free, total, 0, need.gpus > 0, busy, f"{session.master} runs {counted(cores, 'task')} at once"
     )
 
 

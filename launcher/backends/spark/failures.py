@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...errors import AgentLost, CannotPlace, InternalError, LauncherError
+from ...errors import AgentLost, CannotPlace, InternalError, LauncherError, counted
 from ...spec.spark_address import shown
 from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
 
@@ -182,7 +182,7 @@ class _FailureReader:
     def _too_few(self) -> Failure | None:
         if "SPARK-24819" not in self.text and "BarrierJobSlotsNumberCheckFailed" not in self.text:
             return None
-        count = f"{self.tasks} slots" if self.tasks else "more slots"
+        count = counted(self.tasks, "slot") if self.tasks else "more slots"
         why = f"Spark has not the {count} at once that the barrier stage needs"
         return _refused(why, "give it more executors, or start fewer processes")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from ...errors import CannotPlace
+from ...errors import CannotPlace, counted
 from ...spec.job import JobSpec
 from .session import Session
 
@@ -115,7 +115,7 @@ class Capacity:
     def sentence(self, tasks: int) -> str:
         """A sentence for people: how many slots are needed, how many there are, and who holds them."""
         kind = "GPU slot" if self.gpu else "slot"
-        need = f"needs {_count(tasks, kind)} at once"
+        need = f"needs {counted(tasks, kind)} at once"
         if self.total is None and self.possible is None:
             return f"{need}; how many there are is not known here" + _tail(self.explanation)
         there = max(self.total or 0, self.possible or 0)
@@ -138,10 +138,6 @@ def beside(capacity: Capacity, claims: Mapping[str, int]) -> Capacity:
     free = min(capacity.free, max(0, capacity.total - sum(claims.values())))
     busy = capacity.busy or tuple((f"run {run}", tasks) for run, tasks in claims.items())
     return replace(capacity, free=free, busy=busy)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _tail(explanation: str) -> str:

@@ -9,6 +9,7 @@ from errno import EINVAL
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from ...errors import counted
 from ...state.events import PartUnreadable
 from ...state.fold import UNREADABLE_LINES
 from .. import files, paths
@@ -68,7 +69,8 @@ class LogFiles:
                 columns = writer.columns(os.pread(file.fileno(), count * writer.SIZE, position))
                 if columns is not None and len(columns.times) == len(columns.wrong) >= _GARBAGE:
                     size = os.fstat(file.fileno()).st_size
-                    raise NotPlain(EINVAL, f"ends in {size - position:,} bytes of garbage", str(path))
+                    garbage = counted(size - position, "byte")
+                    raise NotPlain(EINVAL, f"ends in {garbage} of garbage", str(path))
                 return columns
         except FileNotFoundError:
             return None

@@ -77,7 +77,7 @@ WRONG = [
     ),
     (
         ["train.py", "--mode", "cluster", "-n", "3", "--gpus-per-task", "2"],
-        "3 ranks do not divide among tasks of 2 ranks each",
+        "3 ranks cannot be divided among tasks of 2 ranks each",
     ),
     (["train.py", "--mode", "cluster", "--py-files", "gone.py"], "there is no"),
     (["train.py", "--mode", "cluster", "--py-files", "notes.txt"], "--py-files"),

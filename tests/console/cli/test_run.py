@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from console.cli.run import given_options, launch_options, request_from
+from console.cli.run import given_options, launch_options, request_from, run
 from launcher.engine.client import engines
 from launcher.errors import SpecError
 from launcher.spec.job import JobSpec, SparkSpec
@@ -138,7 +139,10 @@ def test_the_mode_follows_from_the_spark_that_is_named(train: Path, words: list[
         (["-n", ":2"], "MIN:MAX"),
         (["--start-timeout", "-1"], "start limit must be 0 or more"),
         (["--start-timeout", "nan"], "start limit must be 0 or more"),
-        ([*CLUSTER, "-n", "3", "--gpus-per-task", "2"], "do not divide"),
+        (
+            [*CLUSTER, "-n", "3", "--gpus-per-task", "2"],
+            "cannot be divided among tasks of 2 ranks",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_told(train: Path, words: list[str], said: str) -> None:
@@ -160,6 +164,22 @@ def test_without_options_a_run_is_what_the_library_starts_without_any(train: Pat
     assert made.spark == SparkSpec()
     assert request("--param", "lr=0.5", target="train.py:main").spec.target.kwargs == (("lr", "0.5"),)
     assert spec(args=("--lr", "1")).target.args == ("--lr", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "stage"),
+    [
+        (["-n", "1"], "1 barrier task of 1 rank, each with 1 GPU where there are any"),
+        (["-n", "4", "--gpus-per-task", "2", "--gpu"], "2 barrier tasks of 2 ranks, each with 2 GPUs"),
+        (["-n", "2", "--no-gpu"], "2 barrier tasks of 1 rank, each with no GPUs"),
+    ],
+)
+def test_a_dry_run_counts_as_people_do(train: Path, words: list[str], stage: str) -> None:
+    told = [*("train.py", "--master", "spark://h:7077", "--dry-run"), *words]
+    done = CliRunner().invoke(run, told, standalone_mode=False, catch_exceptions=False)
+
+    assert f"stage    {stage}" in done.stdout.splitlines()
+    assert "sent     1 file, " in done.stdout
 
 
 @pytest.mark.process

@@ -44,7 +44,7 @@ def test_runs_take_their_turns(targets: Path, tmp_path: Path, mark: str) -> None
     assert 2 == agents(mark)  # one and its warden: who waits holds nothing
     assert {"local_runs": 1, "of": 1} == next(engines())["slots"]
     waits = read_state(runs_root() / runs[1])
-    assert "1 of 1 runs that may go on at once on this machine are going on" in str(waits)
+    assert "this machine already has 1 run, of at most 1 at once" in str(waits)
     listed = rankdeck("ps").stdout
     assert 2 == listed.count(" waiting ")
 
@@ -58,7 +58,7 @@ def test_a_foreground_run_says_what_it_waits_for(targets: Path, tmp_path: Path) 
     gate = Gate(tmp_path / "gate")
     gated(targets, gate)
     with Foreground("run", targets / "hello.py", folder=tmp_path) as run:
-        run.await_narration("1 of 1 runs that may go on")
+        run.await_narration("this machine already has 1 run")
         gate.open()
         assert 0 == run.finish()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.errors import CannotPlace, SpecError
+from launcher.errors import CannotPlace, SpecError, counted
 from launcher.frameworks.base import Rendezvous
 from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, rank_environ, thread_note
@@ -304,7 +304,7 @@ def test_a_gang_is_as_large_as_what_there_is(agents: int, size: int) -> None:
     plan = make_plan(cluster(8, min_processes=4), offers)
     assert {size} == {r.world_size for r in plan.ranks}
     assert size == len(plan.ranks)
-    told = () if size == 8 else (f"{size} ranks of at most 8: there are no more slots",)
+    told = () if size == 8 else (f"{counted(size, 'rank')} of at most 8: there are no more slots",)
     assert told == plan.notes
 
 

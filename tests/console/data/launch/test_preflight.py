@@ -33,7 +33,7 @@ def test_the_places_of_a_local_run_are_told(project: Path) -> None:
 
     assert said["target"] == f"{project / 'score.py'} --a 'b c'"
     assert said["room"] == "1 node × 70 · 4 cores"
-    assert said["rank 63"].endswith("threads")
+    assert said["rank 63"].endswith(("1 thread", " threads"))
     assert ("", "and 6 more ranks") in lines
     assert ("env", "API_TOKEN=***") in lines
     assert ("env", "LEVEL=3") in lines

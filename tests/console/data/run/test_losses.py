@@ -28,7 +28,7 @@ ENDED = ev.RunEnded(time=4.0, state="succeeded", exit_code=0, why="")
         ([STOPPED, AGAIN], "not recorded: 1,234,567 bytes of output"),
         (
             [STOPPED, LOST, ENDED],
-            "not recorded: 1 bytes of output, 2 bytes of return values, 3 facts (No space left on device)",
+            "not recorded: 1 byte of output, 2 bytes of return values, 3 facts (No space left on device)",
         ),
         ([STOPPED, ENDED], "recording stopped (No space left on device)"),
         ([STOPPED, replace(AGAIN, output_bytes=0), ENDED], ""),
@@ -52,7 +52,7 @@ def test_each_is_narrated_once() -> None:
         "recording stopped: No space left on device; the training goes on",
         "recording again; not recorded: 1,234,567 bytes of output",
         "recording stopped: No space left on device; the training goes on",
-        "not recorded: 1 bytes of output, 2 bytes of return values, 3 facts",
+        "not recorded: 1 byte of output, 2 bytes of return values, 3 facts",
     ] == said
 
 
