@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import math
 import os
+import reprlib
 import shutil
 import sys
 import time
@@ -120,17 +121,16 @@ class Distributor:
         described = isinstance(spark, SparkSpec)
         if described:
             require_addresses(spark)
-        self._session = None if described else spark
+        self._session = None if described else _session(spark)
         passed = {"num_processes": num_processes, **options}
-        values = {
-            name: each.kind.from_python(passed.get(name, each.default)) for name, each in _OPTIONS.items()
-        }
+        values = {name: each.take(passed.get(name, each.default)) for name, each in _OPTIONS.items()}
         self._options = {
             **values,
             "mode": _mode(mode),
             "spark": spark if described else SparkSpec(),
         }
-        self._root = root
+        JobSpec(Target(TargetKind.SCRIPT, ""), **self._options)  # refuses now what no target could run with
+        self._root = root if root is None else Path(root)
 
     def run(self, target: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Any:
         """Start a run, wait for it, and return rank 0's value; see `start` for the target.
@@ -215,6 +215,13 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     require_framework(request.spec)
     config_text(request.spec)
     return None if offers is None else make_plan(request.spec, offers, gpu_reason=reason)
+
+
+def _session(value: Any) -> Any:
+    """A Spark session, told by what its class has: pyspark is not imported."""
+    if value is not None and not hasattr(type(value), "conf"):
+        raise SpecError(f"spark takes a Spark session or a SparkSpec, not {reprlib.repr(value)}")
+    return value
 
 
 def _mode(text: str) -> Mode:

@@ -51,8 +51,11 @@ def _remake(kind: type[LauncherError], args: tuple[Any, ...], fields: dict[str, 
     return error
 
 
-class SpecError(LauncherError):
-    """The request is wrong: no such file, no such function, a bad parameter."""
+class SpecError(LauncherError, ValueError):
+    """The request is wrong: no such file, no such function, a bad parameter.
+
+    It is a ValueError too, as Python callers expect of an argument that is not allowed.
+    """
 
     exit_code: int = 2
 

@@ -47,6 +47,8 @@ class NamedField(Generic[S]):
         """
         try:
             return self.test(value)
+        except SpecError:
+            raise
         except ValueError:
             raise SpecError(f"{option or self.name + ':'} takes {self.takes}, not {value!r}") from None
 

@@ -116,6 +116,8 @@ def unpack_request(message: Message) -> Request:
             path=tuple(fields["path"]),
             inherited=serialization.from_plain(Inherited, fields["inherited"]),
         )
+    except SpecError:
+        raise
     except (LookupError, TypeError, ValueError, StopIteration) as error:
         raise InternalError(f"a client sent a request that makes no sense: {error!r}") from error
 

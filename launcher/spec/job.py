@@ -36,6 +36,7 @@ from .options import (
     one_of,
     options_of,
     texts_in,
+    whole,
     with_texts_in,
 )
 from .redaction import REDACTED, Redactor, named_words
@@ -137,7 +138,13 @@ def world_size(text: str) -> tuple[int | None, int]:
     return (int(match[1]) if match[1] else None), int(match[2])
 
 
-RANKS = ValueKind("a number or MIN:MAX", lambda _, words, __: world_size(words[-1]), types=(int, str))
+RANKS = ValueKind(
+    "a number or MIN:MAX",
+    lambda _, words, __: world_size(words[-1]),
+    types=(int, str),
+    from_python=whole,
+    wanted="a whole number",
+)
 """The value is a pair, the least and the most ranks, which are two fields of a spec."""
 
 

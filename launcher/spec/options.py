@@ -7,7 +7,9 @@ of forms, settings, recorded runs and `Distributor` are all derived from these.
 from __future__ import annotations
 
 import json
+import operator
 import os
+import reprlib
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
@@ -32,7 +34,9 @@ class ValueKind:
         read: parses the words of a command; relative paths start in the folder that it is given.
         write: formats a value as words of a command.
         types: the types of its values in a settings file.
-        from_python: converts the value that a Python caller passed.
+        from_python: converts the value that a Python caller passed; TypeError, ValueError or OverflowError
+            if it is no such value.
+        wanted: what a Python caller must pass, where `noun` does not say it.
         many: the option may be given several times, with a word each time.
         local: the words are paths of this machine, in which ``~`` is expanded.
         choices: all allowed words; empty for any.
@@ -43,6 +47,7 @@ class ValueKind:
     write: Write = lambda _, value: [str(value)]
     types: tuple[type, ...] = (str,)
     from_python: Callable[[Any], Any] = lambda value: value
+    wanted: str = ""
     many: bool = False
     local: bool = False
     choices: tuple[str, ...] = ()
@@ -125,6 +130,20 @@ class Option:
             raise SpecError(f"the {self.noun} must be {self.least:g} or more{unit}, not {value}")
         if self.above is not None and not value > self.above:
             raise SpecError(f"the {self.noun} must be more than {self.above:g}{unit}, not {value}")
+
+    def take(self, value: Any) -> Any:
+        """The value that a Python caller passed, converted; a number of numpy becomes one of Python.
+
+        Raises:
+            SpecError: it is no value of this option.
+        """
+        if value is None and self.default is None:
+            return None
+        try:
+            return self.kind.from_python(_scalar(value))
+        except (TypeError, ValueError, OverflowError):
+            wanted = self.kind.wanted or self.kind.noun
+            raise SpecError(f"{self.name} takes {wanted}, not {reprlib.repr(value)}") from None
 
     def read(self, words: Sequence[str], here: Path) -> Any:
         """Parse the words of a command that was typed in the folder `here`.
@@ -330,17 +349,66 @@ def _switched(_: Option, value: Any) -> list[str]:
     return [word for word, each in _SWITCH.items() if each is value]
 
 
-TEXT = ValueKind("a text", _text)
-SHARED_PATH = ValueKind("a path", _text)
+def _scalar(value: Any) -> Any:
+    """A scalar of numpy or torch as Python's own; neither is imported."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def whole(value: Any) -> int:
+    """The whole number that a Python caller passed; a bool is none.
+
+    Raises:
+        TypeError: it is no whole number.
+    """
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _amount(value: Any) -> int | float:
+    if isinstance(value, (bool, str, bytes, bytearray)):
+        raise TypeError
+    number = float(value)
+    return value if type(value) is int else number
+
+
+def _one_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _one_path(value: Any) -> str:
+    return _one_text(os.fspath(value))
+
+
+def _several_paths(value: Any) -> tuple[str, ...]:
+    if isinstance(value, (str, bytes, os.PathLike)):  # else each letter would be a path
+        raise TypeError
+    return tuple(map(_one_path, value))
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+TEXT = ValueKind("a text", _text, from_python=_one_text)
+SHARED_PATH = ValueKind("a path", _text, from_python=_one_path)
 """A path on other machines too: it is used as given."""
-WHOLE = ValueKind("a whole number", _whole, types=(int,))
+WHOLE = ValueKind("a whole number", _whole, types=(int,), from_python=whole)
 SECONDS = ValueKind(
-    "a number of seconds", _seconds, lambda _, value: [str(value).removesuffix(".0")], types=(int, float)
+    "a number of seconds",
+    _seconds,
+    lambda _, value: [str(value).removesuffix(".0")],
+    types=(int, float),
+    from_python=_amount,
 )
 PATH = ValueKind(
     "a path",
     _path,
-    from_python=lambda value: str((Path.cwd() / (value or "")).absolute()),
+    from_python=lambda value: str((Path.cwd() / _one_path("" if value is None else value)).absolute()),
     local=True,
 )
 
@@ -352,14 +420,14 @@ def _config(value: Any, here: Path) -> str:
             return json.dumps(dict(value))
         except (TypeError, ValueError, RecursionError) as error:
             raise SpecError(f"a configuration must be a JSON object: {error}") from error
-    text = os.fspath(value or "")
+    text = "" if value is None else _one_path(value)
     return text if not text or text.lstrip().startswith("{") else str((here / text).absolute())
 
 
 INTERPRETER = ValueKind(
     "a path, or the name of a program",
     lambda _, words, here: _located(words[-1], here),
-    from_python=lambda value: _located(os.fspath(value or ""), Path.cwd()),
+    from_python=lambda value: _located("" if value is None else _one_path(value), Path.cwd()),
     local=True,
 )
 CONFIG = ValueKind(
@@ -373,7 +441,7 @@ PATHS = ValueKind(
     _paths,
     lambda _, value: list(value),
     types=(list,),
-    from_python=lambda value: tuple(map(os.fspath, value)),
+    from_python=_several_paths,
     many=True,
     local=True,
 )
@@ -382,9 +450,24 @@ PAIRS = ValueKind(
     _pairs,
     lambda _, value: [f"{name}={text}" for name, text in dict(value).items()],
     types=(dict,),
-    from_python=lambda value: dict(value or {}),
+    from_python=lambda value: dict(() if value is None else value),
     many=True,
 )
-SWITCH = ValueKind("one of these", _switch, _switched, choices=tuple(_SWITCH))
+SWITCH = ValueKind(
+    "one of these",
+    _switch,
+    _switched,
+    from_python=_truth,
+    wanted="True, False or None",
+    choices=tuple(_SWITCH),
+)
 """Yes, no, or None: rankdeck decides."""
-FLAG = ValueKind("true or false", _switch, _switched, types=(bool,), choices=("yes", "no"))
+FLAG = ValueKind(
+    "true or false",
+    _switch,
+    _switched,
+    types=(bool,),
+    from_python=_truth,
+    wanted="True or False",
+    choices=("yes", "no"),
+)
