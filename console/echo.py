@@ -93,7 +93,7 @@ def json_line(value: Any) -> str:
 
 
 def print_cleaned(text: str, *, err: bool = False) -> None:
-    """Print lines of a rank that `console.sanitize.shown` has cleaned: their colours may stay.
+    """Print lines of a rank that `launcher.runs.logs.text.shown` has cleaned: their colours may stay.
 
     Raises:
         OutputLost: standard output can no longer be written.

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TypeGuard
 
@@ -282,20 +282,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in (head, *cleaned)
     )
-
-
-def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:
-    """Each host's name in at most `width` characters: without a domain that all share, its start cut off.
-
-    The end of a name is kept because the names of a cluster's machines differ there.
-    """
-    hosts = set(hosts)
-    domains = {host.partition(".")[2] for host in hosts}
-    short = len(domains) == 1 and not any(host.replace(".", "").isdecimal() for host in hosts)
-    names = {host: host.partition(".")[0] if short else host for host in hosts}
-    return {
-        host: name if len(name) <= width else f"…{name[1 - width :]}" for host, name in names.items() if name
-    }
 
 
 def time_between(start: float | None, end: float | None) -> str:

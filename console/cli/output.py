@@ -5,28 +5,25 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from launcher.engine.client import request_stop, start_detached
 from launcher.errors import AgentLost, NoProgress, RecordError, SpecError, TimeLimit
 from launcher.job import rank_failed
 from launcher.runs import files, paths
-from launcher.runs.logs.line_index import Line, LineIndex
-from launcher.runs.reader import Presence, read_restarts, read_spec, read_state, read_summary, status_of
+from launcher.runs.logs.printer import Printer, hosts_of
+from launcher.runs.reader import Presence, read_spec, read_state, read_summary, status_of
 from launcher.runs.status import Status
-from launcher.spec.modes import recorded_traits
 from launcher.spec.request import Request
 from launcher.state.events import PartUnreadable
 from launcher.state.fold import fold
 from launcher.state.run_state import Phase, RunState
 
-from ..data.logs.marks import attempt_mark
 from ..data.run.narration import deleted_line, unreadable_lines, value_text
 from ..data.run.stacks import stacks_block, standstill_line
 from ..echo import print_bytes, print_cleaned, print_text, print_while_possible, say
-from ..formatting import host_labels, time_between
-from ..sanitize import plain, shown
+from ..formatting import time_between
 
 _BLOCK = 1 << 20
 _LIMITS = (TimeLimit.exit_code, NoProgress.exit_code)
@@ -126,6 +123,8 @@ def logs(
         world_size,
         chosen,
         grep=_pattern(grep),
+        write=print_cleaned,
+        coloured=coloured_streams(),
         attempt=attempt,
         hosts=lambda: hosts_of(read_state(folder)),
     )
@@ -134,6 +133,12 @@ def logs(
     for line in unreadable_lines(_with_unreadable(read_state(folder), printer.unreadable)):
         say(line)
     return (status.exit_code or 0) if follow else 0
+
+
+def coloured_streams() -> dict[int, bool]:
+    """Which of our streams is a terminal, on which a rank's colours may stay."""
+    streams = {paths.STDOUT: sys.stdout, paths.STDERR: sys.stderr}
+    return {key: bool(stream) and stream.isatty() for key, stream in streams.items()}
 
 
 def _with_unreadable(state: RunState, parts: Iterable[PartUnreadable]) -> RunState:
@@ -155,12 +160,6 @@ def _world_size(folder: Path) -> int:
         if size := max(state.requested, len(state.ranks)):
             return size
         raise
-
-
-def hosts_of(state: RunState) -> dict[int, str]:
-    """The host of each rank; empty if the mode has one host only."""
-    traits = recorded_traits(state.mode)
-    return {} if traits and traits.one_host else {rank.rank: rank.host for rank in state.ranks}
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
@@ -230,94 +229,6 @@ def stop(folder: Path, *, force: bool) -> int:
 
 def _end_text(status: Status) -> str:
     return f"ended: {status.state.value}, exit {status.exit_code}"
-
-
-_HOST = 24
-
-Write = Callable[..., None]
-
-
-class Printer:
-    """Prints ranks' output as prefixed lines: a rank's stdout to our stdout, its stderr to our stderr.
-
-    A line without a prefix, on standard error, marks the begin of another attempt. `hosts` returns the host
-    of each rank and is called at the first line of an attempt; a rank without a host gets none in its prefix.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        world_size: int,
-        ranks: frozenset[int],
-        *,
-        grep: re.Pattern[str] | None = None,
-        write: Write = print_cleaned,
-        attempt: int | None = None,
-        hosts: Callable[[], Mapping[int, str]] = dict,
-    ) -> None:
-        self._hosts = hosts
-        self._prefixes: dict[int, str] = {}
-        self._folder = folder
-        self._index = LineIndex(folder, attempt)
-        self._begun = 0
-        self._width = len(str(world_size - 1))
-        self._ranks = ranks
-        self._grep = grep
-        self._write = write
-        self._printed = 0
-        streams = {paths.STDOUT: sys.stdout, paths.STDERR: sys.stderr}
-        self._colours = {key: bool(stream) and stream.isatty() for key, stream in streams.items()}
-
-    def advance(self) -> None:
-        """Print new lines. Without ranks to print, the output is not read."""
-        while self._ranks and self._index.poll():
-            for attempt, first in self._index.begins[self._begun :]:
-                self._print_up_to(first)
-                restart = read_restarts(self._folder).get(attempt)
-                self._write(attempt_mark(attempt, restart.reason if restart else ""), err=True)
-                self._begun += 1
-                self._prefixes.clear()
-            self._print_up_to(len(self._index))
-
-    def _print_up_to(self, end: int) -> None:
-        new = range(self._printed, end)
-        self._print(self._index.line(i) for i in new if self._index.owner(i)[0] in self._ranks)
-        self._printed = end
-
-    @property
-    def unreadable(self) -> tuple[PartUnreadable, ...]:
-        """The parts of the output that cannot be read."""
-        return self._index.unreadable
-
-    def finish(self) -> None:
-        """Print the remaining lines, unfinished ones too, and close the files."""
-        self.advance()
-        self._print(line for line in self._index.open_lines() if line.rank in self._ranks)
-        self._index.close()
-
-    def _print(self, lines: Iterable[Line]) -> None:
-        batches: dict[int, list[str]] = {paths.STDOUT: [], paths.STDERR: []}
-        for line in lines:
-            if self._grep is None or self._grep.search(plain(line.data)):
-                batches[line.stream].append(self._text(line))
-        for stream, texts in batches.items():
-            if texts:
-                self._write("\n".join(texts), err=stream == paths.STDERR)
-
-    def _text(self, line: Line) -> str:
-        prefix = self._prefixes.get(line.rank) or self._prefix(line.rank)
-        if not self._colours[line.stream]:
-            return prefix + plain(line.data)
-        text = shown(line.data)
-        return f"{prefix}{text}\x1b[0m" if "\x1b" in text else prefix + text
-
-    def _prefix(self, rank: int) -> str:
-        hosts = self._hosts()
-        names = host_labels(hosts.values(), _HOST)
-        for each in {rank, *hosts}:
-            host = names.get(hosts.get(each, ""), "")
-            self._prefixes[each] = f"r{each:0{self._width}d}{f' {host}' if host else ''} | "
-        return self._prefixes[rank]
 
 
 POLL_S = 0.1

@@ -20,6 +20,7 @@ from click.core import ParameterSource
 
 from launcher.engine.client import Attachment, submit
 from launcher.errors import AgentLost, InternalError
+from launcher.runs.logs.printer import Printer, hosts_of
 from launcher.runs.reader import Presence, StateTail
 from launcher.spec.job import LAUNCH_OPTIONS, RANKS, RUN_MODULE, named_module
 from launcher.spec.options import FLAG, PATH, SECONDS, SWITCH, WHOLE, Option, ValueKind
@@ -29,7 +30,7 @@ from launcher.state.run_state import Phase, RunState
 
 from ..data.run.narration import deleted_line, narrate
 from ..echo import json_line, print_cleaned, print_while_possible, say
-from .output import Printer, hosts_of, parse_ranks, print_end
+from .output import coloured_streams, parse_ranks, print_end
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -276,7 +277,12 @@ def _print_output(started: Attachment, ranks: frozenset[int], record: RecordWatc
     tail = StateTail(started.folder)
     tail.poll()
     printer = Printer(
-        started.folder, tail.state.requested, ranks, write=_print_cleaned, hosts=lambda: hosts_of(tail.state)
+        started.folder,
+        tail.state.requested,
+        ranks,
+        write=_print_cleaned,
+        coloured=coloured_streams(),
+        hosts=lambda: hosts_of(tail.state),
     )
     narrated = RunState()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from launcher.errors import RecordError
 from launcher.runs import paths
 from launcher.runs.logs.tail import tail_of
+from launcher.runs.logs.text import plain
 from launcher.runs.reader import FactTail, examined, known_status, read_spec, read_state, read_summary
 from launcher.serialization import to_plain
 from launcher.spec.job import JobSpec
@@ -23,7 +24,7 @@ from launcher.state.run_state import Phase, Rank, RunState
 
 from ..data.run.narration import record_line, value_text
 from ..formatting import is_finite, metric, number, share, time_between
-from ..sanitize import plain, printable
+from ..sanitize import printable
 
 TAIL_LINES = 40
 MAX_TAILS = 256

@@ -1,7 +1,8 @@
-"""Where ranks can go and where they go: the GPUs of a host, the offer of an agent, the place of a rank."""
+"""Where ranks can go and where they go: a host's GPUs, an agent's offer, a rank's place, hosts' labels."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..serialization import Index
@@ -66,3 +67,17 @@ class Assignment:
     devices: tuple[Device, ...] = ()
     visible: str | None = None
     threads: int = 1
+
+
+def host_labels(hosts: Iterable[str], width: int) -> dict[str, str]:
+    """Each host's name in at most `width` characters: without a domain that all share, its start cut off.
+
+    The end of a name is kept because the names of a cluster's machines differ there.
+    """
+    hosts = set(hosts)
+    domains = {host.partition(".")[2] for host in hosts}
+    short = len(domains) == 1 and not any(host.replace(".", "").isdecimal() for host in hosts)
+    names = {host: host.partition(".")[0] if short else host for host in hosts}
+    return {
+        host: name if len(name) <= width else f"…{name[1 - width :]}" for host, name in names.items() if name
+    }

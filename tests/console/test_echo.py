@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from console import echo
-from console.sanitize import escaped, json_escaped, printable, shown
+from console.sanitize import escaped, json_escaped, printable
 from launcher.runs.catalog import create_folder
+from launcher.runs.logs.text import shown
 from launcher.runs.paths import runs_root
 from launcher.runs.writer import RunWriter
 from launcher.spec.job import JobSpec, Target, TargetKind

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.sanitize import plain, shown
+from launcher.runs.logs.text import plain, shown
 
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 

@@ -19,11 +19,10 @@ from typing import IO, Protocol
 from launcher.runs import files, paths
 from launcher.runs.logs.line_index import Line, LineIndex
 from launcher.runs.logs.tail import last_lines
+from launcher.runs.logs.text import attempt_mark, plain, shown
 from launcher.runs.reader import read_restarts
 from launcher.state.events import PartUnreadable
 
-from ...sanitize import plain, shown
-from .marks import attempt_mark
 from .search import Level, Search, TooSlowError, filter_of, line_filter_of, passing
 
 

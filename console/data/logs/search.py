@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from launcher.runs.logs.line_index import LineIndex
 from launcher.runs.logs.rows import SHIFT
-
-from ...sanitize import plain
+from launcher.runs.logs.text import plain
 
 if TYPE_CHECKING:
     import regex

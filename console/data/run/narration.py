@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from launcher.runs.logs.text import attempt_mark
 from launcher.state.events import (
     ExecutorLost,
     LimitNear,
@@ -22,7 +23,6 @@ from launcher.state.run_state import RunState
 
 from ...formatting import number
 from ...sanitize import json_escaped, printable
-from ..logs.marks import attempt_mark
 
 
 def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterator[str]:

@@ -9,12 +9,12 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from launcher.placement.inventory import Holder
+from launcher.spec.places import host_labels
 
 from ... import formatting as fig
 from ...data.cluster.model import ClusterView, ExecutorView, GpuView, Held, HostView, Use
 from ...data.cluster.query import ORDERS, Item, MapQuery, arranged, charted_metrics, troubles
 from ...data.run.metrics import HOST_CPU, HOST_MEMORY, MEMORY, TABLE, Metric, Source
-from ...formatting import host_labels
 from ..widgets.lists import ItemList
 from ..widgets.rows import Row, Span
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from launcher.spec.places import host_labels
 from launcher.state.events import HostSample
 from launcher.state.run_state import Host
 
@@ -16,7 +17,6 @@ from ... import formatting as fig
 from ...data.run.health import Condition
 from ...data.run.metrics import HOST_CPU, HOST_MEMORY, TABLE, Metric, Source
 from ...data.run.model import RankView, fullest, together
-from ...formatting import host_labels
 from ..widgets.rows import Row, Span
 
 TABLE_RANKS = 64

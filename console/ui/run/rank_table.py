@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from launcher.spec.places import host_labels
 from launcher.state.run_state import Host
 
 from ... import formatting as fig
 from ...data.run.metrics import LAG, TABLE, Metric, Source
 from ...data.run.model import RankView
-from ...formatting import host_labels
 from ..widgets.lists import Column, fitting
 from ..widgets.rows import Row, Span, clip, width_of
 from .charts import gpu_figures, system_figures

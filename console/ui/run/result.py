@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from launcher.spec.places import host_labels
 from launcher.state.run_state import Rank
 
 from ... import formatting as fig
 from ...data.run.model import RankView, RunView
 from ...data.run.stacks import standstills
-from ...formatting import host_labels
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, clip
 from .failure import circumstances, ending

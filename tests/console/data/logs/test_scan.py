@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.data.logs.search import Level, LineFilter, Search, filter_of, line_filter_of, passing
-from console.sanitize import plain
 from launcher.runs import paths
 from launcher.runs.logs import writer as chunks
 from launcher.runs.logs.line_index import LineIndex
+from launcher.runs.logs.text import plain
 from launcher.runs.logs.writer import LogWriter
 
 PIECES = st.lists(

@@ -7,9 +7,9 @@ import pytest
 
 from console.data.logs.book import LogLine, LogState
 from console.data.logs.search import Level, Search
-from console.sanitize import shown
 from console.ui.logs.pane import LogPane
 from console.ui.logs.view import LogView
+from launcher.runs.logs.text import shown
 from tests.console.themed import ThemedApp
 
 if TYPE_CHECKING:

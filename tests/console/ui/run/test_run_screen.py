@@ -12,7 +12,6 @@ from console.data.replay import replay
 from console.data.run.health import Condition
 from console.data.run.model import RankView
 from console.demo import record_demo
-from console.formatting import host_labels
 from console.ui.dialogs import StartScreen
 from console.ui.logs.pane import LogPane
 from console.ui.logs.view import LogView
@@ -30,6 +29,7 @@ from launcher.errors import InternalError
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
 from launcher.spec.job import JobSpec, Target, TargetKind
+from launcher.spec.places import host_labels
 from launcher.state import events as ev
 from launcher.state.run_state import Rank
 from tests.console.looking import shown, text
