@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from .backends.base import Backend
 from .backends.registry import make_backend
@@ -40,6 +40,9 @@ from .state.run_state import Phase
 from .state.summary import preview
 from .supervisor.attempt import submission
 from .supervisor.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from .display.output import Output
 
 
 class LaunchOptions(TypedDict, total=False):
@@ -68,6 +71,7 @@ class LaunchOptions(TypedDict, total=False):
     py_files: Sequence[str | os.PathLike[str]]
 
 
+_BLOCKED_S = 5.0  # for output that nobody takes, after Ctrl-C
 _OPTIONS = {each.name: each for each in options_of(JobSpec) if len(each.path) == 1}
 ClassT = TypeVar("ClassT", bound=type)
 
@@ -77,7 +81,7 @@ def _documented(kind: ClassT) -> ClassT:
     init = vars(kind)["__init__"]
     own = dict(inspect.signature(init).parameters)
     own.pop("options")
-    last = [own.pop(name) for name in ("spark", "root")]
+    last = [own.pop(name) for name in ("spark", "root", "output")]
     hints = inspect.get_annotations(LaunchOptions)
     generated = [
         inspect.Parameter(
@@ -103,6 +107,8 @@ class Distributor:
         spark: the Spark session to use, or a `SparkSpec` of one to make; by default the active session, else
             one for the address in the environment.
         root: the folder of run folders, if not the usual one.
+        output: what `run` shows: ``"all"`` lines that ranks print, each with its rank, those of ``"rank0"``,
+            ``"none"``, or ``"auto"``: a live panel in a notebook, and all lines elsewhere.
 
     Raises:
         SpecError: a value is not allowed, or an option is unknown.
@@ -115,6 +121,7 @@ class Distributor:
         *,
         spark: Any = None,
         root: Path | None = None,
+        output: str = "auto",
         **options: Unpack[LaunchOptions],
     ) -> None:
         require_known(options, _OPTIONS, "Distributor")
@@ -131,23 +138,32 @@ class Distributor:
         }
         JobSpec(Target(TargetKind.SCRIPT, ""), **self._options)  # refuses now what no target could run with
         self._root = root if root is None else Path(root)
+        self._output = _output(output)
 
     def run(self, target: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Any:
-        """Start a run, wait for it, and return rank 0's value; see `start` for the target.
+        """Start a run, show it, wait for it, and return rank 0's value; see `start` for the target.
 
+        What ranks print is shown while they run, on the caller's own streams, and is complete at the end.
         On Ctrl-C, the run is stopped; once none of its processes is alive, KeyboardInterrupt is raised again.
 
         Raises:
             RankFailed: training failed.
             LauncherError: the run ended for another reason.
         """
+        from .display.output import Follower  # the engine needs none of it
+
         job = self.start(target, *args, **kwargs)
+        follower = Follower(job, self._output)
+        shown_within = None
         try:
             return job.result()
         except KeyboardInterrupt:
+            shown_within = _BLOCKED_S
             job.stop(reason="interrupted", exit_code=130)
             _wait_or_kill(job)
             raise
+        finally:
+            follower.join(shown_within)
 
     def start(self, target: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Start a run and return at once.
@@ -222,6 +238,12 @@ def _session(value: Any) -> Any:
     if value is not None and not hasattr(type(value), "conf"):
         raise SpecError(f"spark takes a Spark session or a SparkSpec, not {reprlib.repr(value)}")
     return value
+
+
+def _output(value: object) -> Output:
+    from .display.output import output_of  # the engine needs none of it
+
+    return output_of(value)
 
 
 def _mode(text: str) -> Mode:

@@ -26,6 +26,17 @@ def run() -> None:
     Distributor(2, grace_s=1.0).run(hold)
 
 
+def flood() -> None:
+    """Write more than any pipe holds, and hold."""
+    for _ in range(1000):
+        print("x" * 999)
+    hold()
+
+
+def flooded() -> None:
+    Distributor(1, grace_s=1.0).run(flood)
+
+
 def leave() -> None:
     job = Distributor(2, grace_s=1.0).start(hold)
     written, seen = job.folder / "logs" / "0" / "00000.out", -1

@@ -36,6 +36,7 @@ class Printer:
         hosts: the host of each rank, called at the first line of an attempt; a rank without one gets none in
             its prefix.
         coloured: the streams on which a rank's colours may stay.
+        last: print at most this many of the lines that came at once, the last ones.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Printer:
         attempt: int | None = None,
         hosts: Callable[[], Mapping[int, str]] = dict,
         coloured: Mapping[int, bool] = NO_COLOURS,
+        last: int | None = None,
     ) -> None:
         self._hosts = hosts
         self._prefixes: dict[int, str] = {}
@@ -60,7 +62,7 @@ class Printer:
         self._grep = grep
         self._write = write
         self._printed = 0
-        self._coloured = coloured
+        self._coloured, self._last = coloured, last
 
     def advance(self) -> None:
         """Print new lines. Without ranks to print, the output is not read."""
@@ -74,7 +76,8 @@ class Printer:
             self._print_up_to(len(self._index))
 
     def _print_up_to(self, end: int) -> None:
-        new = range(self._printed, end)
+        first = self._printed if self._last is None else max(self._printed, end - self._last)
+        new = range(first, end)
         self._print(self._index.line(i) for i in new if self._index.owner(i)[0] in self._ranks)
         self._printed = end
 
