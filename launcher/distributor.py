@@ -74,6 +74,7 @@ class LaunchOptions(TypedDict, total=False):
 _BLOCKED_S = 5.0  # for output that nobody takes, after Ctrl-C
 _OPTIONS = {each.name: each for each in options_of(JobSpec) if len(each.path) == 1}
 ClassT = TypeVar("ClassT", bound=type)
+ResultT = TypeVar("ResultT")
 
 
 def _documented(kind: ClassT) -> ClassT:
@@ -150,20 +151,7 @@ class Distributor:
             RankFailed: training failed.
             LauncherError: the run ended for another reason.
         """
-        from .display.output import Follower  # the engine needs none of it
-
-        job = self.start(target, *args, **kwargs)
-        follower = Follower(job, self._output)
-        shown_within = None
-        try:
-            return job.result()
-        except KeyboardInterrupt:
-            shown_within = _BLOCKED_S
-            job.stop(reason="interrupted", exit_code=130)
-            _wait_or_kill(job)
-            raise
-        finally:
-            follower.join(shown_within)
+        return attend(self.start(target, *args, **kwargs), self._output, Job.result)
 
     def start(self, target: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Start a run and return at once.
@@ -191,6 +179,29 @@ def _import_path(spec: JobSpec) -> tuple[str, ...]:
     if not spec.target.kind.called:
         return ()
     return tuple(folder for folder in sys.path if not (spec.python and is_installed(f"{folder}{os.sep}")))
+
+
+def attend(job: Job, output: Output, wanted: Callable[[Job], ResultT]) -> ResultT:
+    """Show a run while `wanted` waits for it, and return what that returns; Ctrl-C stops the run.
+
+    Raises:
+        KeyboardInterrupt: the run was interrupted, and none of its processes is alive.
+        LauncherError: whatever `wanted` raises.
+    """
+    from .display.output import Follower  # the engine needs none of it
+
+    follower = shown_within = None
+    try:
+        follower = Follower(job, output)
+        return wanted(job)
+    except KeyboardInterrupt:
+        shown_within = _BLOCKED_S
+        job.stop(reason="interrupted", exit_code=130)
+        _wait_or_kill(job)
+        raise
+    finally:
+        if follower is not None:
+            follower.join(shown_within)
 
 
 def launch(request: Request, *, root: Path | None = None, backend: Backend | None = None) -> Job:

@@ -186,6 +186,7 @@ def _order_path(root: str, path: Collection[str]) -> None:
 
 
 _OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
+_CELL = os.path.join(os.path.dirname(_OURS), "cell.py")
 _PACKAGE = Path(__file__).parent.parent
 TRACEBACK = 48 << 10
 
@@ -329,7 +330,7 @@ def _is_command(frame: types.FrameType) -> bool:
 
 
 def _is_plumbing(filename: str) -> bool:
-    return filename.startswith((_OURS, "<frozen importlib", importlib.__file__))
+    return filename.startswith((_OURS, _CELL, "<frozen importlib", importlib.__file__))
 
 
 def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:

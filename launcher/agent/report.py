@@ -139,6 +139,20 @@ def _pickler(stream: Any) -> Any:
     return Pickler(file, protocol=5)
 
 
+class _Discarded:
+    def write(self, data: bytes | memoryview) -> int:
+        return len(data)
+
+
+def can_pickle(value: object) -> bool:
+    """Whether `publish` could send a value."""
+    try:
+        _pickler(_Discarded()).dump(value)
+    except Exception:  # noqa: BLE001  whatever a __reduce__ raises
+        return False
+    return True
+
+
 _reporter: Reporter | None = None
 
 
