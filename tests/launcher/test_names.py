@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from launcher.backends.spark.job import launcher_zip
 from launcher.runs.reader import read_state
+from tests.notebooks import notebook
 
 ROOT = Path(__file__).parents[2]
 
@@ -148,3 +150,72 @@ def test_a_script_may_use_either_name_and_so_may_its_children(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (0, "[(1, True)] True") == (done.returncode, done.stdout.strip()[5:]), done.stdout + done.stderr
+
+
+MODULE = """
+from rankdeck import Distributor, report
+import launcher
+
+
+def train():
+    report(step=3)
+    return launcher.WORD, Distributor.__name__
+
+
+if __name__ == "__main__":
+    value = Distributor(2, output="none").run(lambda: (train(), Distributor.__module__))
+    print(value)
+"""
+FOUND = "(('mine', 'Distributor'), 'rankdeck.distributor')"
+
+
+@pytest.fixture
+def crowded(owned: Path) -> Path:
+    """A folder with a `launcher.py`, a `console.py` and a package of the user's own."""
+    (owned / "console.py").write_text("raise SystemExit('this console is mine')\n")
+    (owned / "package").mkdir()
+    (owned / "package" / "train.py").write_text(MODULE)
+    (owned / "train.py").write_text(MODULE)
+    return owned
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("words", [["train.py"], ["-m", "train"], ["-m", "package.train"]])
+@pytest.mark.parametrize("kind", ["wheel", "installed"])
+def test_a_program_imports_it_as_rankdeck_wherever_it_is(
+    kind: str, words: list[str], crowded: Path, places: dict[str, Path]
+) -> None:
+    path = {"PYTHONPATH": os.fspath(places["wheel"])} if kind == "wheel" else {}
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=crowded,
+        env={**os.environ, **path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (0, FOUND) == (done.returncode, done.stdout.strip()), done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("target", ["train.py:train", "package.train:train", "package/train.py:train"])
+def test_so_does_a_rank(target: str, crowded: Path, rankdeck: str) -> None:
+    (crowded / "package" / "launcher.py").write_text("WORD = 'mine'\n")
+    command = [rankdeck, "run", target, "-n", "2"]
+    done = subprocess.run(command, cwd=crowded, capture_output=True, text=True, check=False)
+
+    assert (0, ["mine", "Distributor"]) == (done.returncode, json.loads(done.stdout)), done.stderr
+
+
+@pytest.mark.process
+def test_so_does_a_notebook(crowded: Path) -> None:
+    with notebook(crowded) as book:
+        book.run("from rankdeck import Distributor, report\nimport launcher")
+        book.run("def train():\n    report(step=3)\n    return launcher.WORD, Distributor.__name__")
+        ran = book.run("Distributor(2).run(lambda: (train(), Distributor.__module__))")
+        assert FOUND == ran.value, ran.error
+        book.run("%load_ext rankdeck.notebook")
+        ran = book.run("%%ranks -n 2\ntrain(), Distributor.__module__")
+
+    assert FOUND == ran.value, ran.error
