@@ -14,6 +14,7 @@ import pytest
 
 from launcher.runs.catalog import run_ids
 from tests.documents import DOCUMENTS, MANUAL, ROOT, Block, blocks
+from tests.notebooks import notebook
 from tests.spark_cluster import Cluster
 
 FIRST_RUN = "rankdeck run train.py -n 2"
@@ -99,6 +100,16 @@ def test_what_a_user_is_told_to_type_does_what_is_said(place: Place, path: Path)
 def test_programs_of_the_documents_run(place: Place, path: Path) -> None:
     for block in chosen(path, "python"):
         place.execute(block)
+
+
+@pytest.mark.process
+@pytest.mark.frameworks
+@pytest.mark.parametrize("path", of("ipython"))
+def test_cells_of_the_documents_run_in_a_notebook(place: Place, path: Path) -> None:
+    with notebook(place.project) as book:
+        for block in chosen(path, "ipython"):
+            ran = book.run(block.text)
+            assert ran.ok, ran.error[2]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
