@@ -14,19 +14,18 @@ import os
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler
 
 import launcher
 from launcher.examples import digits
 
 
 def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str, float]:
-    """Train on this rank's share of the digits; return its last loss, and the accuracy on all test digits.
+    """Train on this rank's share of the digits; return its last loss, and the metrics on all test digits.
 
-    `batch_size` counts the samples of one step over all ranks, so the number of ranks hardly changes the
+    `batch_size` counts the samples of one step over all ranks, so the number of ranks does not change the
     result.
     """
     device = join_gang()
@@ -34,8 +33,8 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str,
     torch.manual_seed(0)
     train_set, test_set = digits.split()
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(train_set, seed=0)
-    loader = DataLoader(train_set, batch_size=max(1, batch_size // world), sampler=sampler)
-    model = DistributedDataParallel(make_model().to(device))
+    loader = DataLoader(train_set, max(1, batch_size // world), sampler=sampler, drop_last=True)
+    model = DistributedDataParallel(digits.make_model().to(device))
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     step, loss = 0, torch.zeros(())
     for epoch in range(epochs):
@@ -48,11 +47,11 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str,
             step += 1
             launcher.report(step=step, loss=loss.item(), total_steps=epochs * len(loader))
         print(f"rank {rank} of {world}: epoch {epoch + 1} of {epochs}, loss {loss.item():.4f}", flush=True)
-    accuracy = accuracy_on(test_set, model, device)
+    metrics = digits.evaluate(model, test_set, device)
     if rank == 0:
-        print(f"test accuracy {accuracy:.4f} after {step} steps on {device}", flush=True)
+        print(f"test accuracy {metrics['test_accuracy']:.4f} after {step} steps on {device}", flush=True)
     dist.destroy_process_group()
-    return {"loss": loss.item(), "test_accuracy": accuracy}
+    return {"loss": loss.item(), **metrics, "ranks": world}
 
 
 def join_gang() -> torch.device:
@@ -69,20 +68,6 @@ def join_gang() -> torch.device:
         alone = dist.HashStore()  # type: ignore[attr-defined]  # torch has it, but its stubs do not
         dist.init_process_group(backend, store=alone, rank=0, world_size=1)
     return device
-
-
-def make_model() -> nn.Module:
-    """One hidden layer is plenty for 64 pixels."""
-    return nn.Sequential(nn.Linear(digits.FEATURES, 128), nn.ReLU(), nn.Linear(128, digits.CLASSES))
-
-
-@torch.no_grad()
-def accuracy_on(dataset: TensorDataset, model: nn.Module, device: torch.device) -> float:
-    """The share of a whole dataset that the model classifies correctly; each rank evaluates its own part."""
-    images, labels = dataset[dist.get_rank() :: dist.get_world_size()]
-    right = (model(images.to(device)).argmax(dim=1) == labels.to(device)).sum()
-    dist.all_reduce(right)
-    return float(right) / len(dataset)
 
 
 def main() -> None:

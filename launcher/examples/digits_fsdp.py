@@ -20,20 +20,20 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 import launcher
 from launcher.examples import digits
-from launcher.examples.digits_ddp import accuracy_on, join_gang
+from launcher.examples.digits_ddp import join_gang
 
 
 def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64, hidden: int = 128) -> dict[str, float]:
-    """Train a sharded model; return the loss, the test accuracy, and the share of the model held here."""
+    """Train a sharded model; return its metrics and the share of it that this rank holds."""
     device = join_gang()
     rank, world = dist.get_rank(), dist.get_world_size()
     mesh = init_device_mesh(device.type, (world,))
     torch.manual_seed(0)
     train_set, test_set = digits.split()
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(train_set, seed=0)
-    loader = DataLoader(train_set, batch_size=max(1, batch_size // world), sampler=sampler)
+    loader = DataLoader(train_set, max(1, batch_size // world), sampler=sampler, drop_last=True)
 
-    model = nn.Sequential(nn.Linear(digits.FEATURES, hidden), nn.ReLU(), nn.Linear(hidden, digits.CLASSES))
+    model = digits.make_model(hidden)
     for layer in model:
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
@@ -53,11 +53,11 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64, hidden: int 
             step += 1
             launcher.report(step=step, loss=loss.item(), total_steps=epochs * len(loader))
         print(f"rank {rank} of {world}: epoch {epoch + 1} of {epochs}, loss {loss.item():.4f}", flush=True)
-    accuracy = accuracy_on(test_set, model, device)
+    metrics = digits.evaluate(model, test_set, device)
     if rank == 0:
-        print(f"test accuracy {accuracy:.4f} after {step} steps on {device}", flush=True)
+        print(f"test accuracy {metrics['test_accuracy']:.4f} after {step} steps on {device}", flush=True)
     dist.destroy_process_group()
-    return {"loss": loss.item(), "test_accuracy": accuracy, "held_share": share}
+    return {"loss": loss.item(), **metrics, "ranks": world, "held_share": share}
 
 
 def held_share(model: nn.Module) -> float:
