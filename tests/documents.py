@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 MANUAL = ROOT / "console" / "manual"
 TOPICS = sorted(MANUAL.glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", *TOPICS]
-NEEDS = {"browser", "cloud", "gpu", "internet", "spark", "terminal"}
+NEEDS = {"browser", "cloud", "frameworks", "gpu", "internet", "spark", "terminal"}
 
 _FENCE = re.compile(r"(?:^<!-- needs: ([a-z ]+) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`]+`")

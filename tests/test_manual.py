@@ -16,6 +16,7 @@ from launcher.runs.catalog import run_ids
 from tests.documents import DOCUMENTS, MANUAL, ROOT, Block, blocks
 from tests.notebooks import notebook
 from tests.spark_cluster import Cluster
+from tests.trainings import EXAMPLES
 
 FIRST_RUN = "rankdeck run train.py -n 2"
 LIMIT_S = 120
@@ -125,6 +126,25 @@ def test_settings_of_the_documents_are_right(place: Place, tmp_path: Path, path:
     for block in chosen(path, "toml"):
         (tmp_path / "home" / "config" / "config.toml").write_text(block.text)
         place.type("rankdeck config validate", more={"RANKDECK_HOME": str(tmp_path / "home")})
+
+
+NEEDS_FRAMEWORKS = [
+    command
+    for path in DOCUMENTS
+    for block in chosen(path, "sh", frozenset({"frameworks"}))
+    for command, _ in block.commands
+]
+
+
+@pytest.mark.frameworks
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("command", NEEDS_FRAMEWORKS)
+def test_what_needs_a_framework_does_what_is_said_in_its_environment(place: Place, command: str) -> None:
+    (example,) = {each.name: each for each in EXAMPLES if f"digits_{each.name}.py" in command}.values()
+    launch = example.launch()
+    python = f"rankdeck run --python {launch['python']} "
+
+    place.type(command.replace("rankdeck run ", python, 1), more=launch["env"])
 
 
 @pytest.mark.spark

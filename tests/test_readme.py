@@ -18,7 +18,7 @@ from tests.documents import DOCUMENTS, MANUAL, NEEDS, ROOT, TOPICS, blocks, comm
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = ROOT / ".github" / "CONTRIBUTING.md"
 LINKED = [*DOCUMENTS, CONTRIBUTING, ROOT / ".github" / "CHANGELOG.md", ROOT / ".github" / "PEERS.md"]
-OF_SCRIPTS = {"--epochs", "--token"}
+OF_SCRIPTS = {"--epochs", "--tensor", "--token"}
 """Options in sentences that are a training's own."""
 
 

@@ -1,0 +1,132 @@
+"""The examples on a cluster of two hosts, one rank on each, and one training unchanged in every mode."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.errors import RankFailed
+from launcher.job import load_result
+from launcher.runs.reader import read_state
+from tests import survivors
+from tests.commands import COMMAND, last
+from tests.spark_cluster import Cluster, ConnectServer
+from tests.spark_runs import Bench, classic_session
+from tests.trainings import EXAMPLES, Example, check
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(2400)]
+
+EPOCHS = 2
+HOSTS = {"127.0.0.2", "127.0.0.3"}
+# the stages of ZeRO differ by what is sharded, not by where; they all run in test_same_result
+ON_CLUSTER = [each for each in EXAMPLES if str(each) not in ("deepspeed-stage1", "deepspeed-stage2")]
+FAILING = [each for each in ON_CLUSTER if each.environment]
+ONE_CORE = {"spark.executor.cores": "1", "spark.cores.max": "2"}  # so that both workers have an executor
+
+
+@pytest.fixture(scope="module")
+def two_hosts(spark_here: None) -> Iterator[Cluster]:
+    """A cluster with room for a session and a Connect server, each with a core on both workers."""
+    with Cluster(gpus=0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def session(two_hosts: Cluster) -> Iterator[Any]:
+    with classic_session(two_hosts, **ONE_CORE) as made:
+        yield made
+
+
+@pytest.fixture
+def bench(two_hosts: Cluster, session: Any, home: Path) -> Iterator[Bench]:
+    made = Bench(two_hosts, session)
+    yield made
+    made.nothing_left()
+
+
+@pytest.mark.parametrize("example", ON_CLUSTER, ids=str)
+def test_two_hosts_train_as_one_process_does(bench: Bench, example: Example) -> None:
+    job = bench.distributor(2, **example.launch()).start(str(example.script), *example.argv(EPOCHS))
+
+    check(example, job.results(timeout=240), EPOCHS)
+    assert HOSTS == {rank.host for rank in job.state.ranks}
+
+
+@pytest.mark.parametrize("example", FAILING, ids=str)
+def test_a_failing_rank_ends_the_others_and_is_blamed(bench: Bench, targets: Path, example: Example) -> None:
+    words = (example.name, "raise", "")
+    job = bench.distributor(2, grace_s=1, **example.launch()).start(
+        str(targets / "endless_training.py"), *words
+    )
+
+    with pytest.raises(RankFailed, match="bad luck") as failure:
+        job.result(timeout=240)
+    assert (1, 1) == (failure.value.rank, failure.value.exit_code)
+
+
+def test_lightning_counts_the_ranks_of_all_hosts(bench: Bench, targets: Path) -> None:
+    (example,) = (each for each in EXAMPLES if each.name == "lightning")
+    job = bench.distributor(2, **example.launch()).start(
+        str(targets / "lightning_world.py"), "trainer", "auto"
+    )
+
+    assert [{"rank": rank, "world": 2, "steps": 32} for rank in (0, 1)] == job.results(timeout=240)
+
+
+@pytest.fixture
+def local_place() -> list[str]:
+    """No option says more."""
+    return []
+
+
+@pytest.fixture
+def cluster_place(two_hosts: Cluster) -> list[str]:
+    """The options of an engine's session of its own."""
+    settings = {**two_hosts.conf(), **ONE_CORE}
+    return [f"--master={two_hosts.url}", *(f"--conf={key}={value}" for key, value in settings.items())]
+
+
+@pytest.fixture
+def connect_place(two_hosts: Cluster) -> Iterator[list[str]]:
+    """A Connect server on the same cluster."""
+    with ConnectServer(two_hosts, conf={"spark.executor.cores": "1"}) as server:
+        yield [f"--remote={server.url}"]
+
+
+@pytest.mark.parametrize("mode", ["local", "cluster", "connect"])
+def test_a_function_of_lightning_is_the_same_in_every_mode(
+    mode: str, two_hosts: Cluster, mark: str, request: pytest.FixtureRequest
+) -> None:
+    (example,) = (each for each in EXAMPLES if each.name == "lightning")
+    launch = example.launch()
+    words = [
+        "run",
+        f"{example.script}:train",
+        "-n2",
+        f"--python={launch['python']}",
+        f"--param=epochs={EPOCHS}",
+    ]
+    passed = [f"--env={key}={value}" for key, value in {**launch["env"], survivors.MARK: mark}.items()]
+    python = f"--python={launch['python']}"
+    place = request.getfixturevalue(f"{mode}_place")
+
+    done = subprocess.run(
+        [COMMAND, *words, python, *passed, *place],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stderr
+    check(example, [load_result(last(), rank) for rank in (0, 1)], EPOCHS)
+    state = read_state(last())
+    assert mode == state.mode
+    assert 1 + (mode != "local") == len({rank.host for rank in state.ranks})

@@ -1,0 +1,114 @@
+"""The examples' trainings: what each needs, and the result that all of them must have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import framework_envs
+
+FOLDER = Path(__file__).parents[1] / "launcher" / "examples"
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example, and where it runs.
+
+    Attributes:
+        name: of its file, without `digits_`.
+        environment: that it needs; empty if torch is enough, which is installed here.
+        options: of its training.
+        held_share: of the model, by rank, where it divides the model between two ranks.
+    """
+
+    name: str
+    environment: str = ""
+    options: Mapping[str, int] = field(default_factory=dict)
+    held_share: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        return "-".join([self.name, *(f"{key}{value}" for key, value in self.options.items())])
+
+    @property
+    def script(self) -> Path:
+        """The file."""
+        return FOLDER / f"digits_{self.name}.py"
+
+    @property
+    def framework(self) -> str:
+        """By whose rules its ranks get their places."""
+        names = {"deepspeed_pipeline": "deepspeed", "trainer": "transformers"}
+        return names.get(self.name, self.name) if self.environment else "torch"
+
+    def argv(self, epochs: int) -> list[str]:
+        """The arguments of its script."""
+        return [f"--{key}={value}" for key, value in {"epochs": epochs, **self.options}.items()]
+
+    def launch(self) -> dict[str, Any]:
+        """The options of its launch; the test is skipped where it cannot run."""
+        if not self.environment:
+            return {}
+        if self.name.startswith("deepspeed") and not framework_envs.can_compile():
+            pytest.skip("DeepSpeed needs a C++ compiler")
+        made = framework_envs.made(self.environment)
+        return {"python": made.python, "env": made.variables}
+
+
+_FIRST_LAYER = (64 + 1) * 128 / ((64 + 1) * 128 + (128 + 1) * 10)
+STAGES = (_FIRST_LAYER, 1 - _FIRST_LAYER)
+HALVES = (0.5, 0.5)
+
+EXAMPLES = (
+    Example("ddp"),
+    Example("fsdp", held_share=HALVES),
+    Example("tensor_parallel", held_share=HALVES),
+    Example("pipeline", held_share=STAGES),
+    Example("lightning", "torch-family"),
+    Example("deepspeed", "torch-family", {"stage": 1}, HALVES),
+    Example("deepspeed", "torch-family", {"stage": 2}, HALVES),
+    Example("deepspeed", "torch-family", {"stage": 3}, HALVES),
+    Example("deepspeed_pipeline", "torch-family", held_share=STAGES),
+    Example("accelerate", "torch-family"),
+    Example("trainer", "torch-family"),
+    Example("colossalai", "colossalai"),
+)
+
+
+@cache
+def reference(epochs: int) -> dict[str, float]:
+    """The metrics of the same training in one process, without any framework: the same model and batches."""
+    torch = pytest.importorskip("torch")
+    from torch.nn.functional import cross_entropy
+
+    from launcher.examples import digits
+
+    state = torch.get_rng_state()
+    torch.manual_seed(0)
+    model = digits.make_model()
+    torch.set_rng_state(state)
+    train_set, test_set = digits.split()
+    images, labels = train_set.tensors
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for epoch in range(epochs):
+        order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(epoch))
+        for batch in order[: len(order) // 64 * 64].view(-1, 64):
+            optimizer.zero_grad()
+            cross_entropy(model(images[batch]), labels[batch]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return digits.evaluate(model, test_set, torch.device("cpu"))
+
+
+def check(example: Example, results: list[Any], epochs: int, ranks: int = 2) -> None:
+    """All ranks trained together, and their result is that of one process."""
+    expected = pytest.approx(reference(epochs), abs=TOLERANCE)
+    assert [expected] * ranks == [{k: v for k, v in r.items() if k.startswith("test_")} for r in results]
+    assert [ranks] * ranks == [result["ranks"] for result in results]
+    if example.held_share:
+        held = [result["held_share"] for result in results]
+        assert held == pytest.approx(example.held_share, abs=0.001)  # the halves of a bias are not quite so
