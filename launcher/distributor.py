@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from .backends.base import Backend
 from .backends.registry import make_backend
 from .errors import LauncherError, RecordError, SpecError
-from .frameworks.registry import require_framework
+from .frameworks.registry import asked_for, require_framework
 from .job import Job
 from .placement.plan import Plan, make_plan
 from .runs.catalog import create_folder
@@ -137,7 +137,9 @@ class Distributor:
             "mode": _mode(mode),
             "spark": spark if described else SparkSpec(),
         }
-        JobSpec(Target(TargetKind.SCRIPT, ""), **self._options)  # refuses now what no target could run with
+        asked_for(
+            JobSpec(Target(TargetKind.SCRIPT, ""), **self._options)
+        )  # refuses what no target could have
         self._root = root if root is None else Path(root)
         self._output = _output(output)
 

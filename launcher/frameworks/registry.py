@@ -66,10 +66,15 @@ def require_framework(spec: JobSpec) -> None:
     if spec.deepspeed_config:
         choose(spec)
     else:  # reading the program's sources can wait
-        _asked_for(spec)
+        asked_for(spec)
 
 
-def _asked_for(spec: JobSpec) -> Framework | None:
+def asked_for(spec: JobSpec) -> Framework | None:
+    """The framework that was chosen by name, if one was.
+
+    Raises:
+        SpecError: there is none of this name, or a group is required of ranks that cannot have one.
+    """
     asked = named(spec.framework) if spec.framework else None
     if asked is NONE and spec.require_group:
         raise SpecError("--require-group demands a group, and --framework none is for ranks that have none")
@@ -85,7 +90,7 @@ def choose(spec: JobSpec) -> Choice:
         SpecError: no framework has the name that is asked for, a group is required of ranks that cannot have
             one, or the configuration is that of another framework.
     """
-    asked = _asked_for(spec)
+    asked = asked_for(spec)
     texts = list(program_sources(spec.target, Path(spec.workdir)))
     found = detected(texts)
     # a function of this process is not all that its file has

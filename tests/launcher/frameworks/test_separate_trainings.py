@@ -201,7 +201,8 @@ def test_a_failing_run_is_not_told_that_its_ranks_were_separate(
 
 def test_a_group_cannot_be_required_of_ranks_that_have_none(forgot: Path) -> None:
     with pytest.raises(SpecError, match="--require-group demands a group"):
-        Distributor(2, framework="none", require_group=True).start(str(forgot))
+        Distributor(2, framework="none", require_group=True)
+    assert 2 == rankdeck("run", forgot, "-n", "2", "--framework", "none", "--require-group").returncode
 
 
 def test_an_unknown_framework_is_refused_by_the_names_of_the_known(home: Path, forgot: Path) -> None:
@@ -210,6 +211,8 @@ def test_an_unknown_framework_is_refused_by_the_names_of_the_known(home: Path, f
     assert 2 == done.returncode
     assert "there is no framework 'torhc' (there are " in done.stderr
     assert not (home / "runs").exists()
+    with pytest.raises(SpecError, match="there is no framework 'torhc'"):
+        Distributor(2, framework="torhc")
 
 
 def test_a_framework_whose_ranks_cannot_meet_is_told_before_the_start(folder: Path) -> None:
