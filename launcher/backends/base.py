@@ -17,9 +17,10 @@ from ..state.events import Event
 
 @dataclass(frozen=True, slots=True)
 class AgentsExpected:
-    """How many agents will connect."""
+    """How many agents will connect, and why the scheduler assigns them no GPUs, if the run demands some."""
 
     agents: int
+    gpu_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,8 +132,16 @@ def offers_of(hellos: Sequence[HelloFields], spec: JobSpec) -> list[Offer]:
     ]
 
 
-def gpu_reason(hellos: Sequence[HelloFields]) -> str:
-    """Why GPUs are missing: each reason once, with the hosts that reported it; empty if none did."""
+def gpu_reason(hellos: Sequence[HelloFields], scheduler: str = "") -> str:
+    """Why GPUs are missing: each reason once, with the hosts that reported it, and the scheduler's.
+
+    Empty if no host reported any.
+    """
+    reason = _reported(hellos)
+    return f"{reason}, and {scheduler}" if reason and scheduler else reason
+
+
+def _reported(hellos: Sequence[HelloFields]) -> str:
     names = host_names(hellos)
     hosts: dict[str, dict[str, None]] = {}
     for each in hellos:

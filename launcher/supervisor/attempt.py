@@ -64,6 +64,7 @@ class Attempt:
         number: the attempt's number, from 0.
         plan: every rank's place, once known.
         started: whether the ranks have been ordered to start.
+        scheduler_reason: why the scheduler assigns no GPUs, if they are demanded.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Attempt:
     ) -> None:
         self.number = 0
         self.started = False
+        self.scheduler_reason = ""
         self._request = request
         self._spec = request.spec
         self.plan = self._initial_plan = plan
@@ -143,7 +145,9 @@ class Attempt:
         if not self._spec.python:  # else agents know nothing of the ranks' interpreter
             for text in version_notes(hellos, ours, pickled=self._spec.target.pickled):
                 self._note(text)
-        return make_plan(self._spec, offers_of(hellos, self._spec), gpu_reason=gpu_reason(hellos))
+        return make_plan(
+            self._spec, offers_of(hellos, self._spec), gpu_reason=gpu_reason(hellos, self.scheduler_reason)
+        )
 
     def _record(self, plan: Plan) -> None:
         now = self._clock()

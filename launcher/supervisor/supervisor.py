@@ -171,6 +171,7 @@ class Supervisor:
                     self._roster.add([news])
                 case AgentsExpected():
                     self._roster.expected, self._stage.expected = news.agents, self._clock()
+                    self._attempt.scheduler_reason = news.gpu_reason
                     self._attempt.place()
                 case StageOver():
                     self._stage.over, self._stage.error = True, news.error

@@ -40,7 +40,7 @@ from .job import StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
 from .relay import Relay, relay_of
 from .session import Session, find_active
 from .session_pool import OwnSession, Sessions
-from .slot_wait import await_slots, give_back
+from .slot_wait import Slots, await_slots, give_back
 
 SPARK_LOG = "spark.log"
 CANCEL_EVERY_S = 0.5
@@ -152,7 +152,7 @@ class SparkBackend:
         with contextlib.ExitStack() as cleanup:
             relay = self._begin_relay(session, spec, cleanup)
             cleanup.callback(give_back, session, folder.name)
-            slots = await_slots(session, spec, aborted=self._aborted, tell=self._box.put, run=folder.name)
+            slots = self._await_slots(session, spec, folder.name, attempt)
             if slots is None:
                 return
             spool = Spool(spec.spark.spool, folder.name, attempt) if spec.spark.spool else None
@@ -204,8 +204,12 @@ class SparkBackend:
                 program=BOOT,
                 profile=slots.profile,
             )
-            done = self._submit(session, job)
+            done = self._submit(session, job, slots.gpu_reason)
         self._complaints = [text for end in done if (text := _complaint(end))]
+
+    def _await_slots(self, session: Session, spec: JobSpec, run: str, attempt: int) -> Slots | None:
+        aborted, tell = self._aborted, self._box.put
+        return await_slots(session, spec, aborted=aborted, tell=tell, run=run, attempt=attempt)
 
     def _begin_relay(self, session: Session, spec: JobSpec, cleanup: contextlib.ExitStack) -> Relay | None:
         """Start a relay for a Connect session; it comes up while the run may wait for slots."""
@@ -229,11 +233,12 @@ class SparkBackend:
         if relay.lost:
             self._box.put(ev.NoteMade(time=time.time(), text=relay.lost, level="warning"))
 
-    def _submit(self, session: Session, job: StageJob) -> list[TaskEnd]:
+    def _submit(self, session: Session, job: StageJob, gpu_reason: str) -> list[TaskEnd]:
         """Run the stage and return how its tasks ended."""
         if self._aborted.is_set():
             return []
-        self._box.put(ev.StageSubmitted(time=time.time(), tasks=job.tasks), AgentsExpected(job.tasks))
+        expected = AgentsExpected(job.tasks, gpu_reason)
+        self._box.put(ev.StageSubmitted(time=time.time(), tasks=job.tasks), expected)
         self._tag, self._tasks = job.tag, job.tasks
         return run_stage(session, job)
 

@@ -6,13 +6,25 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from ...errors import counted
 from ...spec import spark_address
 from .session import Session
-from .slots import EXECUTOR_GPUS, GPU, Capacity, ExecutorShape, HeldSlots, SlotNeed, WorkerNode, capacity_of
+from .session_pool import idle_applications
+from .slots import (
+    EXECUTOR_CORES,
+    EXECUTOR_GPUS,
+    EXECUTOR_MEMORY,
+    GPU,
+    Capacity,
+    ExecutorShape,
+    HeldSlots,
+    SlotNeed,
+    WorkerNode,
+    capacity_of,
+)
 
 ASK_S = 3.0
 _DATA = "org$apache$spark$scheduler$cluster$CoarseGrainedSchedulerBackend$$executorDataMap"
@@ -32,9 +44,13 @@ def look(session: Session, need: SlotNeed) -> Capacity:
     workers = None if state is None else worker_nodes(state)
     held = executors(session)
     busy = _own_busy(session, held)
+    idle: tuple[tuple[int, int], ...] = ()
     if state is not None:
-        busy += other_applications(state, session.application)
-    return capacity_of(need, held, workers, shape_of(session), busy)
+        resting = idle_applications()
+        resting.pop(session.application, None)
+        busy += other_applications(state, {session.application, *resting})
+        idle = tuple((resting[app["id"]], app["cores"]) for app in _active(state) if app["id"] in resting)
+    return capacity_of(need, held, workers, shape_of(session), busy, idle)
 
 
 def executors(session: Session) -> tuple[HeldSlots, ...]:
@@ -88,24 +104,40 @@ def worker_nodes(state: Mapping[str, Any]) -> tuple[WorkerNode, ...]:
     )
 
 
-def other_applications(state: Mapping[str, Any], own: str) -> tuple[tuple[str, int], ...]:
-    """The other applications on a master's page that hold cores."""
+def other_applications(state: Mapping[str, Any], known: Container[str]) -> tuple[tuple[str, int], ...]:
+    """The applications on a master's page that hold cores, but for those with a known id."""
     return tuple(
         (f"application {app['name']} ({app['id']})", app["cores"])
-        for app in state.get("activeapps", ())
-        if app.get("id") != own and app.get("cores")
+        for app in _active(state)
+        if app["id"] not in known
     )
+
+
+def _active(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The applications on a master's page that hold cores."""
+    return (app for app in state.get("activeapps", ()) if app.get("id") and app.get("cores"))
 
 
 def shape_of(session: Session) -> ExecutorShape:
     """The size of one executor of the session's application, and its cap on cores."""
-    cores, most = session.conf("spark.executor.cores", "0"), session.conf("spark.cores.max")
+    cores, most = session.conf(EXECUTOR_CORES, "0"), session.conf("spark.cores.max")
     return ExecutorShape(
         cores=int(cores) if cores.isdigit() else 0,
-        memory=mebibytes(session.conf("spark.executor.memory", "1g")),
+        memory=mebibytes(session.conf(EXECUTOR_MEMORY, "1g")),
         gpus=int(session.conf(EXECUTOR_GPUS, "0") or 0),
         most=int(most) if most.isdigit() else None,
     )
+
+
+def gpus_for_each(session: Session) -> int:
+    """How many GPUs each executor could have, if the workers' GPUs were divided; 0 if that is not known."""
+    state = None if session.remote or session.local else master_state(session)
+    cores = shape_of(session).cores if state is not None else 0
+    shares = (
+        room.gpus // (max(1, room.cores // cores) if cores else 1)
+        for room in (worker_nodes(state) if state is not None else ())
+    )
+    return min((share for share in shares if share), default=0)
 
 
 def mebibytes(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
@@ -11,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ... import runtime_dir
 from ...errors import LauncherError
-from ...runs.files import opener
+from ...runs.files import opener, write_whole
+from ...runs.status import process_start
 from ...spec.job import SparkSpec
 from .config import embedded_slots
 from .session import Session, open_session
 
 _SLICE = 8 << 20
 _LOG_LIMIT = 64 << 20
+_RECORD = 1 << 12
 
 
 class Sessions(Protocol):
@@ -108,6 +112,7 @@ class WarmSessions:
             if pooled is None:
                 pooled = self._pooled = _PooledSession(self._make_session(spec, log, slots, more))
             pooled.users += 1
+            _withdraw_offer()
             return pooled.session
 
     def let_go(self, session: Session, log: Path) -> None:
@@ -118,6 +123,8 @@ class WarmSessions:
                 return session.close()  # it had broken, and was replaced
             self._pooled.users -= 1
             self._pooled.idle_since = self._clock()
+            if not self._pooled.users:
+                _offer(session.application)
         return None
 
     def tend(self) -> None:
@@ -128,6 +135,7 @@ class WarmSessions:
                 return
             if self._clock() - pooled.idle_since >= self._idle_s:
                 self._pooled = None
+                _withdraw_offer()
                 pooled.session.close()
             elif _size(self._log) > _LOG_LIMIT:
                 os.truncate(self._log, 0)
@@ -136,6 +144,7 @@ class WarmSessions:
         """End the session."""
         with self._lock:
             pooled, self._pooled = self._pooled, None
+        _withdraw_offer()
         if pooled is not None:
             pooled.session.close()
 
@@ -163,6 +172,7 @@ class WarmSessions:
             return pooled
         self._pooled = None
         if not pooled.users:
+            _withdraw_offer()
             pooled.session.close()
         return None
 
@@ -193,3 +203,41 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+_IDLE = "idle-*.json"
+
+
+def _offer(application: str) -> None:
+    """Record that no run uses this process's session, for runs elsewhere that wait for what it holds.
+
+    The record is a help only, so it may fail.
+    """
+    identity = {"application": application, "start": process_start(os.getpid())}
+    with contextlib.suppress(OSError, LauncherError):
+        write_whole(_offer_of(os.getpid()), json.dumps(identity).encode())
+
+
+def _withdraw_offer() -> None:
+    with contextlib.suppress(OSError, LauncherError):
+        _offer_of(os.getpid()).unlink(missing_ok=True)
+
+
+def _offer_of(pid: int) -> Path:
+    return runtime_dir.runtime_folder() / _IDLE.replace("*", str(pid))
+
+
+def idle_applications() -> dict[str, int]:
+    """The applications of this user's sessions that no run uses, each with the pid of its engine.
+
+    Records of processes that are gone are removed.
+    """
+    found: dict[str, int] = {}
+    for path in runtime_dir.runtime_place().glob(_IDLE):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            pid, identity = int(path.stem.rpartition("-")[2]), json.loads(path.read_bytes()[:_RECORD])
+            if identity["start"] is not None and identity["start"] == process_start(pid):
+                found[str(identity["application"])] = pid
+            else:
+                path.unlink(missing_ok=True)
+    return found

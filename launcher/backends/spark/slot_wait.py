@@ -17,6 +17,12 @@ from .slots import Capacity, Outlook, SlotNeed, beside, has_gpus, need_of, profi
 
 LOOK_S = 0.5
 SETTLE_S = 10.0
+NEVER_S = 5.0
+"""For how long a cluster that is too small for a run must have kept its size before the run is refused.
+
+Only a standalone master tells what its cluster can hold at most: what its live workers have. Workers register
+within seconds of a master's start, or of their own restart.
+"""
 
 Look = Callable[[Session, SlotNeed], Capacity]
 
@@ -29,11 +35,31 @@ class Slots:
         tasks: how many tasks.
         profile: a pyspark ResourceProfile for them, or None for the session's own defaults.
         find_gpus: whether agents look for GPUs, granted or not.
+        gpu_reason: why Spark grants none, though the run demands them; else empty.
     """
 
     tasks: int
     profile: Any
     find_gpus: bool
+    gpu_reason: str = ""
+
+
+@dataclass(slots=True)
+class _Course:
+    """When the capacity last changed, while a run waits."""
+
+    began: float
+    free: int | None = None
+    possible: int | None = None
+    freed_at: float = 0.0
+    resized_at: float = 0.0
+
+    def follow(self, capacity: Capacity, now: float) -> None:
+        """Take note of a capacity."""
+        if capacity.free != self.free:
+            self.free, self.freed_at = capacity.free, now
+        if capacity.possible != self.possible:
+            self.possible, self.resized_at = capacity.possible, now
 
 
 def await_slots(
@@ -43,46 +69,69 @@ def await_slots(
     aborted: threading.Event,
     tell: Callable[[SlotsAwaited], None],
     run: str = "",
+    attempt: int = 0,
     look: Look = executors.look,
     clock: Callable[[], float] = time.monotonic,
 ) -> Slots | None:
     """Wait until a run's tasks fit at once; None if it was aborted meanwhile.
 
     An elastic run takes fewer slots, but at least its minimum, when no more have come for a while or the
-    time is over. Its slots count as taken until `give_back`.
+    time is over. Its slots count as taken until `give_back`. `_hopeless_after` says when the wait for a
+    cluster that is too small ends.
 
     Raises:
         CannotPlace: there were not enough slots in time, or never can be.
     """
     refuse_dynamic(session)
     need, least = _choose_need(session, spec, look), least_tasks(spec)
-    began = changed = clock()
-    free: int | None = None
+    course = _Course(clock(), freed_at=clock(), resized_at=clock())
+    patience = _hopeless_after(session, attempt)
     reported = ""
     while not aborted.is_set():
         capacity, now = beside(look(session, need), _others(session, run)), clock()
-        if capacity.free != free:
-            free, changed = capacity.free, now
-        waited, over = now - began, now - began >= spec.start_timeout_s
-        tasks = settle(capacity, need.tasks, least=least, steady=SETTLE_S if over else now - changed)
+        course.follow(capacity, now)
+        waited, over = now - course.began, now - course.began >= spec.start_timeout_s
+        tasks = settle(capacity, need.tasks, least=least, steady=SETTLE_S if over else now - course.freed_at)
         if tasks and _claim(session, run, tasks, capacity):
-            return Slots(tasks, profile_for(session, need), find_gpus=spec.gpu is not False)
-        if over or (session.local and capacity.outlook(least) is Outlook.NEVER):
+            return _granted(session, spec, need, tasks)
+        never = patience is not None and capacity.outlook(least) is Outlook.NEVER
+        if over or (never and now - course.resized_at >= (patience or 0.0)):
             raise CannotPlace(capacity.sentence(least), hint=_advice(capacity, spec, waited))
-        sentence = capacity.sentence(need.tasks)
-        if sentence != reported:
-            reported = sentence
-            tell(
-                SlotsAwaited(
-                    time=time.time(),
-                    have=capacity.free or 0,
-                    need=need.tasks,
-                    limit_s=spec.start_timeout_s,
-                    reason=sentence,
-                )
-            )
+        told = _told(capacity, need, spec, patience if never else None)
+        if told.reason != reported:
+            reported = told.reason
+            tell(told)
         aborted.wait(min(LOOK_S, max(0.0, spec.start_timeout_s - waited)))
     return None
+
+
+def _hopeless_after(session: Session, attempt: int) -> float | None:
+    """For how many seconds a run stays that its cluster is too small for; None for as long as it may wait.
+
+    A local master's threads are known for good; for a standalone master see `NEVER_S`. Where the size is not
+    known, as on Kubernetes and YARN, which may add machines, the outlook is never hopeless. A run that is
+    started again has had its slots before, so they may come back.
+    """
+    if session.local:
+        return 0.0
+    return None if attempt else NEVER_S
+
+
+def _granted(session: Session, spec: JobSpec, need: SlotNeed, tasks: int) -> Slots:
+    reason = ""
+    if spec.gpu and not need.gpus:
+        reason = has_gpus(session, each=executors.gpus_for_each(session))[1]
+    return Slots(tasks, profile_for(session, need), find_gpus=spec.gpu is not False, gpu_reason=reason)
+
+
+def _told(capacity: Capacity, need: SlotNeed, spec: JobSpec, patience: float | None) -> SlotsAwaited:
+    """The fact about a wait; `patience` is the limit for a cluster that is too small, if this one is."""
+    reason, limit_s = capacity.sentence(need.tasks, least_tasks(spec)), spec.start_timeout_s
+    if patience is not None:
+        reason, limit_s = f"{reason}; more workers may still join", min(limit_s, patience)
+    return SlotsAwaited(
+        time=time.time(), have=capacity.free or 0, need=need.tasks, limit_s=limit_s, reason=reason
+    )
 
 
 def _others(session: Session, run: str) -> dict[str, int]:
@@ -138,5 +187,7 @@ def _choose_need(session: Session, spec: JobSpec, look: Look) -> SlotNeed:
 def _advice(capacity: Capacity, spec: JobSpec, waited: float) -> str:
     if capacity.outlook(least_tasks(spec)) is Outlook.NEVER:
         ranks = max(capacity.total or 0, capacity.possible or 0) * spec.ranks_per_task
-        return f"use -n {ranks} or fewer" if ranks else "look at what the session asks of its executors"
+        if not ranks:
+            return capacity.cure or "look at what the session asks of its executors"
+        return f"use -n {ranks} or fewer, or -n 1:{spec.num_processes} for as many as fit"
     return f"waited {waited:.0f} s; --start-timeout waits longer"

@@ -18,6 +18,9 @@ GPU = "gpu"
 DYNAMIC = "spark.dynamicAllocation.enabled"
 TASK_GPUS = "spark.task.resource.gpu.amount"
 EXECUTOR_GPUS = "spark.executor.resource.gpu.amount"
+WORKER_GPUS = "workers offer GPUs by spark.worker.resource.gpu.amount and .discoveryScript"
+EXECUTOR_CORES = "spark.executor.cores"
+EXECUTOR_MEMORY = "spark.executor.memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class Capacity:
         coming: beyond `total`, on executors that can start with what nobody else holds.
         gpu: whether a slot has a GPU.
         busy: who holds slots, and how many: jobs of this application, and other applications.
+        cure: what to do about that explanation, if known.
+        idle: sessions of the user's own that no run uses, by the pid of their engine, and how many they hold.
         explanation: what limits the slots, if not the number of machines, or why they are unknown.
     """
 
@@ -101,6 +106,8 @@ class Capacity:
     gpu: bool = False
     busy: tuple[tuple[str, int], ...] = ()
     explanation: str = ""
+    idle: tuple[tuple[int, int], ...] = ()
+    cure: str = ""
 
     def outlook(self, tasks: int) -> Outlook:
         """Whether so many tasks can run at once: now, after a wait, or not with this cluster."""
@@ -112,23 +119,35 @@ class Capacity:
             return Outlook.UNKNOWN
         return Outlook.WAITS
 
-    def sentence(self, tasks: int) -> str:
-        """A sentence for people: how many slots are needed, how many there are, and who holds them."""
+    def sentence(self, tasks: int, least: int | None = None) -> str:
+        """A sentence for people: how many slots are needed, how many there are, and who holds them.
+
+        `least` is the number that is enough to begin; by default all.
+        """
         kind = "GPU slot" if self.gpu else "slot"
         need = f"needs {counted(tasks, kind)} at once"
         if self.total is None and self.possible is None:
             return f"{need}; how many there are is not known here" + _tail(self.explanation)
         there = max(self.total or 0, self.possible or 0)
-        parts = [f"the cluster has {there}"]
-        if self.total is not None and self.total < there:
+        never = self.outlook(tasks if least is None else least) is Outlook.NEVER
+        parts = [f"the cluster has {there or ('none' if never else 'none yet')}"]
+        if self.total is not None and self.total < there and not never:
             starting = min(self.coming, there - self.total)
             parts[0] += f", {self.total} of them up" + (f" and {starting} starting" if starting else "")
+        return f"{need}; {', '.join([*parts, *self._holders(never=never)])}" + _tail(self.explanation)
+
+    def _holders(self, *, never: bool) -> list[str]:
+        """Who holds slots; where they could never be enough, only what is not ours."""
         held = [f"{count} busy with {name}" for name, count in self.busy]
-        if held:
-            parts.append(" and ".join(held))
-        elif self.free is not None and self.total is not None and self.free < self.total:
-            parts.append(f"{self.total - self.free} of them in use by other jobs of this application")
-        return f"{need}; {', '.join(parts)}" + _tail(self.explanation)
+        if never:
+            return held
+        held += [
+            f"{count} held by your own idle session (`rankdeck engine stop --pid {pid}` frees it)"
+            for pid, count in self.idle
+        ]
+        if not held and self.free is not None and self.total is not None and self.free < self.total:
+            held.append(f"{self.total - self.free} of them in use by other jobs of this application")
+        return held
 
 
 def beside(capacity: Capacity, claims: Mapping[str, int]) -> Capacity:
@@ -150,28 +169,51 @@ def capacity_of(
     rooms: Sequence[WorkerNode] | None,
     shape: ExecutorShape,
     busy: Sequence[tuple[str, int]] = (),
+    idle: Sequence[tuple[int, int]] = (),
 ) -> Capacity:
     """The slots on the application's executors (`held`) and on the cluster's workers (`rooms`).
 
-    `rooms` is None if the cluster's manager cannot be queried; `busy` is in cores.
+    `rooms` is None if the cluster's manager cannot be queried; `busy` and `idle` are in cores.
     """
     total = sum(need.fits(e.cores, e.gpus) for e in held)
     free = sum(need.fits(e.cores_free, e.gpus_free) for e in held)
     blocked = tuple((name, max(1, cores // need.cpus)) for name, cores in busy if cores > 0)
+    resting = tuple((pid, max(1, cores // need.cpus)) for pid, cores in idle if cores > 0)
+    known = Capacity(total, free, gpu=need.gpus > 0, busy=blocked, idle=resting)
     if rooms is None:
-        return Capacity(total, free, None, 0, need.gpus > 0, blocked)
+        return known
     left = None if shape.most is None else max(0, shape.most - sum(e.cores for e in held))
     ever = sum(_slots_on(need, room.cores, room.memory, room.gpus, shape) for room in rooms)
     now = sum(_slots_on(need, room.cores_free, room.memory_free, room.gpus_free, shape) for room in rooms)
-    explanation = ""
+    explanation, cure = ("", "") if ever or total else _obstacle(need, rooms, shape)
     if shape.most is not None:
         if need.fits(shape.most, shape.most * max(1, need.gpus)) < ever:
             explanation = f"spark.cores.max={shape.most} caps this application"
         ever = min(ever, shape.most // need.cpus)
         now = min(now, (left or 0) // need.cpus)
-    if not ever and need.gpus > shape.gpus:
-        explanation = f"{EXECUTOR_GPUS} is {shape.gpus}, and a task needs {need.gpus}"
-    return Capacity(total, free, max(ever, total), now, need.gpus > 0, blocked, explanation)
+    return replace(known, possible=max(ever, total), coming=now, explanation=explanation, cure=cure)
+
+
+def _obstacle(need: SlotNeed, rooms: Sequence[WorkerNode], shape: ExecutorShape) -> tuple[str, str]:
+    """Why no worker can hold a slot, and what to do about it; empty if that is not known."""
+    if not rooms:
+        return "no worker has registered with its master", "start its workers first"
+    if need.gpus > shape.gpus:
+        wants = f"{EXECUTOR_GPUS} is {shape.gpus}, and a task needs {need.gpus}"
+        return wants, "raise it, or give a rank fewer GPUs"
+    asks = (
+        (EXECUTOR_GPUS, shape.gpus, max(room.gpus for room in rooms), ""),
+        (EXECUTOR_CORES, shape.cores, max(room.cores for room in rooms), ""),
+        (EXECUTOR_MEMORY, shape.memory, max(room.memory for room in rooms), "m"),
+    )
+    for setting, each, most, unit in asks:
+        if each > most:
+            has = f"more than {most}{unit}" if most else "any"
+            cure = f"{setting}={most}{unit} would fit" if most else WORKER_GPUS
+            return f"{setting}={each}{unit}, and no worker has {has}", cure
+    if need.cpus > (shape.cores or max(room.cores for room in rooms)):
+        return f"spark.task.cpus={need.cpus}, and no executor has as many cores", "lower it"
+    return "", ""
 
 
 def _slots_on(need: SlotNeed, cores: int, memory: int, gpus: int, shape: ExecutorShape) -> int:
@@ -210,17 +252,23 @@ def refuse_dynamic(session: Session) -> None:
         )
 
 
-def has_gpus(session: Session) -> tuple[bool, str]:
-    """Whether the session's executors have GPUs that Spark assigns; else what to set."""
+def has_gpus(session: Session, each: int = 0) -> tuple[bool, str]:
+    """Whether the session's executors have GPUs that Spark assigns; else why not, and what to set.
+
+    `each` is how many an executor could have; 0 if that is not known.
+    """
     if session.local:
-        return False, f"Spark hands out no GPUs on {session.master}; use --mode local for this machine's"
+        return False, f"Spark assigns no GPUs on {session.master}; use --mode local for this machine's"
     amount = session.conf(EXECUTOR_GPUS, "0")
     if amount.isdigit() and int(amount) > 0:
         return True, ""
-    return False, (
-        f"Spark's executors have no GPUs: {EXECUTOR_GPUS} is not set; start the session with it, and on a "
-        "standalone cluster the workers with spark.worker.resource.gpu.amount and .discoveryScript"
-    )
+    if session.remote:
+        cure = f"start the Connect server with --conf {EXECUTOR_GPUS}={each or 'N'}"
+    elif session.owned:
+        cure = f"give it with --conf {EXECUTOR_GPUS}={each or 'N'}"
+    else:
+        cure = "set it where this process's session is made"
+    return False, f"Spark assigns none because {EXECUTOR_GPUS}, the GPUs of an executor, is not set: {cure}"
 
 
 def profile_for(session: Session, need: SlotNeed) -> Any:

@@ -329,3 +329,9 @@ def test_notes_and_offers_of_a_thousand_hosts_grow_in_a_straight_line() -> None:
         offers_of(said, spec(hosts))
 
     assert grows_in_a_straight_line(work, 1000)
+
+
+def test_the_schedulers_reason_for_no_gpus_follows_the_hosts() -> None:
+    hellos = [Agent(0, gpu_reason="no GPU found"), Agent(1, gpu_reason="no GPU found")]
+    assert gpu_reason(hellos, "Spark assigns none") == "no GPU found, and Spark assigns none"
+    assert gpu_reason([Agent(0)], "Spark assigns none") == ""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launcher.backends.spark.session_pool import WarmSessions
+from launcher import runtime_dir
+from launcher.backends.spark.session_pool import WarmSessions, idle_applications
 from launcher.errors import CannotPlace
 from launcher.spec.job import SparkSpec
 
@@ -154,3 +157,46 @@ def test_the_log_of_an_idle_session_is_kept_small(place: Place, monkeypatch: pyt
     place.pool.tend()
     assert 0 == place.log.stat().st_size
     assert (place.folder / "a").read_text().endswith("x" * 100)
+
+
+def test_a_session_that_no_run_uses_is_known_to_other_processes(place: Place) -> None:
+    session = place.open("a")
+    assert idle_applications() == {}
+    place.pool.let_go(session, place.folder / "a")
+    assert idle_applications() == {"app-1": os.getpid()}
+    place.open("b")
+    assert idle_applications() == {}
+    place.pool.let_go(session, place.folder / "b")
+    place.now = 11.0
+    place.pool.tend()
+    assert idle_applications() == {}
+    place.pool.let_go(place.open("c"), place.folder / "c")
+    place.pool.close()
+    assert idle_applications() == {}
+
+
+def test_a_broken_session_is_not_said_to_be_idle(place: Place) -> None:
+    session = place.open("a")
+    place.pool.let_go(session, place.folder / "a")
+    session.usable = False
+    place.error = CannotPlace("no more")
+    with pytest.raises(CannotPlace):
+        place.open("b")
+    assert idle_applications() == {}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *("", "[]", "{", "null", '{"application": "app-1"}'),
+        '{"application": "app-1", "start": null}',
+        '{"application": 1, "start": 0}',
+    ],
+)
+def test_a_record_of_a_process_that_is_gone_or_that_is_spoiled_counts_for_nothing(record: str) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    for pid in (gone.pid, os.getpid(), 0):
+        (runtime_dir.runtime_folder() / f"idle-{pid}.json").write_text(record)
+    (runtime_dir.runtime_folder() / "idle-x.json").write_text(record)
+    assert idle_applications() == {}

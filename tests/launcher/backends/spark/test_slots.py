@@ -100,6 +100,43 @@ def test_executors_without_enough_gpus_are_named() -> None:
     assert "spark.executor.resource.gpu.amount is 1" in capacity.sentence(2)
 
 
+@pytest.mark.parametrize(
+    ("shape", "said", "cure"),
+    [
+        (ExecutorShape(gpus=9), "resource.gpu.amount=9, and no worker has more than 2", "amount=2 would"),
+        (ExecutorShape(cores=7), "cores=7, and no worker has more than 4", "cores=4 would"),
+        (ExecutorShape(memory=9000), "memory=9000m, and no worker has more than 2048m", "2048m would"),
+    ],
+)
+def test_executors_that_no_worker_can_hold_are_named(shape: ExecutorShape, said: str, cure: str) -> None:
+    rooms = [WorkerNode(4, 4, 2048, 2048, 2, 2), WorkerNode(2, 2, 1024, 1024, 1, 1)]
+    capacity = capacity_of(SlotNeed(2), [], rooms, shape)
+    assert capacity.outlook(1) is Outlook.NEVER
+    assert capacity.sentence(2).startswith("needs 2 slots at once; the cluster has none: spark.executor.")
+    assert capacity.sentence(2).endswith(said)
+    assert cure in capacity.cure
+
+
+def test_workers_without_gpus_and_no_workers_are_told() -> None:
+    bare = capacity_of(SlotNeed(1), [], [WorkerNode(4, 4)], ExecutorShape(gpus=1))
+    assert "spark.executor.resource.gpu.amount=1, and no worker has any" in bare.sentence(1)
+    assert "spark.worker.resource.gpu.amount" in bare.cure
+    empty = capacity_of(SlotNeed(1), [], [], ExecutorShape())
+    assert "no worker has registered" in empty.sentence(1)
+
+
+def test_ones_own_idle_session_is_named_with_how_to_end_it() -> None:
+    rooms = [WorkerNode(4, 0), WorkerNode(2, 0)]
+    capacity = capacity_of(SlotNeed(4), [], rooms, ExecutorShape(), [("application X (a)", 2)], [(4711, 4)])
+    idle = "4 held by your own idle session (`rankdeck engine stop --pid 4711` frees it)"
+    held = f"2 busy with application X (a), {idle}"
+    assert capacity.sentence(4).endswith(held)
+    assert "engine stop" not in capacity.sentence(9)  # it would be of no use
+    assert capacity.sentence(9, least=4).endswith(held)
+    two = capacity_of(SlotNeed(2, cpus=2), [], rooms, ExecutorShape(), (), [(4711, 4), (4712, 0)])
+    assert two.idle == ((4711, 2),)
+
+
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     capacity = Capacity(explanation="nobody answers")
     assert capacity.outlook(2) is Outlook.UNKNOWN

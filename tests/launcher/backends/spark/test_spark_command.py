@@ -98,18 +98,65 @@ def test_a_script_that_raises_at_once(cluster: Cluster, tmp_path: Path, turn: in
     assert "\tat " not in done.stderr
 
 
-@pytest.mark.parametrize(("ranks", "short"), [("6", "use -n 4 or fewer"), ("5", "use -n 4 or fewer")])
+@pytest.mark.parametrize(
+    ("ranks", "short"),
+    [("20", "use -n 4 or fewer, or -n 1:20 for"), ("5:8", "use -n 4 or fewer, or -n 1:8 for")],
+)
 def test_too_few_slots(cluster: Cluster, tmp_path: Path, ranks: str, short: str) -> None:
-    done = rankdeck(cluster, f"{TARGETS}:places", "-n", ranks, "--start-timeout", "20", cwd=tmp_path)
-    (first, *_) = facts(ev.SlotsAwaited)
+    done = rankdeck(cluster, f"{TARGETS}:places", "-n", ranks, cwd=tmp_path)  # its limit is 60 s
+    (first, *_), over = facts(ev.SlotsAwaited), facts(ev.RunEnded)[0]
 
     assert 69 == done.returncode
-    assert f"needs {ranks}" in done.stderr
-    assert "the cluster has 4" in done.stderr
+    assert f"needs {ranks.partition(':')[0]} slots at once; the cluster has 4 (" in done.stderr
     assert short in done.stderr
     assert isinstance(first, ev.SlotsAwaited)
-    assert int(ranks) == first.need
+    assert int(ranks.rpartition(":")[2]) == first.need
+    assert over.time - first.time < 30  # 5 s after the size was seen; the rest is for a busy machine
     assert not facts(ev.StageSubmitted)
+
+
+def test_gpus_that_spark_was_not_asked_for(cluster: Cluster, tmp_path: Path) -> None:
+    conf = cluster.conf(gpus=0)
+    settings = [w for k, v in conf.items() for w in ("--conf", f"{k}={v}")]
+    command = [COMMAND, "run", f"{TARGETS}:places", "-n", "2", "--gpu", "--master", cluster.url, *settings]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
+
+    assert 69 == done.returncode
+    assert "--gpu needs 2 GPUs, one a rank, and there is none" in done.stderr
+    assert "give it with --conf spark.executor.resource.gpu.amount=2" in done.stderr
+
+
+def test_more_gpus_for_an_executor_than_a_worker_has(cluster: Cluster, tmp_path: Path) -> None:
+    conf = cluster.conf(gpus=9)
+    settings = [w for k, v in conf.items() for w in ("--conf", f"{k}={v}")]
+    command = [COMMAND, "run", f"{TARGETS}:places", "-n", "2", "--master", cluster.url, *settings]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
+
+    assert 69 == done.returncode
+    assert "spark.executor.resource.gpu.amount=9, and no worker has more than 2" in done.stderr
+    assert "(spark.executor.resource.gpu.amount=2 would fit)" in done.stderr
+
+
+def test_slots_that_ones_own_idle_session_holds(cluster: Cluster, tmp_path: Path) -> None:
+    """They are freed as the sentence says, and the run that waits for them goes on."""
+    first = rankdeck(cluster, f"{TARGETS}:places", "-n", "2", cwd=tmp_path)
+    assert 0 == first.returncode, first.stderr
+    with subprocess.Popen(
+        [COMMAND, *words(cluster, f"{TARGETS}:places", "-n", "2"), "--conf", "spark.some.setting=other"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as second:
+        assert second.stderr is not None
+        told = (
+            re.search(r"idle session \(`rankdeck (engine stop --pid \d+)`", line) for line in second.stderr
+        )
+        cure = next(match for match in told if match)
+        stopped = subprocess.run([COMMAND, *cure[1].split()], capture_output=True, timeout=60, check=False)
+        rest = second.stderr.read()
+    assert 0 == stopped.returncode, stopped.stderr
+    assert 0 == second.returncode, rest
 
 
 def test_slots_that_somebody_else_holds(cluster: Cluster, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.backends.spark import slot_wait
+from launcher.backends.spark import executors, slot_wait
 from launcher.backends.spark.slot_wait import Slots, await_slots
 from launcher.backends.spark.slots import DYNAMIC, EXECUTOR_GPUS, Capacity, SlotNeed
 from launcher.errors import CannotPlace
@@ -28,6 +28,7 @@ class FakeSession:
     settings: dict[str, str] = field(default_factory=dict)
     master: str = "spark://m:7077"
     remote: bool = False
+    owned: bool = True
     version: str = "3.3.0"  # without resource profiles
     claims: dict[str, int] = field(default_factory=dict)
     claiming: Any = field(default_factory=threading.Lock)
@@ -81,7 +82,7 @@ class Cluster:
     def waited(self) -> float:
         return self.clock() - self.began
 
-    def slots(self, *, abort_after: int | None = None, **spec: Any) -> Slots | None:
+    def slots(self, *, abort_after: int | None = None, attempt: int = 0, **spec: Any) -> Slots | None:
         self.aborted = Called(self.clock, abort_after)
         session: Any = self.session
         return await_slots(
@@ -90,6 +91,7 @@ class Cluster:
             aborted=self.aborted,
             tell=self.told.append,
             run="mine",
+            attempt=attempt,
             look=self.look,
             clock=self.clock,
         )
@@ -169,21 +171,81 @@ def test_what_does_not_come_in_time_is_told_in_numbers(limit: float) -> None:
     assert cluster.waited == pytest.approx(limit)
 
 
-def test_what_the_cluster_never_had_is_waited_for_since_workers_may_join() -> None:
+# --- a cluster that is too small
+
+
+@pytest.mark.parametrize("fewest", [None, 3])
+def test_what_the_cluster_never_had_is_told_soon_with_what_would_fit(fewest: int | None) -> None:
+    cluster = always(has(0, 0, 2))
+    with pytest.raises(CannotPlace) as caught:
+        cluster.slots(num_processes=20, min_processes=fewest)
+
+    assert caught.value.exit_code == 69
+    assert caught.value.message == f"needs {fewest or 20} slots at once; the cluster has 2"
+    assert caught.value.hint == "use -n 2 or fewer, or -n 1:20 for as many as fit"
+    assert cluster.waited == pytest.approx(slot_wait.NEVER_S, abs=slot_wait.LOOK_S)
+    (told,) = cluster.told
+    assert told.limit_s == slot_wait.NEVER_S
+    assert told.reason == "needs 20 slots at once; the cluster has 2; more workers may still join"
+
+
+def test_an_earlier_limit_counts_too() -> None:
+    cluster = always(has(2))
+    with pytest.raises(CannotPlace, match="-n 2 or fewer"):
+        cluster.slots(num_processes=4, start_timeout_s=1.0)
+    assert cluster.waited == pytest.approx(1.0)
+    assert cluster.told[0].limit_s == 1.0
+
+
+def test_workers_that_still_register_are_waited_for_each_anew() -> None:
+    """As after the start of a whole cluster: none may be the last."""
+    last = 4 * (slot_wait.NEVER_S - 1)
+    cluster = Cluster([(i * (slot_wait.NEVER_S - 1), has(i + 1)) for i in range(5)])
+
+    assert cluster.slots(num_processes=5) == Slots(5, None, find_gpus=True)
+    assert cluster.waited == pytest.approx(last, abs=slot_wait.LOOK_S)
+
+
+def test_workers_that_leave_may_come_back() -> None:
+    full, fewer = has(1, 4), has(1, 1, 2)
+    cluster = Cluster([(0.0, full), (20.0, fewer), (20.0 + slot_wait.NEVER_S - 1, full), (40.0, has(4))])
+
+    assert cluster.slots(num_processes=4)
+    assert cluster.waited >= 40
+
+
+def test_a_master_that_does_not_answer_leaves_the_question_open() -> None:
+    cluster = Cluster([(0.0, has(2)), (2.0, Capacity(2, 2, None)), (60.0, has(4))])
+
+    assert cluster.slots(num_processes=4)
+    assert cluster.waited >= 60
+
+
+@pytest.mark.parametrize("master", ["k8s://https://m:6443", "yarn"])
+def test_a_cluster_that_may_grow_is_waited_for(master: str) -> None:
+    """Nobody says there how much there could be."""
+    cluster = Cluster(
+        [(0.0, Capacity(2, 2, None)), (90.0, Capacity(4, 4, None))], session=FakeSession(master=master)
+    )
+    assert cluster.slots(num_processes=4)
+    assert cluster.waited >= 90
+
+
+def test_a_run_that_is_started_again_waits_for_what_it_had() -> None:
     cluster = Cluster([(0.0, has(2)), (30.0, has(4))])
 
-    assert cluster.slots(num_processes=4) == Slots(4, None, find_gpus=True)
+    assert cluster.slots(attempt=1, num_processes=4) == Slots(4, None, find_gpus=True)
     assert cluster.waited >= 30
 
 
-def test_what_never_comes_is_told_with_what_would_fit() -> None:
+def test_nothing_fits_is_told_with_the_cure_if_one_is_known() -> None:
     with pytest.raises(CannotPlace) as caught:
-        always(has(2, 2, 3)).slots(num_processes=4, start_timeout_s=5.0)
-    assert caught.value.hint == "use -n 3 or fewer"
+        always(has(0, 0, 0)).slots(num_processes=4)
+    assert caught.value.hint == "look at what the session asks of its executors"
 
     with pytest.raises(CannotPlace) as caught:
-        always(has(0, 0, 0)).slots(num_processes=4, start_timeout_s=5.0)
-    assert caught.value.hint == "look at what the session asks of its executors"
+        always(has(0, 0, 0, cure="start its workers first")).slots(num_processes=4)
+    assert caught.value.hint == "start its workers first"
 
 
 def test_advice_counts_ranks_and_not_tasks() -> None:
@@ -191,7 +253,7 @@ def test_advice_counts_ranks_and_not_tasks() -> None:
     with pytest.raises(CannotPlace) as caught:
         cluster.slots(num_processes=8, gpus_per_task=2, gpu=True, start_timeout_s=1.0)
 
-    assert caught.value.hint == "use -n 6 or fewer"
+    assert caught.value.hint == "use -n 6 or fewer, or -n 1:8 for as many as fit"
 
 
 def test_what_cannot_be_known_is_left_to_spark() -> None:
@@ -205,7 +267,7 @@ def test_a_local_master_with_too_few_threads_is_told_at_once() -> None:
     with pytest.raises(CannotPlace) as caught:
         cluster.slots(num_processes=4)
 
-    assert caught.value.hint == "use -n 2 or fewer"
+    assert caught.value.hint == "use -n 2 or fewer, or -n 1:4 for as many as fit"
     assert (cluster.waited, cluster.told) == (0.0, [])
 
 
@@ -291,7 +353,7 @@ def test_an_elastic_gang_that_lacks_its_least_is_told_of_that() -> None:
         always(has(1)).slots(num_processes=4, min_processes=2, start_timeout_s=1.0)
 
     assert "needs 2 slots at once; the cluster has 1" in caught.value.message
-    assert caught.value.hint == "use -n 1 or fewer"
+    assert caught.value.hint == "use -n 1 or fewer, or -n 1:4 for as many as fit"
 
 
 # --- GPUs
@@ -339,3 +401,24 @@ def test_a_run_without_gpus_looks_for_none() -> None:
 
     assert cluster.slots(num_processes=4, gpu=False) == Slots(4, None, find_gpus=False)
     assert {need.gpus for need in cluster.asked} == {0}
+
+
+@pytest.mark.parametrize(
+    ("owned", "remote", "cure"),
+    [
+        (True, False, f"give it with --conf {EXECUTOR_GPUS}=2"),
+        (False, False, "set it where this process's session is made"),
+        (True, True, f"start the Connect server with --conf {EXECUTOR_GPUS}=2"),
+    ],
+)
+def test_gpus_that_spark_does_not_assign_are_told_with_the_setting(
+    monkeypatch: pytest.MonkeyPatch, owned: bool, remote: bool, cure: str
+) -> None:
+    monkeypatch.setattr(executors, "gpus_for_each", lambda _: 2)
+    found = always(has(4), session=FakeSession(owned=owned, remote=remote)).slots(num_processes=2, gpu=True)
+
+    assert found is not None
+    assert found.gpu_reason == (
+        f"Spark assigns none because {EXECUTOR_GPUS}, the GPUs of an executor, is not set: {cure}"
+    )
+    assert always(has(4)).slots(num_processes=2) == Slots(2, None, find_gpus=True)
