@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.run.narration import value_text
 from ..data.run.stacks import standstill_line
+from ..data.run.trackers import tracker_records
 from ..echo import print_json, print_text
 from ..formatting import framework_text, number, table, time_between
 from ..sanitize import escaped
@@ -70,7 +71,7 @@ def _unreadable(status: Status) -> Iterator[str]:
 
 
 def _circumstances(state: RunState) -> Iterator[str]:
-    """Lines on the user, the code, Spark, the way of the output, restarts and stacks."""
+    """Lines on the user, the code, Spark, the way of the output, trackers, restarts and stacks."""
     if (by := state.submitted) is not None and by.user:
         yield f"by       {by.user}" + (f" on {by.host}" if by.host else "")
     if (origin := state.origin) is not None:
@@ -84,6 +85,8 @@ def _circumstances(state: RunState) -> Iterator[str]:
         yield f"spark    {spark.application} on {spark.master}, Spark {spark.version}{page}"
     if (delivery := state.delivery) is not None:
         yield f"output   {delivery.way}" + (f": {delivery.reason}" if delivery.reason else "")
+    for record in tracker_records(state):
+        yield f"tracked  {record.line}"
     for restart in state.restarts:
         how = "in place" if restart.in_place else "with new agents"
         yield f"attempt  {restart.attempt} {how}, because {restart.reason}"
@@ -137,6 +140,7 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "delivery": state.delivery,
         "framework": state.framework,
         "separate": state.separate,
+        "trackers": tracker_records(state),
         "recording": state.recording,
         "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],

@@ -23,6 +23,7 @@ from launcher.state.fold import fold
 from launcher.state.run_state import Phase, Rank, RunState
 
 from ..data.run.narration import record_line, value_text
+from ..data.run.trackers import TrackerRecord, tracker_records
 from ..formatting import is_finite, metric, number, share, time_between
 from ..sanitize import printable
 
@@ -71,7 +72,13 @@ def report_page(run: Path, *, logs: bool = True) -> str:
     title = text(facts.state.name or run.name)
     parts = [f"{_HEAD}<title>{title} · {facts.phase.value}</title><style>{_STYLE}</style></head><body>"]
     parts += [f"<h1>{title}</h1>", *_summary(facts), *_failure(facts), *_ranks(facts.state)]
-    parts += [*_metrics(run), *_values(run), *_remarks(facts.state), *_spec(facts.spec)]
+    parts += [
+        *_metrics(run),
+        *_trackers(facts.state),
+        *_values(run),
+        *_remarks(facts.state),
+        *_spec(facts.spec),
+    ]
     if logs:
         parts += _tails(run, facts.state)
     return "\n".join([*parts, "</body></html>\n"])
@@ -160,6 +167,23 @@ def _metrics(run: Path) -> Iterator[str]:
     figures = list(curves(FactTail(run, samples=True).poll()))
     if figures:
         yield f'<h2>Figures</h2><div class="curves">{"".join(figures)}</div>'
+
+
+def _trackers(state: RunState) -> Iterator[str]:
+    records = tracker_records(state)
+    if records:
+        rows = "".join(
+            f"<tr><td>{text(record.name)}</td><td>{_link(record)}</td><td>{text(record.makers)}</td></tr>"
+            for record in records
+        )
+        yield f"<h2>Trackers</h2><table>{rows}</table>"
+
+
+def _link(record: TrackerRecord) -> str:
+    """A record's page as a link; the place of one without a page as text."""
+    if not record.page:
+        return text(record.place)
+    return f'<a href="{text(record.page)}" rel="noreferrer">{text(record.page)}</a>'
 
 
 def _values(run: Path) -> Iterator[str]:

@@ -100,6 +100,7 @@ def run(line: RankPipe, target: Program) -> int:
     membership = Membership(line, target.frameworks)
     membership.install()
     reporter = report.install(line, raising.check_again)
+    notice_trackers(line)
     try:
         call = load_target(target)
         line.send_fact("rank_entered", {"time": time.time(), "returns": bool(target.name)})
@@ -112,6 +113,29 @@ def run(line: RankPipe, target: Program) -> int:
     finally:
         membership.report_use()
         reporter.flush()
+
+
+TRACKERS = (
+    "mlflow.tracking.client",
+    "mlflow.tracking.fluent",
+    "tensorboardX.writer",
+    "torch.utils.tensorboard.writer",
+    "wandb.sdk.wandb_init",
+)
+
+
+def notice_trackers(line: RankPipe) -> None:
+    """Report the trackers that the user's code begins to write to; ranks that do not pay nothing."""
+    noticed: list[Any] = []
+
+    def watch(module: types.ModuleType) -> None:
+        from .trackers import Noticed
+
+        noticed[:] = noticed or [Noticed(line)]
+        noticed[0].watch(module)
+
+    for name in TRACKERS:
+        import_hooks.when_imported(name, watch)
 
 
 def _exited(line: RankPipe, end: SystemExit, naming: Naming) -> int:

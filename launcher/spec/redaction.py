@@ -138,7 +138,7 @@ class Redactor:
 
 _SENTENCES = (
     "name", "target", "args", "why", "reason", "text", "message", "traceback", "application", "master", "ui",
-    "root",
+    "root", "store", "url",
 )  # fmt: skip
 
 

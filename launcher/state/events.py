@@ -581,6 +581,28 @@ class NoteMade(Event):
     level: str = "info"
 
 
+@event(from_rank=True, scope="run")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerLinked(Event):
+    """An experiment tracker has a record of this run: an MLflow run, a W&B run or a TensorBoard folder.
+
+    Attributes:
+        tracker: ``mlflow``, ``wandb`` or ``tensorboard``.
+        rank: the rank whose code made the record; None if it is rankdeck's own, of ``--track``.
+        id: the tracker's id of it, if it has one.
+        group: the experiment or project that it is in.
+        store: where it is kept: the tracking URI, or a folder on the rank's host.
+        url: its page for browsers; empty if it has none.
+    """
+
+    tracker: str
+    rank: Index | None = None
+    id: str = ""
+    group: str = ""
+    store: str = ""
+    url: str = ""
+
+
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Event):

@@ -17,6 +17,7 @@ from .peer_loss import doubt
 from .run_state import Host, Loss, Phase, Rank, RankPhase, RunState
 
 UNREADABLE_LINES = 3
+TRACKERS = 256
 _RUN_STOPS = frozenset({"person", "limit", "spark"})
 _LOSSES: tuple[type[Loss], ...] = get_args(Loss)
 
@@ -337,6 +338,18 @@ def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
 @folds(ev.NoteMade)
 def _noted(state: RunState, e: ev.NoteMade) -> RunState:
     return replace(state, notes=(*state.notes, e))
+
+
+@folds(ev.TrackerLinked)
+def _tracker_linked(state: RunState, e: ev.TrackerLinked) -> RunState:
+    """Keep each record once, whatever attempt it is from, and no more than `TRACKERS`."""
+    if len(state.trackers) >= TRACKERS or any(_is_same(e, known) for known in state.trackers):
+        return state
+    return replace(state, trackers=(*state.trackers, e))
+
+
+def _is_same(e: ev.TrackerLinked, known: ev.TrackerLinked) -> bool:
+    return replace(e, time=known.time, attempt=known.attempt, agent_time=known.agent_time) == known
 
 
 @folds(ev.RecordingStopped)

@@ -152,6 +152,7 @@ class RunState:
         lost_tasks: the agents that ran in the lost tasks, as far as that is known.
         framework: by whose rules the ranks got their places; None if that is not recorded.
         separate: set if all ranks ended well, and each had trained by itself.
+        trackers: the records of it in experiment trackers, over all attempts; only the first ones.
         near: the last warning that a limit is near, unless the danger has passed.
         stacks: the latest stacks of the ranks of this attempt, by rank.
         recording: why the folder cannot be written; None while it can.
@@ -189,6 +190,7 @@ class RunState:
     spark: ev.SparkReady | None = None
     delivery: ev.DeliveryChosen | None = None
     notes: tuple[ev.NoteMade, ...] = ()
+    trackers: tuple[ev.TrackerLinked, ...] = ()
     near: ev.LimitNear | None = None
     stacks: tuple[ev.StacksTaken, ...] = ()
     recording: ev.RecordingStopped | None = None

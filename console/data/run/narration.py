@@ -43,6 +43,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
         yield f"output is {_DELIVERY.get(after.delivery.way, after.delivery.way)}: {after.delivery.reason}"
     yield from _limits(before, after)
     yield from _record(before, after)
+    yield from _trackers(before, after)
     for note in after.notes[len(before.notes) :]:
         yield f"note: {note.text}"
     yield from _ending(before, after)
@@ -102,6 +103,19 @@ def _record(before: RunState, after: RunState) -> Iterator[str]:
         again = "recording again" if after.lost.resumed else ""
         yield "; ".join(filter(None, (again, lost_line(after.lost))))
     yield from (line for line in unreadable_lines(after) if line not in unreadable_lines(before))
+
+
+def _trackers(before: RunState, after: RunState) -> Iterator[str]:
+    """A line for the first record in each tracker that rankdeck writes, or that the ranks do."""
+    if len(after.trackers) == len(before.trackers):
+        return
+    from .trackers import tracker_record  # a run without trackers does not need it
+
+    seen = {(link.tracker, link.rank is None) for link in before.trackers}
+    for link in after.trackers[len(before.trackers) :]:
+        if (kind := (link.tracker, link.rank is None)) not in seen:
+            seen.add(kind)
+            yield f"tracked by {tracker_record(after, link).line}"
 
 
 def _waiting(before: RunState, after: RunState) -> Iterator[str]:

@@ -11,6 +11,7 @@ from launcher.state.run_state import Phase, RankPhase
 from ... import formatting as fig
 from ...data.run.model import PHASE_GLYPHS, Progress, RunView
 from ...data.run.narration import near_line, record_line
+from ...data.run.trackers import tracker_records
 from ..widgets.rows import Row, Span, clip, spread, width_of
 from .charts import alarm_line, pace_row
 from .failure import failure_rows
@@ -21,13 +22,15 @@ class RunHeader(ViewSheet):
     """Which run this is, and its state."""
 
     def rows(self, width: int) -> Sequence[Row]:
-        """One line, one more if the run uses Spark, and one more if its record has gaps."""
+        """One line, and one each for Spark, for experiment trackers, and for gaps in its record."""
         if self.view is None:
             return [((" …", "muted"),)]
         rows = [header_row(self.view, width)]
         traits = recorded_traits(self.view.state.mode)
         if traits and SPARK in traits.takes:
             rows.append(spark_row(self.view, width))
+        if self.view.state.trackers:
+            rows.append(trackers_row(self.view, width))
         if record := record_line(self.view.state):
             rows.append(clip(((f" {record}", "rank-behind bold"),), width))
         return self.fit(rows)
@@ -72,6 +75,17 @@ def spark_row(view: RunView, width: int) -> Row:
     spans: list[Span] = [(" ", "")]
     for number, (text, style, _) in enumerate(parts):
         spans += [(" · ", "muted")] * (number > 0) + [(text, style)]
+    return clip(tuple(spans), width)
+
+
+def trackers_row(view: RunView, width: int) -> Row:
+    """Where the run is found in experiment trackers: the first record of each, and how many there are."""
+    records = tracker_records(view.state)
+    spans: list[Span] = []
+    for tracker in dict.fromkeys(record.tracker for record in records):
+        first, *others = (record for record in records if record.tracker == tracker)
+        more = f" +{len(others)}" if others else ""
+        spans += [(" · " if spans else " ", "muted"), (first.name, "bold"), (f" {first.place}{more}", "")]
     return clip(tuple(spans), width)
 
 

@@ -13,6 +13,7 @@ from launcher.state.run_state import Rank
 from ... import formatting as fig
 from ...data.run.model import RankView, RunView
 from ...data.run.stacks import standstills
+from ...data.run.trackers import tracker_records
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, clip
 from .failure import circumstances, ending
@@ -57,7 +58,12 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     rows += _shaped(view.results, width)
     hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
     rows += [_rank_row(v, values.get(v.rank.rank), hosts) for v in view.ranks if _has_end(v, values)]
-    return [*rows, *_cleanup(view)]
+    return [*rows, *_trackers(view), *_cleanup(view)]
+
+
+def _trackers(view: RunView) -> Iterator[Row]:
+    for record in tracker_records(view.state):
+        yield ((f" {record.name} ", "bold"), (record.place, ""), (f"  {record.makers}", "muted"))
 
 
 def no_result_yet(view: RunView) -> bool:

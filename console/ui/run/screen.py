@@ -17,6 +17,7 @@ from ...commands import Commands
 from ...data.launch.draft import command_text, draft_of
 from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
+from ...data.run.trackers import pages
 from ...settings import current_defaults
 from ..dialogs import ConfirmScreen
 from ..logs.pane import LogPane
@@ -72,7 +73,7 @@ class RunScreen(StartsAgain):
         Binding("5", "pane('charts')", "Charts and alerts", show=False, id="run.pane_5"),
         Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
         Binding("y", "copy", "Copy", id="run.copy"),
-        Binding("u", "copy_page", "Copy Spark's page", show=False, id="run.page"),
+        Binding("u", "copy_page", "Copy the run's page", show=False, id="run.page"),
         Binding("slash", "search", "Search", key_display="/", show=False, id="run.search"),
     ]
 
@@ -237,13 +238,15 @@ class RunScreen(StartsAgain):
             self.app.call_from_thread(self.app.copy_to_clipboard, text)
 
     def action_copy_page(self) -> None:
-        """Copy the address of the Spark application's web pages, or its id if it has none."""
-        spark = self.view.state.spark if self.view is not None else None
-        if spark is None:
-            self.notify("there is no Spark application", markup=False)
+        """Copy the address of the run's page in Spark or a tracker; pressed again, that of the next one."""
+        found = pages(self.view.state) if self.view is not None else []
+        if not found:
+            self.notify("neither Spark nor a tracker has a page of this run", markup=False)
             return
-        self.app.copy_to_clipboard(spark.ui or spark.application)
-        self.notify(f"copied {spark.ui or spark.application}", markup=False)
+        last = self.app.clipboard
+        page = found[(found.index(last) + 1) % len(found)] if last in found else found[0]
+        self.app.copy_to_clipboard(page)
+        self.notify(f"copied {page}", markup=False)
 
     def action_stacks(self) -> None:
         """Show what every rank is doing: now if the run is live, else when stacks were taken last."""

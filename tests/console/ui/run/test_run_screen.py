@@ -557,6 +557,34 @@ async def test_spark_and_its_page_stand_below_the_name_and_can_be_copied(
     run.writer.close()
 
 
+async def test_trackers_stand_below_the_name_and_their_pages_can_be_copied_one_after_the_other(
+    open_app: Open, until: Until, root: Path
+) -> None:
+    run = Scripted(root)
+    page = "https://tracking.example/#/experiments/1/runs/abc"
+    run.add(
+        SPARK,
+        ev.TrackerLinked(time=2.0, tracker="mlflow", id="abc", store="https://tracking.example", url=page),
+        ev.TrackerLinked(time=3.0, tracker="tensorboard", rank=0, store="/w/runs/\x1b]0;title\x07a"),
+        ev.TrackerLinked(time=3.0, tracker="tensorboard", rank=1, store="/w/runs/b"),
+    )
+    app = open_app(run=run.folder)
+    async with app.run_test(size=(160, 40), notifications=True) as pilot:
+        await until(pilot, lambda: shown(app))
+        await until(pilot, lambda: "MLflow" in text(app.screen.query_one(RunHeader)))
+        line = text(app.screen.query_one(RunHeader)).splitlines()[2]
+        copied = []
+        for _ in range(5):
+            await pilot.press("u")
+            copied.append(app.clipboard)
+
+        assert line.startswith(f" MLflow {page} · TensorBoard /w/runs/")
+        assert line.isprintable()
+        assert line.endswith(" +1")
+        assert [SPARK.ui, page, "/w/runs/b", SPARK.ui] == [*copied[:2], *copied[3:]]
+    run.writer.close()
+
+
 async def test_waiting_says_for_how_many_slots_and_how_long(open_app: Open, until: Until, root: Path) -> None:
     run = Scripted(root, ranks=8)
     waits = ev.SlotsAwaited(time=2.0, have=5, need=8, limit_s=600.0, reason="another application holds 3")
