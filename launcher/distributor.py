@@ -68,6 +68,7 @@ class LaunchOptions(TypedDict, total=False):
     framework: str
     deepspeed_config: Mapping[str, Any] | str | os.PathLike[str] | None
     require_group: bool
+    track: str | Sequence[str]
     py_files: Sequence[str | os.PathLike[str]]
 
 
@@ -214,7 +215,7 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
         RecordError: the run folder cannot be made.
     """
     root = root or runs_root()
-    original, request = request, with_bundle(request)
+    original, request = request, with_bundle(_with_trackers(request))
     backend = backend or make_backend(request.spec.mode)
     try:
         plan = plan_for(request, backend)
@@ -235,7 +236,7 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     if backend is None:
         backend = make_backend(request.spec.mode)
         try:
-            return plan_for(request, backend)
+            return plan_for(_with_trackers(request), backend)
         finally:
             backend.close(0.0)
     offers, reason = backend.offers(request)
@@ -257,6 +258,19 @@ def _output(value: object) -> Output:
     from .display.output import output_of  # the engine needs none of it
 
     return output_of(value)
+
+
+def _with_trackers(request: Request) -> Request:
+    """The request with the interpreter that has the packages of its trackers.
+
+    Raises:
+        SpecError: there is none.
+    """
+    if not request.spec.track:
+        return request
+    from .tracking.packages import require_trackers  # only runs with trackers need it
+
+    return replace(request, trackers_python=require_trackers(request))
 
 
 def _mode(text: str) -> Mode:

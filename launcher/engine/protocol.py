@@ -92,6 +92,7 @@ def pack_request(request: Request) -> Message:
         "environ": dict(bare.environ),
         "python": bare.python,
         "path": bare.path,
+        "trackers_python": bare.trackers_python,
         "inherited": serialization.to_plain(bare.inherited),
         "payload": request.payload is not None,
         "bundle": request.bundle is not None,
@@ -114,6 +115,7 @@ def unpack_request(message: Message) -> Request:
             payload=next(blobs) if fields["payload"] else None,
             bundle=next(blobs) if fields["bundle"] else None,
             path=tuple(fields["path"]),
+            trackers_python=fields["trackers_python"],
             inherited=serialization.from_plain(Inherited, fields["inherited"]),
         )
     except SpecError:

@@ -6,6 +6,7 @@
      logs/<attempt>/chunks                             in which order and when they came
      samples/                                          telemetry, of bounded size
      result/<rank>.pickle  summary.json                return values
+     tensorboard/                                      metrics for TensorBoard, if they were requested
      private.json   what spec.json leaves out; never exported
      reserve                                           disk space for the verdict, freed at the end
 """
@@ -33,6 +34,7 @@ SUMMARY = "result/summary.json"
 CHUNKS = "chunks"
 CONTROL = "control.sock"
 RESERVE = "reserve"
+TENSORBOARD = "tensorboard"
 
 STDOUT, STDERR = 1, 2  # a rank's descriptors, as POSIX numbers them
 SUFFIX = {STDOUT: "out", STDERR: "err"}

@@ -28,6 +28,7 @@ from .options import (
     SHARED_PATH,
     SWITCH,
     TEXT,
+    TRACKER,
     WHOLE,
     Option,
     ValueKind,
@@ -432,6 +433,16 @@ class JobSpec:
         doc="Whether the run fails if all ranks end well, but none has joined a group with others.",
         label="Group",
         hint="yes: required",
+    )
+    track: tuple[str, ...] = launch_option(
+        (),
+        "--track",
+        TRACKER,
+        metavar="NAME[=DIR]",
+        help="Write reported metrics to mlflow, or to tensorboard[=DIR].",
+        doc="Trackers that get what the ranks report: ``mlflow``, ``tensorboard`` or ``tensorboard=DIR``.",
+        label="Track",
+        hint="mlflow tensorboard=DIR",
     )
     spark: SparkSpec = field(default_factory=SparkSpec)
     py_files: tuple[str, ...] = launch_option(

@@ -322,6 +322,28 @@ def _pairs(option: Option, words: Sequence[str], _: Path) -> dict[str, str]:
     return pairs(words, option.flag_name)
 
 
+TRACKERS = ("mlflow", "tensorboard")
+
+
+def _trackers(option: Option, words: Sequence[str], here: Path) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, folder = word.partition("=")
+        if name not in TRACKERS or (sign and (name != "tensorboard" or not folder)):
+            raise SpecError(f"{option.flag_name} takes mlflow, tensorboard or tensorboard=DIR, not {word!r}")
+        if name in found:
+            raise SpecError(f"{option.flag_name} {name} is given twice")
+        found[name] = f"{name}={(here / os.path.expanduser(folder)).absolute()}" if sign else name
+    return tuple(found.values())
+
+
+def _trackers_of(value: Any) -> tuple[str, ...]:
+    words = [value] if isinstance(value, str) else list(value)
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError
+    return _trackers(Option("--track", TRACKER), words, Path.cwd())
+
+
 def one_of(kind: type[StrEnum]) -> ValueKind:
     """The kind of options whose values are the members of an enumeration."""
 
@@ -444,6 +466,15 @@ PATHS = ValueKind(
     from_python=_several_paths,
     many=True,
     local=True,
+)
+TRACKER = ValueKind(
+    "a list of trackers",
+    _trackers,
+    lambda _, value: list(value),
+    types=(list,),
+    from_python=_trackers_of,
+    many=True,
+    wanted="mlflow, tensorboard or tensorboard=DIR, or a list of these",
 )
 PAIRS = ValueKind(
     "a table of names and texts",

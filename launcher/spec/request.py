@@ -32,6 +32,7 @@ class Request:
         path: the caller's `sys.path`, if the target is a function; a script does not need it.
         bundle: the target's sources, for hosts that have none of the caller's files.
         inherited: the umask, limits, cores and niceness of the caller, which local ranks adopt.
+        trackers_python: the caller's interpreter, in which the packages of trackers are looked for.
         session: the caller's own Spark session, if the run is to use it.
 
     Raises:
@@ -45,6 +46,7 @@ class Request:
     path: tuple[str, ...] = ()
     bundle: bytes | None = field(default=None, repr=False)
     inherited: Inherited = field(default_factory=Inherited.here)
+    trackers_python: str = sys.executable
     session: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

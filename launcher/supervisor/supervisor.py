@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..agent.worker_group import SELECT_LIMIT_S
 from ..backends.base import AgentsExpected, Backend, StageOver
@@ -35,6 +35,9 @@ from .attempt import Attempt, submission
 from .control import ControlServer
 from .mailbox import Mailbox
 from .watchdog import StacksRequested, Watchdog
+
+if TYPE_CHECKING:
+    from ..tracking.process import TrackingProcess
 
 
 class Supervisor:
@@ -61,6 +64,7 @@ class Supervisor:
         self._stage = Launch(launched=0.0)
         self._watch = Watchdog(request.spec, self._writer, self._roster, clock)
         self._control: ControlServer | None = None
+        self._tracking: TrackingProcess | None = None
 
     @property
     def state(self) -> RunState:
@@ -124,6 +128,11 @@ class Supervisor:
             self._selector.register(self._control, selectors.EVENT_READ, self._control.serve)
         self._selector.register(self._backend, selectors.EVENT_READ, self._on_news)
         self._launch()
+        if self._spec.track:
+            from ..tracking.process import TrackingProcess  # only runs with trackers need it
+
+            self._tracking = TrackingProcess(self._request, self._writer, self._selector, self._clock)
+            self._tracking.start()
 
     def _launch(self) -> None:
         """Have the backend start agents, for the first attempt or after a loss."""
@@ -283,7 +292,27 @@ class Supervisor:
                 broken=broken,
                 code=code,
                 require_group=self._spec.require_group,
+                track=self._end_tracking,
             )
+
+    def _end_tracking(self, ended: ev.RunEnded) -> None:
+        """Have the trackers told the verdict. Another request to stop ends the wait for them."""
+        if self._tracking is not None:
+            stop = self.state.final_stop
+            forced = stop is not None and not stop.grace_s
+            self._tracking.end(ended, forced=forced, turn=self._wait_for_trackers)
+
+    def _wait_for_trackers(self, limit_s: float) -> bool:
+        """Wait for news of the trackers; whether somebody wants the run's end at once."""
+        for key, _ in self._selector.select(limit_s):
+            if key.fileobj is not self._backend:  # it is closed
+                key.data()
+        posted = self.mailbox.take()
+        for each in posted:
+            if not isinstance(each, (ev.StopRequested, StacksRequested)):
+                self._writer.append(each)
+        self.mailbox.notify()
+        return any(isinstance(each, ev.StopRequested) for each in posted)
 
 
 CLOSE_LIMIT_S = 60.0
@@ -297,6 +326,7 @@ def conclude_run(
     clock: Callable[[], float],
     broken: str,
     code: int,
+    track: Callable[[ev.RunEnded], None],
     require_group: bool = False,
 ) -> None:
     """Release the agents, wait until none of their processes is alive, and record the verdict.
@@ -309,6 +339,7 @@ def conclude_run(
         broken: the error that ends the run; empty if none does.
         code: that error's exit code.
         require_group: whether the run fails if its ranks met no others.
+        track: called with the verdict before that is recorded: trackers may take some seconds for it.
     """
     record_end(roster.drop_all)
     backend.close(CLOSE_LIMIT_S)
@@ -320,6 +351,7 @@ def conclude_run(
     if judge(writer.state).state == Phase.SUCCEEDED:
         _record_separate(writer, now=clock(), required=require_group)
     ended = judge(writer.state)
+    record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
 

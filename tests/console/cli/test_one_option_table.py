@@ -47,6 +47,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "conf": ("spark.a=1",),
     "param": ("lr=0.5",),
     "py_files": ("/",),
+    "track": ("tensorboard=/",),
 }
 """What is said of an option whose value is no number and no plain text."""
 
