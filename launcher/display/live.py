@@ -12,12 +12,14 @@ from .html import html_of, text_of
 from .panel import TAIL, Paces, panel_of
 
 INTERVAL_S = 0.25
+_REST_FACTOR = 12.0
 
 
 class LivePanel:
     """Shows one run by updates of one output, at most one each `INTERVAL_S`.
 
-    Nothing is sent while nothing has changed. What stays in the notebook is the run's end.
+    Nothing is sent while nothing has changed, and that of a large gang less often: this process also receives
+    what the ranks write. What stays in the notebook is the run's end.
 
     Raises:
         ImportError: there is no IPython.
@@ -30,7 +32,7 @@ class LivePanel:
         self._show: Any = display  # untyped
         self._handle: Any = None
         self._shown: dict[str, str] = {}
-        self._shown_at = float("-inf")
+        self._due = 0.0
         self._paces = Paces()
         self._tail: deque[str] = deque(maxlen=TAIL)
         self._printer = Printer(
@@ -46,9 +48,11 @@ class LivePanel:
     def advance(self) -> None:
         """Show what is new, if the last update is old enough."""
         self._printer.advance()
-        self._paces.observe(self._job.state)
-        if time.monotonic() - self._shown_at >= INTERVAL_S:
+        if time.monotonic() >= self._due:
+            began = time.thread_time()
             self._update()
+            rest = (time.thread_time() - began) * _REST_FACTOR
+            self._due = time.monotonic() + max(INTERVAL_S, rest)
 
     def finish(self) -> None:
         """Show the end."""
@@ -59,7 +63,9 @@ class LivePanel:
         self._tail.extend(text.split("\n"))
 
     def _update(self) -> None:
-        panel = panel_of(self._job.state, now=time.time(), paces=self._paces, tail=self._tail)
+        state = self._job.state
+        self._paces.observe(state)
+        panel = panel_of(state, now=time.time(), paces=self._paces, tail=self._tail)
         bundle = {"text/html": html_of(panel), "text/plain": text_of(panel)}
         if bundle == self._shown:
             return
@@ -67,4 +73,4 @@ class LivePanel:
             self._handle = self._show(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)
-        self._shown, self._shown_at = bundle, time.monotonic()
+        self._shown = bundle
