@@ -44,16 +44,15 @@ class LogFiles:
         """Read `length` bytes of a stream; fewer, or none, if the file has no more."""
         if not length:
             return b""
-        path = paths.log_file(self._run, attempt, key >> SHIFT, key & 3)
         try:
             with self._lock:
-                descriptor = self._file(key, attempt, path)
+                descriptor = self._file(key, attempt)
                 length = min(length, os.fstat(descriptor).st_size - start)  # a bad record promises any length
                 return os.pread(descriptor, length, start) if length > 0 else b""
         except FileNotFoundError:
             return b""
         except (NotPlain, PermissionError) as error:
-            self._note_error(path, error)
+            self._note_error(self._path(key, attempt), error)
             return b""
 
     def records(self, attempt: int, position: int, count: int) -> writer.Columns | None:
@@ -122,13 +121,16 @@ class LogFiles:
             os.close(descriptor)
         self._files.clear()
 
-    def _file(self, key: int, attempt: int, path: Path) -> int:
+    def _path(self, key: int, attempt: int) -> Path:
+        return paths.log_file(self._run, attempt, key >> SHIFT, key & 3)
+
+    def _file(self, key: int, attempt: int) -> int:
         """A stream's descriptor; of those that are open, the one that was not read for longest gives way."""
         descriptor = self._files.pop((attempt, key), None)
         if descriptor is None:
             if len(self._files) >= self._most_open:
                 os.close(self._files.pop(next(iter(self._files))))
-            descriptor = self._open(files.open_descriptor, path)
+            descriptor = self._open(files.open_descriptor, self._path(key, attempt))
         self._files[attempt, key] = descriptor
         return descriptor
 
