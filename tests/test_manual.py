@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,12 +137,19 @@ NEEDS_FRAMEWORKS = [
 ]
 
 
-@pytest.mark.frameworks
-@pytest.mark.timeout(2400)
-@pytest.mark.parametrize("command", NEEDS_FRAMEWORKS)
-def test_what_needs_a_framework_does_what_is_said_in_its_environment(place: Place, command: str) -> None:
+@pytest.fixture
+def launch(command: str) -> dict[str, Any]:
+    """The options for the example of a command, in an environment that is ready."""
     (example,) = {each.name: each for each in EXAMPLES if f"digits_{each.name}.py" in command}.values()
-    launch = example.launch()
+    return example.launch()
+
+
+@pytest.mark.frameworks
+@pytest.mark.timeout(300, func_only=True)
+@pytest.mark.parametrize("command", NEEDS_FRAMEWORKS)
+def test_what_needs_a_framework_does_what_is_said_in_its_environment(
+    place: Place, command: str, launch: dict[str, Any]
+) -> None:
     python = f"rankdeck run --python {launch['python']} "
 
     place.type(command.replace("rankdeck run ", python, 1), more=launch["env"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests import engines, survivors
 from tests.commands import Foreground, last
 from tests.trainings import EXAMPLES, Example
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
 
 CODES = {"fail": 1, "interrupt": 130, "engine": 75}
 ALIVE = 5  # command, warden, agent and two ranks
@@ -28,9 +29,8 @@ OF_EACH = [
 @pytest.mark.parametrize("ending", CODES)
 @pytest.mark.parametrize("example", OF_EACH, ids=str)
 def test_nothing_is_alive_after_the_end(
-    targets: Path, tmp_path: Path, mark: str, example: Example, ending: str
+    targets: Path, tmp_path: Path, mark: str, example: Example, launch: dict[str, Any], ending: str
 ) -> None:
-    launch = example.launch()
     python = ["--python", str(launch["python"])] if launch else []
     pipe = tmp_path / "go"
     os.mkfifo(pipe)

@@ -20,7 +20,7 @@ from tests.spark_cluster import Cluster, ConnectServer
 from tests.spark_runs import Bench, classic_session
 from tests.trainings import EXAMPLES, Example, check
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(300, func_only=True)]
 
 EPOCHS = 2
 HOSTS = {"127.0.0.2", "127.0.0.3"}
@@ -51,30 +51,28 @@ def bench(two_hosts: Cluster, session: Any, home: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("example", ON_CLUSTER, ids=str)
-def test_two_hosts_train_as_one_process_does(bench: Bench, example: Example) -> None:
-    job = bench.distributor(2, **example.launch()).start(str(example.script), *example.argv(EPOCHS))
+def test_two_hosts_train_as_one_process_does(bench: Bench, example: Example, launch: dict[str, Any]) -> None:
+    job = bench.distributor(2, **launch).start(str(example.script), *example.argv(EPOCHS))
 
     check(example, job.results(timeout=240), EPOCHS)
     assert HOSTS == {rank.host for rank in job.state.ranks}
 
 
 @pytest.mark.parametrize("example", FAILING, ids=str)
-def test_a_failing_rank_ends_the_others_and_is_blamed(bench: Bench, targets: Path, example: Example) -> None:
-    words = (example.name, "raise", "")
-    job = bench.distributor(2, grace_s=1, **example.launch()).start(
-        str(targets / "endless_training.py"), *words
-    )
+def test_a_failing_rank_ends_the_others_and_is_blamed(
+    bench: Bench, targets: Path, example: Example, launch: dict[str, Any]
+) -> None:
+    script = str(targets / "endless_training.py")
+    job = bench.distributor(2, grace_s=1, **launch).start(script, example.name, "raise", "")
 
     with pytest.raises(RankFailed, match="bad luck") as failure:
         job.result(timeout=240)
     assert (1, 1) == (failure.value.rank, failure.value.exit_code)
 
 
-def test_lightning_counts_the_ranks_of_all_hosts(bench: Bench, targets: Path) -> None:
-    (example,) = (each for each in EXAMPLES if each.name == "lightning")
-    job = bench.distributor(2, **example.launch()).start(
-        str(targets / "lightning_world.py"), "trainer", "auto"
-    )
+def test_lightning_counts_the_ranks_of_all_hosts(bench: Bench, targets: Path, lightning: Example) -> None:
+    script = str(targets / "lightning_world.py")
+    job = bench.distributor(2, **lightning.launch()).start(script, "trainer", "auto")
 
     assert [{"rank": rank, "world": 2, "steps": 32} for rank in (0, 1)] == job.results(timeout=240)
 
@@ -101,17 +99,10 @@ def connect_place(two_hosts: Cluster) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("mode", ["local", "cluster", "connect"])
 def test_a_function_of_lightning_is_the_same_in_every_mode(
-    mode: str, two_hosts: Cluster, mark: str, request: pytest.FixtureRequest
+    mode: str, two_hosts: Cluster, lightning: Example, mark: str, request: pytest.FixtureRequest
 ) -> None:
-    (example,) = (each for each in EXAMPLES if each.name == "lightning")
-    launch = example.launch()
-    words = [
-        "run",
-        f"{example.script}:train",
-        "-n2",
-        f"--python={launch['python']}",
-        f"--param=epochs={EPOCHS}",
-    ]
+    launch = lightning.launch()
+    words = ["run", f"{lightning.script}:train", "-n2", "--param", f"epochs={EPOCHS}"]
     passed = [f"--env={key}={value}" for key, value in {**launch["env"], survivors.MARK: mark}.items()]
     python = f"--python={launch['python']}"
     place = request.getfixturevalue(f"{mode}_place")
@@ -126,7 +117,7 @@ def test_a_function_of_lightning_is_the_same_in_every_mode(
     )
 
     assert 0 == done.returncode, done.stderr
-    check(example, [load_result(last(), rank) for rank in (0, 1)], EPOCHS)
+    check(lightning, [load_result(last(), rank) for rank in (0, 1)], EPOCHS)
     state = read_state(last())
     assert mode == state.mode
     assert 1 + (mode != "local") == len({rank.host for rank in state.ranks})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.trainings import EXAMPLES, Example, check, reference
 
 pytestmark = [
     pytest.mark.frameworks,
-    pytest.mark.timeout(2400),  # the first test of an environment makes it
+    pytest.mark.timeout(300, func_only=True),
     pytest.mark.usefixtures("mark"),
 ]
 
@@ -26,9 +27,9 @@ def test_the_reference_learns() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
-def test_two_ranks_train_as_one_process_does(example: Example) -> None:
+def test_two_ranks_train_as_one_process_does(example: Example, launch: dict[str, Any]) -> None:
     target = f"launcher.examples.digits_{example.name}:train"
-    job = Distributor(2, **example.launch()).start(target, epochs=EPOCHS, **example.options)
+    job = Distributor(2, **launch).start(target, epochs=EPOCHS, **example.options)
 
     check(example, job.results(timeout=240), EPOCHS)
     assert [STEPS] * 2 == [rank.step for rank in job.state.ranks]

@@ -16,7 +16,7 @@ from tests.trainings import EXAMPLES, check
 pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.process,
-    pytest.mark.timeout(2400),
+    pytest.mark.timeout(300, func_only=True),
     pytest.mark.usefixtures("mark"),
 ]
 

@@ -1,0 +1,23 @@
+"""What tests of examples share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.trainings import EXAMPLES, Example
+
+
+@pytest.fixture
+def launch(example: Example) -> dict[str, Any]:
+    """The options of the example's launch. Its environment is made before the test's time begins."""
+    return example.launch()
+
+
+@pytest.fixture
+def lightning() -> Example:
+    """The example of Lightning, whose environment is ready."""
+    (example,) = (each for each in EXAMPLES if each.name == "lightning")
+    example.launch()
+    return example
