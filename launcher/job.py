@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +30,12 @@ from .spec import pickles
 from .state.events import Event
 from .state.outcome_rules import describe_cause, exit_code_of
 from .state.run_state import Phase, Rank, RunState
+from .state.separate import describe_separate
 
 if TYPE_CHECKING:
     from .supervisor.supervisor import Supervisor
 
+_PACKAGE = os.path.dirname(__file__)
 # Not weak references: at exit, this process must stop even a run whose `Job` was dropped.
 _running: set[Job] = set()
 
@@ -103,6 +107,8 @@ class Job:
     def result(self, rank: int = 0, *, timeout: float | None = None) -> Any:
         """Wait for the end and return a rank's value; None for a script that published none.
 
+        Warns if all ranks ended well, but each had trained by itself.
+
         Raises:
             SpecError: there is no such rank.
             RankFailed: training failed.
@@ -137,6 +143,8 @@ class Job:
         state = self.wait(timeout)
         if error := error_of(state, self.folder):
             raise error
+        if state.separate is not None:
+            warnings.warn(describe_separate(state.separate), stacklevel=_callers_level())
         return state
 
     def _value(self, state: RunState, rank: int) -> Any:
@@ -145,6 +153,14 @@ class Job:
             reason = f"rank {rank}'s value was not kept: the run folder could not be written"
             raise RecordError(reason, run=self.id)
         return load_result(self.folder, rank) if returned else None
+
+
+def _callers_level() -> int:
+    """The level of the stack, for a warning, at which this library was called."""
+    frame, level = sys._getframe(1), 1  # noqa: SLF001  the documented way to one's own caller
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _stop_all() -> None:

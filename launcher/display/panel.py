@@ -15,6 +15,7 @@ from statistics import fmean
 from ..runs.logs.text import plain
 from ..spec.places import host_labels
 from ..state.run_state import Phase, Rank, RankPhase, RunState
+from ..state.separate import describe_separate
 
 ROWS = 24
 TAIL = 20
@@ -146,6 +147,8 @@ def _lines(state: RunState) -> list[str]:
     if state.phase is Phase.STOPPING and state.stop is not None:
         lines.append(f"stopping: {state.stop.reason}")
     lines += [f"note: {note.text}" for note in state.notes[-_NOTES:]]
+    if state.separate is not None and not state.separate.required:
+        lines.append(describe_separate(state.separate))
     if state.phase.final and state.phase is not Phase.SUCCEEDED:
         lines.append(
             f"{state.phase.value}: {state.why}" + (f" (exit {state.exit_code})" if state.exit_code else "")

@@ -151,6 +151,16 @@ def test_a_person_is_warned_wherever_the_end_is_told(forgot: Path) -> None:
     assert ["torch"] == json.loads(rankdeck("show", "last", "--json").stdout)["separate"]["frameworks"]
 
 
+def test_a_caller_in_python_is_warned_where_the_values_are_asked_for(forgot: Path) -> None:
+    with pytest.warns(UserWarning, match="2 separate trainings with torch") as caught:
+        Distributor(2, output="none").run(str(forgot))
+    job = Distributor(2).start(str(forgot))
+    with pytest.warns(UserWarning, match="2 separate trainings with torch") as again:
+        job.results()
+
+    assert [__file__, __file__] == [warning.filename for warning in (*caught, *again)]
+
+
 def test_a_required_group_fails_the_run(forgot: Path) -> None:
     done = rankdeck("run", forgot, "-n", "2", "--require-group")
 
