@@ -108,6 +108,8 @@ class Framework:
 
 def imports(source: str, packages: Sequence[str]) -> bool:
     """Whether a line of the source imports one of the packages or a part of it."""
+    if not any(package in source for package in packages):  # most sources: searching is quick
+        return False
     names = "|".join(map(re.escape, packages))
     others = r"(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*"
     pattern = rf"(?:^|;)[ \t]*(?:from[ \t]+|import[ \t]+{others})(?:{names})\b"

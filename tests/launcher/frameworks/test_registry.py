@@ -79,6 +79,7 @@ def test_an_import_is_found_by_its_line(source: str, found: bool) -> None:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("mark")
+@pytest.mark.filterwarnings("ignore:2 separate trainings with ring")
 def test_the_environment_and_arguments_of_a_new_framework_reach_the_ranks(ring: Path) -> None:
     job = Distributor(2, workdir=ring).start("train.py", "--lr=0.1")
     first, second = job.results()
@@ -90,6 +91,7 @@ def test_the_environment_and_arguments_of_a_new_framework_reach_the_ranks(ring: 
 
 @pytest.mark.process
 @pytest.mark.usefixtures("mark")
+@pytest.mark.filterwarnings("ignore:2 separate trainings with ring")
 def test_a_function_has_the_environment_and_finds_the_arguments_in_sys_argv(ring: Path) -> None:
     first, second = Distributor(2, workdir=ring).start("call.py:main", 3).results()
 
