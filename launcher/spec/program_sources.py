@@ -18,7 +18,7 @@ from .source import module_file, read_text
 _FILES, _BYTES = 100, 4 << 20  # reading them takes some 20 ms; what is imported first is read first
 _IMPORT = re.compile(
     r"""^[ \t]*(?:
-        from [ \t]+ (\.*[\w.]*) [ \t]+ import [ \t]+ ([\w, \t]+|[(*])  # a module, and names that may be modules
+        from [ \t]+ (\.*[\w.]*) [ \t]+ import [ \t]+ ([\w, \t]+|[(*])  # names may be modules
         | import [ \t]+ ([\w., \t]+)
     )""",
     re.MULTILINE | re.VERBOSE,
