@@ -93,8 +93,7 @@ def choose(spec: JobSpec) -> Choice:
     asked = asked_for(spec)
     texts = list(program_sources(spec.target, Path(spec.workdir)))
     found = detected(texts)
-    # a function of this process is not all that its file has
-    used = tuple(each.name for each in found) if spec.target.kind is not TargetKind.CALLABLE else ()
+    used = tuple(each.name for each in found)
     chosen = asked or next(iter(found), DEFAULT)
     if spec.deepspeed_config and chosen is not DEEPSPEED:
         hint = "--framework deepspeed, if it is right"

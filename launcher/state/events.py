@@ -450,13 +450,14 @@ class FrameworksUsed(Event):
 class FrameworkChosen(Event):
     """The framework by whose rules the ranks get their places.
 
-    `detected` are the frameworks that the target's source uses to train together; `asked` is whether the
-    framework was chosen by name.
+    `detected` are the frameworks that the target's source uses to train together; `whole` is whether ranks
+    run all of that source, and not one function of it. `asked` is whether it was chosen by name.
     """
 
     framework: str
     asked: bool = False
     detected: tuple[str, ...] = ()
+    whole: bool = True
 
 
 @event()

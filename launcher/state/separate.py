@@ -42,8 +42,12 @@ def separate_trainings(
 
 
 def _frameworks(state: RunState) -> tuple[str, ...]:
-    """The frameworks that the target's source trains with, then those that ranks have loaded."""
-    detected = state.framework.detected if state.framework is not None else ()
+    """The frameworks that the target's source trains with, then those that ranks have loaded.
+
+    A file that trains may have functions that do not: of those, only what ranks have loaded counts.
+    """
+    chosen = state.framework
+    detected = chosen.detected if chosen is not None and chosen.whole else ()
     loaded = (name for rank in state.ranks for name in rank.frameworks)
     return tuple(dict.fromkeys([*detected, *loaded]))
 

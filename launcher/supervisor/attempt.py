@@ -157,7 +157,11 @@ class Attempt:
         choice = self._choice
         self._writer.append(
             ev.FrameworkChosen(
-                time=now, framework=choice.framework.name, asked=choice.asked, detected=choice.detected
+                time=now,
+                framework=choice.framework.name,
+                asked=choice.asked,
+                detected=choice.detected,
+                whole=not self._spec.target.kind.called,
             )
         )
         for text in choice.notes(self._spec):

@@ -128,6 +128,29 @@ def test_twenty_scripts_of_a_kind(folder: Path, kind: str, sources: list[str], w
     assert all(state.why.startswith("2 separate trainings") is warned for state in ends.values())
 
 
+FUNCTIONS = """
+import torch, torch.distributed
+def plain(): return torch.ones(2)
+def trains(): torch.optim.SGD()
+def joins(): torch.distributed.init_process_group(); torch.optim.SGD()
+def loads():
+    import lightning
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"), [("plain", False), ("joins", False), ("trains", True), ("loads", True)]
+)
+def test_of_a_function_only_what_it_does_counts(folder: Path, name: str, warned: bool) -> None:
+    (folder / "functions.py").write_text(FUNCTIONS)
+    done = rankdeck(
+        "run", "functions.py:" + name, "-n", "2", cwd=folder, env={"PYTHONPATH": str(folder / "site")}
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert warned is ("2 separate trainings" in done.stderr)
+
+
 @pytest.fixture
 def forgot(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(folder / "site"))

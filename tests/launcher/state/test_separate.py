@@ -60,6 +60,7 @@ def test_ranks_that_met_nobody_are_found(facts: tuple[ev.Event, ...], frameworks
         (chosen(),),
         (chosen("torch", "torch"), joined(1, 2)),
         (chosen("none", "torch"), used(0, "torch")),
+        (ev.FrameworkChosen(time=1, framework="torch", detected=("torch",), whole=False),),
     ],
 )
 def test_ranks_that_met_or_use_nothing_or_mean_it_are_not(facts: tuple[ev.Event, ...]) -> None:
