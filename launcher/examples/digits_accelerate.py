@@ -48,7 +48,6 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str,
         print(f"rank {rank} of {world}: epoch {epoch + 1} of {epochs}, loss {loss.item():.4f}", flush=True)
     metrics = digits.evaluate(model, test_set, accelerator.device)
     accelerator.print(f"test accuracy {metrics['test_accuracy']:.4f} after {step} steps", flush=True)
-    accelerator.end_training()
     return {"loss": loss.item(), **metrics, "ranks": world}
 
 

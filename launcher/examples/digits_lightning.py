@@ -12,7 +12,6 @@ import os
 
 import lightning
 import torch
-import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
@@ -54,8 +53,6 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str,
     metrics = digits.evaluate(module.model, test_set, module.device)
     if trainer.is_global_zero:
         print(f"test accuracy {metrics['test_accuracy']:.4f} after {trainer.global_step} steps", flush=True)
-    if dist.is_initialized():
-        dist.destroy_process_group()
     return {**metrics, "ranks": trainer.world_size}
 
 
