@@ -18,7 +18,7 @@ from tests import survivors
 from tests.commands import COMMAND, last
 from tests.spark_cluster import Cluster, ConnectServer
 from tests.spark_runs import Bench, classic_session
-from tests.trainings import EXAMPLES, Example, check
+from tests.trainings import EXAMPLES, Example, check, results
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(300, func_only=True)]
 
@@ -54,7 +54,7 @@ def bench(two_hosts: Cluster, session: Any, home: Path) -> Iterator[Bench]:
 def test_two_hosts_train_as_one_process_does(bench: Bench, example: Example, launch: dict[str, Any]) -> None:
     job = bench.distributor(2, **launch).start(str(example.script), *example.argv(EPOCHS))
 
-    check(example, job.results(timeout=240), EPOCHS)
+    check(example, results(job), EPOCHS)
     assert HOSTS == {rank.host for rank in job.state.ranks}
 
 
@@ -66,7 +66,7 @@ def test_a_failing_rank_ends_the_others_and_is_blamed(
     job = bench.distributor(2, grace_s=1, **launch).start(script, example.name, "raise", "")
 
     with pytest.raises(RankFailed, match="bad luck") as failure:
-        job.result(timeout=240)
+        results(job)
     assert (1, 1) == (failure.value.rank, failure.value.exit_code)
 
 
@@ -74,7 +74,7 @@ def test_lightning_counts_the_ranks_of_all_hosts(bench: Bench, targets: Path, li
     script = str(targets / "lightning_world.py")
     job = bench.distributor(2, **lightning.launch()).start(script, "trainer", "auto")
 
-    assert [{"rank": rank, "world": 2, "steps": 32} for rank in (0, 1)] == job.results(timeout=240)
+    assert [{"rank": rank, "world": 2, "steps": 32} for rank in (0, 1)] == results(job)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.distributor import Distributor
-from tests.trainings import EXAMPLES, Example, check, reference
+from tests.trainings import EXAMPLES, Example, check, reference, results
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -31,7 +31,7 @@ def test_two_ranks_train_as_one_process_does(example: Example, launch: dict[str,
     target = f"launcher.examples.digits_{example.name}:train"
     job = Distributor(2, **launch).start(target, epochs=EPOCHS, **example.options)
 
-    check(example, job.results(timeout=240), EPOCHS)
+    check(example, results(job), EPOCHS)
     assert [STEPS] * 2 == [rank.step for rank in job.state.ranks]
     assert job.state.framework is not None
     assert example.framework == job.state.framework.framework
@@ -43,7 +43,7 @@ def test_tensor_and_data_parallelism_together() -> None:
     example = Example("tensor_parallel", options={"tensor": 2}, held_share=(0.25,) * 4)
     job = Distributor(4).start("launcher.examples.digits_tensor_parallel:train", epochs=EPOCHS, tensor=2)
 
-    check(example, job.results(timeout=240), EPOCHS, ranks=4)
+    check(example, results(job), EPOCHS, ranks=4)
 
 
 def test_more_ranks_than_layers_are_refused() -> None:
