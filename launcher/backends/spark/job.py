@@ -229,7 +229,10 @@ _DRIVER_ONLY = (
     "runs/recovery.py",
     "spec/script_options.py",
     "testing.py",
+    "tracking/",
 )
+# What neither agents nor ranks import at their start: sent without bytecode, which takes more room than source.
+_RARELY_IMPORTED = ("distributor.py", "examples/", "job.py", "runs/", "supervisor/")
 _COMPANIONS = ("cloudpickle", "pynvml")
 _DATE = (1980, 1, 1, 0, 0, 0)
 _UNCHECKED = (1).to_bytes(4, "little")
@@ -243,7 +246,8 @@ def launcher_zip() -> bytes:
         for name, file in _modules():
             source = file.read_bytes()
             zipped.writestr(zipfile.ZipInfo(name, _DATE), source, zipfile.ZIP_DEFLATED)
-            if "/" in name:  # a single module (pynvml) is large, and no start waits for it
+            # a single module (pynvml) is large, and no start waits for it either
+            if "/" in name and not name.removeprefix("launcher/").startswith(_RARELY_IMPORTED):
                 code = _compiled(file, source)
                 zipped.writestr(zipfile.ZipInfo(f"{name}c", _DATE), code, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -37,7 +37,10 @@ def output(folder: Path, rank: int, stream: int = paths.STDOUT) -> str:
 
 
 def test_a_shell_script_has_its_place_its_arguments_and_its_exit_code(tmp_path: Path) -> None:
-    script = program(tmp_path, 'echo "$RANK of $WORLD_SIZE: $*"; pwd; [ $RANK = 1 ] && exit 7; sleep 60')
+    first = 'echo "$RANK of $WORLD_SIZE: $*"; pwd; touch said; exec sleep 60'
+    script = program(
+        tmp_path, f"if [ $RANK = 0 ]; then {first}; fi; until [ -e said ]; do sleep 0.05; done; exit 7"
+    )
     job = Distributor(2, workdir=tmp_path, grace_s=1).start(str(script), "--lr", "0.1")
     with pytest.raises(RankFailed) as caught:
         job.result()

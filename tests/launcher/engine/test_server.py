@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from launcher import settings
@@ -380,6 +381,7 @@ def test_one_that_was_stopped_does_not_act_later_on_what_nobody_waits_for(target
     packed = pack_request(request)
     os.kill(pid, signal.SIGSTOP)
     try:
+        until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
         for talk, op in zip(talks, ("submit", "stop"), strict=True):
             talk.send({**packed.document, "op": op, "force": True, **greetings[0]}, *packed.blobs)
             talk.close()

@@ -74,7 +74,8 @@ def test_it_needs_nothing_but_the_standard_library(module: str) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    assert f"{module.replace('.', '/')}.pyc zipimporter" in done.stdout
+    rare = module.removeprefix("launcher.").replace(".", "/").startswith(job._RARELY_IMPORTED)
+    assert f"{module.replace('.', '/')}.py{'' if rare else 'c'} zipimporter" in done.stdout
 
 
 @pytest.mark.process
@@ -135,9 +136,18 @@ def test_it_holds_what_executors_may_import_and_no_stranger() -> None:
         *("launcher", "rankdeck"),
         *("cloudpickle", "pynvml"),
     }
-    assert {f"{n}c" for n in names if n.endswith(".py") and "/" in n} == {
-        n for n in names if n.endswith(".pyc")
-    }
+    rare = tuple(f"launcher/{name}" for name in job._RARELY_IMPORTED)
+    with_bytecode = {n for n in names if n.endswith(".py") and "/" in n and not n.startswith(rare)}
+    assert {f"{n}c" for n in with_bytecode} == {n for n in names if n.endswith(".pyc")}
+
+
+def test_what_is_sent_without_bytecode_delays_no_start() -> None:
+    loads = "import launcher.agent.agent, launcher.agent.rank_main, sys; print(*sys.modules)"
+    done = run_from(job.launcher_zip(), loads)
+    rare = tuple(f"launcher.{name.removesuffix('.py').rstrip('/')}" for name in job._RARELY_IMPORTED)
+
+    assert 0 == done.returncode, done.stderr
+    assert [] == [name for name in done.stdout.split() if name.startswith(rare)]
 
 
 def test_a_task_is_smaller_than_spark_warns_of() -> None:
