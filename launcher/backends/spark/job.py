@@ -231,7 +231,7 @@ _DRIVER_ONLY = (
     "testing.py",
     "tracking/",
 )
-# What neither agents nor ranks import at their start: sent without bytecode, which takes more room than source.
+# What neither agents nor ranks import at their start: sent without bytecode, which takes more room.
 _RARELY_IMPORTED = ("distributor.py", "examples/", "job.py", "runs/", "supervisor/")
 _COMPANIONS = ("cloudpickle", "pynvml")
 _DATE = (1980, 1, 1, 0, 0, 0)
