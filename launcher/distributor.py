@@ -33,7 +33,7 @@ from .spec.bundle import is_installed, with_bundle
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
-from .spec.request import Request, config_text, require_addresses, require_python, require_workdir
+from .spec.request import Request, require_addresses, require_python, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
 from .state.run_state import Phase
@@ -138,9 +138,8 @@ class Distributor:
             "mode": _mode(mode),
             "spark": spark if described else SparkSpec(),
         }
-        asked_for(
-            JobSpec(Target(TargetKind.SCRIPT, ""), **self._options)
-        )  # refuses what no target could have
+        # refuses what no target could be run with
+        asked_for(JobSpec(Target(TargetKind.SCRIPT, ""), **self._options))
         self._root = root if root is None else Path(root)
         self._output = _output(output)
 
@@ -243,7 +242,6 @@ def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
     require_workdir(request.spec)
     require_python(request)
     require_framework(request.spec)
-    config_text(request.spec)
     return None if offers is None else make_plan(request.spec, offers, gpu_reason=reason)
 
 

@@ -14,8 +14,9 @@ from launcher.spec.bundle import MANIFEST, SOURCES, make_bundle
 from launcher.spec.job import JobSpec
 from launcher.spec.request import Request
 
+from ..data.launch.targets import choice_text
 from ..echo import print_text, say
-from ..formatting import framework_text, number, size_text
+from ..formatting import number, size_text
 from ..sanitize import escaped
 
 
@@ -30,8 +31,7 @@ def print_plan(request: Request) -> int:
         _row(f"python   {request.interpreter}")
         _print_places(plan)
     choice = choose(request.spec)
-    used = framework_text(choice.framework.name, asked=choice.asked, found=bool(choice.detected))
-    _row(f"uses     {used}")
+    _row(f"uses     {choice_text(choice)}")
     for name, value in spec.env.items():
         _row(f"env      {name}={value}")
     for note in (*(plan.notes if plan else ()), *choice.notes(spec)):

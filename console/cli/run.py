@@ -98,7 +98,7 @@ def request_from(
     """
     from launcher.frameworks.registry import require_framework
     from launcher.spec.job import JobSpec
-    from launcher.spec.request import Request, config_text, require_py_files, require_python, require_workdir
+    from launcher.spec.request import Request, require_py_files, require_python, require_workdir
     from launcher.spec.target import resolve
 
     from ..data.launch.given import mode_of, require_effect, with_defaults
@@ -113,7 +113,6 @@ def request_from(
     require_workdir(spec)
     require_py_files(spec)
     require_framework(spec)
-    config_text(spec)
     request = Request(spec)
     require_python(request)
     return request

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import SpecError
 from ..spec.job import JobSpec, TargetKind
 from ..spec.program_sources import program_sources
+from ..spec.request import config_text
 from .accelerate import ACCELERATE
 from .base import Framework
 from .colossalai import COLOSSALAI
@@ -45,12 +46,14 @@ class Choice:
         asked: whether it was chosen by name.
         detected: the frameworks that the target's program uses to train together.
         source: the text of the target's own file; empty if it cannot be read from here.
+        config: the text of the framework's configuration file; empty without one.
     """
 
     framework: Framework
     asked: bool = False
     detected: tuple[str, ...] = ()
     source: str = ""
+    config: str = ""
 
     def notes(self, spec: JobSpec) -> tuple[str, ...]:
         """What a person should know before the start."""
@@ -88,7 +91,7 @@ def choose(spec: JobSpec) -> Choice:
 
     Raises:
         SpecError: no framework has the name that is asked for, a group is required of ranks that cannot have
-            one, or the configuration is that of another framework.
+            one, or the configuration is that of another framework or cannot be read.
     """
     asked = asked_for(spec)
     texts = list(program_sources(spec.target, Path(spec.workdir)))
@@ -98,7 +101,7 @@ def choose(spec: JobSpec) -> Choice:
     if spec.deepspeed_config and chosen is not DEEPSPEED:
         hint = "--framework deepspeed, if it is right"
         raise SpecError(f"--deepspeed-config is for DeepSpeed, and the target uses {chosen.name}", hint=hint)
-    return Choice(chosen, asked is not None, used, next(iter(texts), ""))
+    return Choice(chosen, asked is not None, used, next(iter(texts), ""), config_text(spec))
 
 
 def detected(sources: Sequence[str]) -> list[Framework]:

@@ -22,8 +22,8 @@ from ..display.output import Output
 from ..distributor import Distributor, attend
 from ..errors import LauncherError, SpecError
 from ..job import Job
-from ..spec.job import LAUNCH_OPTIONS, SparkSpec, applies
-from ..spec.modes import DEFAULT_MODE, Mode, implied_mode, modes_taking
+from ..spec.job import LAUNCH_OPTIONS, SparkSpec, applies, without_effect
+from ..spec.modes import DEFAULT_MODE, Mode, implied_mode
 from ..spec.options import FLAG, SWITCH, Option, split
 from .capture import capture
 
@@ -142,10 +142,7 @@ def _launch_options(given: Mapping[str, Any]) -> dict[str, Any]:
     mode = Mode(values.pop("mode", None) or implied_mode(values) or DEFAULT_MODE)
     for option in options:
         if not applies(option, mode):
-            raise SpecError(
-                f"{option.flag_name} is for {option.group.capitalize()}, and the mode is {mode}",
-                hint=f"add --mode {' or '.join(modes_taking(option.group))}",
-            )
+            raise without_effect(option, mode)
     if "num_processes" in values:
         values["min_processes"], values["num_processes"] = values["num_processes"]
     spark = {o.path[1]: values.pop(o.name) for o in options if o.path[0] == "spark"}

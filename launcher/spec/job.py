@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import SpecError, counted
 from ..serialization import Index
-from .modes import DEFAULT_MODE, SPARK, Mode
+from .modes import DEFAULT_MODE, SPARK, Mode, modes_taking
 from .options import (
     CONFIG,
     FLAG,
@@ -612,6 +612,14 @@ LAUNCH_OPTIONS = (*options_of(JobSpec), *options_of(Target, "target"))
 def applies(option: Option, mode: Mode) -> bool:
     """Whether an option has an effect in a mode."""
     return not option.group or option.group in mode.traits.takes
+
+
+def without_effect(option: Option, mode: Mode) -> SpecError:
+    """The error for an option that is given and does not apply in a mode."""
+    return SpecError(
+        f"{option.flag_name} is for {option.group.capitalize()}, and the mode is {mode}",
+        hint=f"add --mode {' or '.join(modes_taking(option.group))}",
+    )
 
 
 def as_literal(value: Any) -> str:

@@ -31,7 +31,7 @@ def program_sources(target: Target, workdir: Path) -> Iterator[str]:
     if main is None:
         return
     root = main.parent if target.is_file else workdir
-    waiting, seen, size = deque([main]), {main: None}, 0
+    waiting, seen, size = deque([main]), {main}, 0
     while waiting and size < _BYTES:
         file = waiting.popleft()
         text = _text(file)
@@ -39,7 +39,7 @@ def program_sources(target: Target, workdir: Path) -> Iterator[str]:
         yield text
         new = dict.fromkeys(module for module in _imported(text, file, root) if module not in seen)
         room = list(new)[: _FILES - len(seen)]
-        seen.update(dict.fromkeys(room))
+        seen.update(room)
         waiting += room
 
 

@@ -36,7 +36,7 @@ from ..runs.writer import RunWriter
 from ..serialization import to_plain
 from ..spec.job import JobSpec
 from ..spec.places import Assignment
-from ..spec.request import Request, config_text
+from ..spec.request import Request
 from ..state import events as ev
 from .agents import Roster
 
@@ -83,7 +83,6 @@ class Attempt:
         self._spec = request.spec
         self.plan = self._initial_plan = plan
         self._choice = choose(request.spec)
-        self._config = config_text(request.spec)
         self._base = base_environ(request.environ, request.spec.env, python=request.interpreter)
         self._writer = writer
         self._roster = roster
@@ -216,7 +215,6 @@ class Attempt:
                 path=self._request.path,
                 interfaces=meeting.interfaces,
                 attempt=self.number,
-                config=self._config,
             )
 
         self._roster.send(Kind.START, order, {kind: data for kind, data in pieces.items() if data})
@@ -260,7 +258,6 @@ def start_message(
     interfaces: Mapping[int, str] | None = None,
     origin: str = "",
     attempt: int = 0,
-    config: str = "",
 ) -> dict[str, Any]:
     """The document of an agent's START; `ranks` is empty if the plan has none for it.
 
@@ -277,7 +274,6 @@ def start_message(
         interfaces: the network interface of each agent, where known.
         origin: the folder on the caller's machine of which the agent gets a copy; empty without one.
         attempt: the number of the attempt, from 0.
-        config: the text of the framework's configuration file; empty without one.
     """
     inherits = spec.mode.traits.inherits
     chosen = chosen_environ(spec, base)
@@ -291,7 +287,7 @@ def start_message(
             "foreign": bool(spec.python),
             "pickled_by": platform.python_version() if spec.target.pickled else "",
             "argv": arguments(places, rendezvous, spec, choice),
-            "config": config,
+            "config": choice.config,
             "frameworks": watched(),
         },
         "python": python,
@@ -314,6 +310,6 @@ def arguments(
 ) -> dict[str, list[str]]:
     """A program's arguments by rank, for ranks whose framework changes them; a function's `sys.argv`."""
     args = () if spec.target.kind.called else spec.target.args
-    call = Call(args, choice.source, CONFIG if spec.deepspeed_config else "")
+    call = Call(args, choice.source, CONFIG if choice.config else "")
     changed = {str(p.rank): list(choice.framework.argv(p, rendezvous, call)) for p in places}
     return {rank: own for rank, own in changed.items() if own != list(args)}

@@ -10,9 +10,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO, Any
 
+from ..backends.local import ROOT
 from ..runs.writer import RunWriter
 from ..serialization import from_plain
 from ..spec.redaction import redacted_text
@@ -21,7 +21,6 @@ from ..state import events as ev
 from . import main
 from .packages import around, names
 
-ROOT = str(Path(__file__).resolve().parents[2])
 END_LIMIT_S, FORCED_LIMIT_S = 30.0, 1.0
 _SILENT_S = 1.0
 _MARGIN_S = 1.0

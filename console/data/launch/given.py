@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import SpecError
-from launcher.spec.job import LAUNCH_OPTIONS, applies
-from launcher.spec.modes import DEFAULT_MODE, Mode, implied_mode, modes_taking
+from launcher.spec.job import LAUNCH_OPTIONS, applies, without_effect
+from launcher.spec.modes import DEFAULT_MODE, Mode, implied_mode
 from launcher.spec.options import PAIRS, Option, split
 
 CONNECT_ADDRESS = "sc://"
@@ -35,10 +35,7 @@ def require_effect(given: Mapping[str, Any], mode: Mode) -> None:
     """
     for option in LAUNCH_OPTIONS:
         if given.get(option.name, option.default) != option.default and not applies(option, mode):
-            raise SpecError(
-                f"{option.flag_name} is for {option.group.capitalize()}, and the mode is {mode}",
-                hint=f"add --mode {' or '.join(modes_taking(option.group))}",
-            )
+            raise without_effect(option, mode)
     if given.get("remote") and not mode.traits.through_server:
         raise SpecError("--remote names a Connect server", hint="use --mode connect")
     if given.get("master") and mode.traits.through_server:

@@ -15,9 +15,10 @@ from launcher.spec.job import JobSpec
 from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
 
-from ...formatting import framework_text, number, size_text, tilde
+from ...formatting import number, size_text, tilde
 from .detect import Detected, Line, look, mode_line, room_line
 from .draft import Draft, errors_in
+from .targets import choice_text
 
 _SHOWN = 64
 
@@ -49,8 +50,7 @@ def _lines(draft: Draft, spec: JobSpec, detected: Detected, how: str) -> Iterato
         plan = plan_for(request)
     yield from _stage(request) if plan is None else _places(request, plan)
     choice = choose(spec)
-    used = framework_text(choice.framework.name, asked=choice.asked, found=bool(choice.detected))
-    yield "uses", used
+    yield "uses", choice_text(choice)
     for note in choice.notes(spec):
         yield "note", note
     for name, value in shown.env.items():

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from launcher.errors import SpecError
-from launcher.frameworks.registry import choose
+from launcher.frameworks.registry import Choice, choose
 from launcher.runs.status import Status
 from launcher.spec.file_search import find_sources
 from launcher.spec.job import JobSpec, named_module
@@ -207,6 +207,9 @@ def _source_file(source: str, workdir: Path) -> Path | None:
 def framework_of(spec: JobSpec) -> str:
     """The framework of a target; empty if nothing names one."""
     choice = choose(spec)
-    found = bool(choice.detected)
-    named = found or choice.asked
-    return framework_text(choice.framework.name, asked=choice.asked, found=found) if named else ""
+    return choice_text(choice) if choice.detected or choice.asked else ""
+
+
+def choice_text(choice: Choice) -> str:
+    """A framework, and how it was chosen."""
+    return framework_text(choice.framework.name, asked=choice.asked, found=bool(choice.detected))
