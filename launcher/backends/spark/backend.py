@@ -254,6 +254,7 @@ class SparkBackend:
             self._session = self._sessions.open(
                 request.spec.spark,
                 session=self._caller_session,
+                given=request.session is not None,
                 environ=request.environ,
                 log=self._log,
                 app_name=f"rankdeck {request.spec.redacted().label}",

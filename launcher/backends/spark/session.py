@@ -124,18 +124,20 @@ def open_session(
     app_name: str,
     slots: int,
     server: bool,
+    given: bool = True,
     limit_s: float = 600.0,
 ) -> Session:
     """Find or make the session of a run.
 
     Args:
         spec: the request's Spark options.
-        session: a session or a context that the caller gave; None to find one.
+        session: a session or a context of the caller's; None to find one.
         environ: the caller's environment.
         log: the file that a JVM of ours writes to.
         app_name: the name of an application of ours.
         slots: how many tasks run at once, if Spark has to be embedded in this machine.
         server: whether it has to be a Connect server.
+        given: whether the caller named `session`; else it was found in the caller's thread.
         limit_s: seconds that making a session may take.
 
     Raises:
@@ -143,8 +145,9 @@ def open_session(
         CannotPlace: no Spark can be reached or started as request and environment specify.
     """
     existing = session if session is not None else find_active(server=server)
-    if existing is not None:
-        return _adopt(existing, spec, server=server, explicit=session is not None)
+    given = given and session is not None
+    if existing is not None and (given or not _names_server_beside(existing, spec, server=server)):
+        return _adopt(existing, spec, server=server, given=given)
     connect.quieten()
     home = jvm.spark_home(environ)
     around = config.spark_environment(environ, home)
@@ -161,9 +164,18 @@ def _is_connect(session: Any) -> bool:
     return package is not None and isinstance(session, package.SparkSession)
 
 
-def _adopt(existing: Any, spec: SparkSpec, *, server: bool, explicit: bool) -> Session:
+def _names_server_beside(existing: Any, spec: SparkSpec, *, server: bool) -> bool:
+    """Whether the request names a Connect server: its client may live beside an active classic session."""
+    return (
+        server
+        and not _is_connect(existing)
+        and any(value for value, _ in spark_address.named_addresses(spec))
+    )
+
+
+def _adopt(existing: Any, spec: SparkSpec, *, server: bool, given: bool) -> Session:
     """Use an existing session, after checking that the request names no other."""
-    origin = "given to the run" if explicit else "already active in this process"
+    origin = "given to the run" if given else "already active in this process"
     if _is_connect(existing):
         adopted = _describe_remote(existing, owned=False)
         named = spec.remote or spec.conf.get("spark.remote", "") or spec.master
@@ -172,7 +184,8 @@ def _adopt(existing: Any, spec: SparkSpec, *, server: bool, explicit: bool) -> S
         adopted = _describe_classic(_context_of(existing), existing, owned=False)
         if server:
             raise SpecError(
-                f"the Spark session {origin} is no Spark Connect session", hint="use --mode cluster with it"
+                f"the Spark session {origin} is no Spark Connect session",
+                hint="use mode cluster with it, or leave it out and name a server",
             )
         named = spec.master or spec.conf.get("spark.master", "") or spec.remote
         same = named == adopted.master

@@ -40,6 +40,7 @@ class Sessions(Protocol):
         app_name: str,
         slots: int,
         server: bool,
+        given: bool,
         limit_s: float,
     ) -> Session:
         """As `launcher.backends.spark.session.open_session`."""

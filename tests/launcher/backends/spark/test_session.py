@@ -190,6 +190,7 @@ def attempt(tmp_path: Path, spec: SparkSpec, *, server: bool = False, **more: An
         app_name="run",
         slots=2,
         server=server,
+        given=more.pop("given", True),
         limit_s=more.pop("limit_s", 60.0),
     )
 
@@ -509,6 +510,26 @@ def test_a_connect_session_of_somebody_elses_is_used_and_left_open(
     finally:
         theirs.stop()
     assert find_active(server=True) is None
+
+
+@pytest.mark.spark
+def test_a_server_is_used_beside_an_active_classic_session_if_it_is_named(
+    tmp_path: Path, theirs: Session, connect_server: ConnectServer
+) -> None:
+    with pytest.raises(SpecError, match="already active in this process is no Spark Connect session"):
+        attempt(tmp_path, SparkSpec(), server=True)
+    with pytest.raises(SpecError, match="already active in this process is no Spark Connect session"):
+        attempt(tmp_path, SparkSpec(), server=True, session=theirs.context, given=False)
+    named = SparkSpec(remote=connect_server.url)
+    with pytest.raises(SpecError, match="given to the run is no Spark Connect session"):
+        attempt(tmp_path, named, server=True, session=theirs.context)
+
+    session = attempt(tmp_path, named, server=True, session=theirs.context, given=False)
+
+    assert (session.remote, session.owned) == (True, True)
+    assert session.spark.range(3).count() == 3
+    session.close()
+    assert theirs.spark.range(4).count() == 4
 
 
 @pytest.mark.spark
