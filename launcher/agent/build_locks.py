@@ -2,7 +2,8 @@
 
 While an extension is built, its builder keeps a file open that was made for this, and others wait until it is
 removed. A build that is killed leaves the file. It is stale if no process has it open, which can be seen only
-on the builder's own host: files on storage that hosts share are left alone.
+on the builder's own host: files on storage that hosts share are left alone. A rank that already waits when
+the build is killed cannot build in its stead: it fails, and the next attempt builds.
 """
 
 from __future__ import annotations
@@ -18,16 +19,51 @@ from typing import Any
 
 _SHARED = ("nfs", "cifs", "smb", "lustre", "gpfs", "ceph", "gluster", "beegfs", "fuse", "9p", "afs", "wekafs")
 _MOMENT_S = 0.2
+_LOOK_S = 1.0
 
 
 def clear_stale_locks(baton: Any) -> None:
     """Let a class like `torch.utils.file_baton.FileBaton` take over a lock that nobody holds any more."""
-    acquire = baton.try_acquire
+    acquire, wait_for_ever = baton.try_acquire, baton.wait
 
     def try_acquire(self: Any) -> bool:
         return bool(acquire(self)) or (remove_if_stale(Path(self.lock_file_path)) and bool(acquire(self)))
 
-    baton.try_acquire = try_acquire
+    def wait(self: Any) -> None:
+        lock = Path(self.lock_file_path)
+        if _is_out_of_sight(lock):
+            wait_for_ever(self)
+        else:
+            _await_builder(lock)
+
+    baton.try_acquire, baton.wait = try_acquire, wait
+
+
+def _await_builder(lock: Path) -> None:
+    """Wait until a build is over.
+
+    Raises:
+        RuntimeError: it was killed.
+    """
+    look_at = time.monotonic() + _LOOK_S
+    while lock.exists():
+        time.sleep(_MOMENT_S)
+        if time.monotonic() < look_at:
+            continue
+        with contextlib.suppress(OSError):  # it is over, or another user's folder
+            if not _is_in_use(lock):
+                raise RuntimeError(
+                    f"the process that was building in {lock.parent} was killed; run this again"
+                )
+        look_at = time.monotonic() + _LOOK_S
+
+
+def _is_out_of_sight(lock: Path) -> bool:
+    """Whether the builder may be a process that this one cannot see: on another host, or another user's."""
+    try:
+        return _on_shared_storage(lock) or lock.stat().st_uid != os.geteuid()
+    except OSError:  # it is over
+        return False
 
 
 def remove_if_stale(lock: Path) -> bool:

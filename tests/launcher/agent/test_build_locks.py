@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from launcher.agent import build_locks
 from launcher.agent.build_locks import clear_stale_locks, remove_if_stale
+
+
+class WaitsForEver(Exception):
+    """Torch's own waiting was begun, which only the lock's removal ends."""
 
 
 def baton(folder: Path) -> type:
@@ -29,8 +35,27 @@ def baton(folder: Path) -> type:
                 return False
             return True
 
+        def wait(self) -> None:
+            raise WaitsForEver
+
     clear_stale_locks(Baton)
     return Baton
+
+
+@contextmanager
+def builder(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that holds the lock, and removes it when its input ends."""
+    build = """if True:
+        import os, sys
+        os.open(sys.argv[1], os.O_CREAT | os.O_EXCL); print(flush=True)
+        sys.stdin.read()
+        os.remove(sys.argv[1])
+    """
+    command = [sys.executable, "-c", build, str(folder / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
 
 
 @pytest.fixture
@@ -49,11 +74,7 @@ def test_a_lock_that_nobody_holds_is_taken_over(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.usefixtures("local")
 def test_a_lock_that_a_process_holds_is_kept(tmp_path: Path) -> None:
-    hold = "import os, sys; os.open(sys.argv[1], os.O_CREAT | os.O_EXCL); print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", hold, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with builder(tmp_path) as holder:
         assert not baton(tmp_path)().try_acquire()
         holder.kill()
     assert baton(tmp_path)().try_acquire()
@@ -98,6 +119,41 @@ def test_a_lock_on_storage_that_hosts_share_is_left_alone(
 
     assert not remove_if_stale(tmp_path / "lock")
     assert (tmp_path / "lock").exists()
+
+
+@pytest.mark.usefixtures("local")
+def test_ranks_that_wait_for_a_build_go_on_when_it_is_done_and_fail_when_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_locks, "_LOOK_S", 0.3)
+    with ThreadPoolExecutor(4) as pool, builder(tmp_path) as process:
+        waiting = [pool.submit(baton(tmp_path)().wait) for _ in range(4)]
+        with pytest.raises(TimeoutError):
+            waiting[0].result(1.5)
+        process.communicate()
+        assert [None] * 4 == [one.result(30) for one in waiting]
+
+    with ThreadPoolExecutor(4) as pool, builder(tmp_path) as process:
+        waiting = [pool.submit(baton(tmp_path)().wait) for _ in range(4)]
+        process.kill()
+        for one in waiting:
+            with pytest.raises(RuntimeError, match=f"building in {tmp_path} was killed"):
+                one.result(30)
+    assert baton(tmp_path)().try_acquire()
+
+
+def test_a_builder_that_cannot_be_seen_is_waited_for_as_torch_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lock").touch()
+    monkeypatch.setattr(build_locks, "_on_shared_storage", lambda _: True)
+    with pytest.raises(WaitsForEver):
+        baton(tmp_path)().wait()
+
+    monkeypatch.setattr(build_locks, "_on_shared_storage", lambda _: False)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(WaitsForEver):
+        baton(tmp_path)().wait()
 
 
 def test_a_lock_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
