@@ -53,7 +53,6 @@ def train(epochs: int = 10, lr: float = 0.01, batch_size: int = 64) -> dict[str,
     metrics = digits.evaluate(model, test_set, device)
     if rank == 0:
         print(f"test accuracy {metrics['test_accuracy']:.4f} after {step} steps on {device}", flush=True)
-    del model  # before its group: DDP, as the last to hold it, can wait for gloo's thread for ever
     dist.destroy_process_group()
     return {"loss": loss.item(), **metrics, "ranks": world}
 

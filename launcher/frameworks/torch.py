@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +25,10 @@ _MENTIONED = re.compile(
     r"\btorch\.(?:distributed|nn\.parallel)\b|^\s*from\s+torch(?:\.nn)?\s+import\b.*(?:distributed|parallel|\()",
     re.MULTILINE,
 )
+
+_newest_groups: deque[Any] = deque(maxlen=16)
+"""Held because a DDP that outlives `destroy_process_group`, as in most functions, must not be the last to
+hold its group: torch 2.13 frees it under Python's lock, and joins a thread that may wait for the lock."""
 
 
 def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
@@ -97,7 +102,13 @@ def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:
     """
     if module.__name__ == _LOCKS:
         return build_locks.clear_stale_locks(module.FileBaton)
-    import_hooks.around(module, "init_process_group", after=lambda *_: joined(module.get_world_size()))
+
+    def on_default_group(*_: object) -> None:
+        joined(module.get_world_size())
+        _newest_groups.append(module.group.WORLD)
+
+    import_hooks.around(module, "init_process_group", after=on_default_group)
+    import_hooks.around(module, "new_group", after=lambda group, _: _newest_groups.append(group))
     return None
 
 
