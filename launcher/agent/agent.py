@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..channel import frames, network
 from ..channel.connection import EngineConnection
-from . import linux, process
+from . import leftovers, linux, process
 from .boot import STDIN, Boot, prepare, read_boot
 from .hello import AgentGpus, agent_gpus, connect_to_engine, greeting
 from .worker_group import WorkerGroup
@@ -82,7 +82,7 @@ class Agent:
         finally:
             if self._sampling:
                 self._sampling.stop()
-            process.clear_folders(os.environ, process.SOURCES)
+            leftovers.clear(os.environ)
 
     # --- what the worker group emits -----------------------------------------------------------------
 
@@ -198,6 +198,8 @@ class Agent:
         )
         self._payload.clear()
         self._bundle.clear()
+        if order.shared_memory:
+            leftovers.note_segments(self._folder(), order.shared_memory)
         self._group = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
         self._group.start()
         os.close(order.program)
@@ -205,7 +207,7 @@ class Agent:
 
     def _folder(self) -> str:
         """The agent's own folder, which ends with it."""
-        self._scratch = self._scratch or process.make_folder(os.environ)
+        self._scratch = self._scratch or leftovers.make_folder(os.environ)
         return self._scratch
 
     def _config_file(self, text: str) -> str:

@@ -106,6 +106,7 @@ class StartOrder:
         grace_s: seconds between SIGTERM and SIGKILL.
         files: how many open files a rank may have; -1 leaves the limit alone.
         copied: the folder into which the target's sources were unpacked; empty if they were not.
+        shared_memory: a pattern for the names of the segments that the ranks leave; empty for none.
     """
 
     python: str
@@ -117,6 +118,7 @@ class StartOrder:
     grace_s: float
     copied: str = ""
     files: int = -1
+    shared_memory: str = ""
 
 
 class Emit(Protocol):
@@ -208,6 +210,7 @@ def prepare(
         grace_s=float(start["grace_s"]),
         copied=bundle.copied if bundle else "",
         files=files,
+        shared_memory=start.get("shared_memory", ""),
     )
 
 

@@ -4,9 +4,9 @@ The agent is a subreaper, so whatever a rank starts stays below the agent howeve
 changes session: a walk over descendants finds all of it, and an empty walk is the proof of death.
 
 If the agent is killed, or fails, its ranks die with it (PR_SET_PDEATHSIG), but the processes that ranks have
-started would go to init. The warden is a subreaper too: it inherits those orphans, ends them, removes the
-agent's folder and exits. It is forked before the agent opens anything, so it costs no start-up and little
-memory. An agent that ends by itself removes its folder itself.
+started would go to init. The warden is a subreaper too: it inherits those orphans, ends them, removes what
+`leftovers` knows of and exits. It is forked before the agent opens anything, so it costs no start-up and
+little memory. An agent that ends by itself removes that itself.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import linux, rank_main, rank_pipe
+from . import leftovers, linux, rank_main, rank_pipe
 
 PIPE_BYTES = 1 << 20
 READ_BYTES = 256 << 10
@@ -280,49 +279,7 @@ def watch_agent(agent: int) -> None:
         reap()
         time.sleep(_POLL_S)
     reap()
-    clear_folders(os.environ, SOURCES)
+    leftovers.clear(os.environ)
     code = os.waitstatus_to_exitcode(status)
     sys.stdout.flush()
     os._exit(code if code >= 0 else 128 - code)
-
-
-# Chosen before the fork, so that the agent and its warden share it.
-NAME = f"rankdeck-{os.urandom(8).hex()}"
-_USUAL = ("/tmp", "/var/tmp")
-
-SOURCES = ""
-
-
-def make_folder(environ: Mapping[str, str], part: str = SOURCES) -> str:
-    """Make a folder that only its owner may read, in Spark's scratch space or else in the usual place.
-
-    Args:
-        environ: the environment that names those places.
-        part: a suffix of the name, for the folder's purpose.
-
-    Raises:
-        OSError: it can be made nowhere.
-    """
-    refused: OSError | None = None
-    for place in _places(environ):
-        folder = os.path.join(os.path.realpath(place), NAME + part)
-        try:
-            os.mkdir(folder, 0o700)
-        except OSError as error:
-            refused = error
-        else:
-            return folder
-    raise refused or FileNotFoundError("no folder for temporary files")
-
-
-def clear_folders(environ: Mapping[str, str], *parts: str) -> None:
-    """Remove the folders that `make_folder` made, with their contents."""
-    for place in _places(environ):
-        for part in parts:
-            shutil.rmtree(os.path.join(place, NAME + part), ignore_errors=True)
-
-
-def _places(environ: Mapping[str, str]) -> Iterator[str]:
-    """Where folders may be made. Spark cleans up its own directories; only absolute names count."""
-    spark = environ.get("SPARK_EXECUTOR_DIRS", "").split(os.pathsep)
-    return filter(os.path.isabs, (*spark, environ.get("TMPDIR", ""), *_USUAL))

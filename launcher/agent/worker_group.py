@@ -20,7 +20,7 @@ from enum import Enum, auto
 from typing import Any
 
 from ..channel import frames
-from . import linux, process, rank_pipe
+from . import leftovers, linux, process, rank_pipe
 from .boot import Emit, StartOrder
 from .process import RankProcess
 from .program import Naming
@@ -242,6 +242,7 @@ class WorkerGroup:
             self._drain(descriptor)
         for live in self._live.values():
             os.close(live.process.stacks)
+        leftovers.remove_segments(self.order.shared_memory)
         self._report_cleanup(survivors)
         self.finished = True
 

@@ -73,6 +73,11 @@ def _no_defaults(interface: str) -> Mapping[str, str]:
     return {}
 
 
+def _nothing_left(rendezvous: Rendezvous) -> str:
+    del rendezvous
+    return ""
+
+
 def _unchanged(place: Assignment, rendezvous: Rendezvous, call: Call) -> Sequence[str]:
     del place, rendezvous
     return call.args
@@ -89,6 +94,8 @@ class Framework:
         defaults: variables of one rank that apply unless the user or the host has set them, from the name of
             the network interface to use, which is empty if unknown.
         argv: the arguments of one rank, from those of the request.
+        shared_memory: a pattern for the names of the segments in shared memory that its ranks leave, however
+            they end; empty for none.
         packages: its top-level packages, by which ranks find out that they use it.
         watches: the modules whose import in a rank calls `on_import`.
         cure: what a user must do so that its ranks meet, for the warning that they did not.
@@ -100,6 +107,7 @@ class Framework:
     environ: Callable[[Assignment, Rendezvous], Mapping[str, str]]
     defaults: Callable[[str], Mapping[str, str]] = _no_defaults
     argv: Callable[[Assignment, Rendezvous, Call], Sequence[str]] = _unchanged
+    shared_memory: Callable[[Rendezvous], str] = _nothing_left
     packages: tuple[str, ...] = ()
     watches: tuple[str, ...] = ()
     cure: str = ""

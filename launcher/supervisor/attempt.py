@@ -299,6 +299,7 @@ def start_message(
             for p in places
         },
         "yields": list(choice.framework.defaults(interface)),
+        "shared_memory": choice.framework.shared_memory(rendezvous),
         "grace_s": spec.grace_s,
         "origin": origin,
         "attempt": attempt,

@@ -1,4 +1,4 @@
-"""Nothing of a training is alive after its end, whichever framework it uses and whatever ended it."""
+"""Nothing of a training is left after its end, whichever framework it uses and whatever ended it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from launcher.runs.reader import read_state
-from tests import engines, survivors
-from tests.commands import Foreground, last
+from tests import engines, segments, survivors
+from tests.commands import Foreground, last, until
 from tests.trainings import EXAMPLES, Example
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
@@ -28,11 +28,11 @@ OF_EACH = [
 
 @pytest.mark.parametrize("ending", CODES)
 @pytest.mark.parametrize("example", OF_EACH, ids=str)
-def test_nothing_is_alive_after_the_end(
+def test_nothing_is_left_after_the_end(
     targets: Path, tmp_path: Path, mark: str, example: Example, launch: dict[str, Any], ending: str
 ) -> None:
     python = ["--python", str(launch["python"])] if launch else []
-    pipe = tmp_path / "go"
+    pipe, others = tmp_path / "go", segments.abandoned()
     os.mkfifo(pipe)
     words: list[str | Path] = ["run", targets / "endless_training.py", "-n", "2", "--grace", "1", *python]
 
@@ -48,6 +48,7 @@ def test_nothing_is_alive_after_the_end(
         code = run.finish()
         assert survivors.gone(mark, within=2 if ending == "engine" else 0) == {}
 
+    until(lambda: segments.abandoned() <= others)
     assert CODES[ending] == code
     if ending == "fail":  # and not what its loss did to the other rank
         state = read_state(last())

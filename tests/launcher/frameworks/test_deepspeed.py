@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from launcher.frameworks import torch
 from launcher.frameworks.base import Call, Rendezvous
 from launcher.frameworks.deepspeed import DEEPSPEED
 from launcher.spec.places import Assignment
+from tests import segments
 from tests.commands import rankdeck
 from tests.targets import lookalikes
 
@@ -35,6 +37,34 @@ def test_ranks_have_the_variables_of_both_launchers() -> None:
         name: env.pop(name) for name in ("LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
     }
     assert torch.environ(PLACE, RENDEZVOUS) == env
+
+
+@pytest.fixture
+def others() -> Iterator[Path]:
+    """A segment of another training's rank, which is still needed."""
+    path = segments.of_another_training()
+    path.touch()
+    yield path
+    path.unlink()
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+@pytest.mark.parametrize(("end", "restarts"), [("", 0), ("raise ValueError", 1)])
+def test_shared_memory_that_ranks_leave_is_removed_and_that_of_others_is_not(
+    tmp_path: Path, others: Path, end: str, restarts: int
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(segments.MAKE + end)
+    distributor = Distributor(2, framework="deepspeed", max_restarts=restarts, root=tmp_path / "runs")
+
+    job = distributor.start(str(script))
+    job.wait(60)
+
+    left = [segments.made_by(job, 2, attempt) for attempt in range(restarts + 1)]
+    assert all(left)
+    assert not any(segment.exists() for attempt in left for segment in attempt)
+    assert others.exists()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 from launcher.distributor import Distributor
 from launcher.errors import LauncherError
-from tests import framework_envs
+from tests import framework_envs, segments
+from tests.commands import until
 from tests.framework_envs import Environment
 from tests.trainings import EXAMPLES, check, results
 
@@ -64,7 +65,7 @@ def test_ranks_that_are_told_to_train_alone_are_told_of(
 def test_a_lock_that_a_killed_build_has_left_stops_no_deepspeed(env: Environment, tmp_path: Path) -> None:
     """torch waits for the lock's removal without a word, and for ever."""
     example = next(each for each in EXAMPLES if each.name == "deepspeed")
-    launch = example.launch()
+    launch, others = example.launch(), segments.abandoned()
     built = tmp_path / "torch_extensions"
     shutil.copytree(env.variables["TORCH_EXTENSIONS_DIR"], built)
     (extension,) = built.iterdir()
@@ -75,3 +76,4 @@ def test_a_lock_that_a_killed_build_has_left_stops_no_deepspeed(env: Environment
 
     check(example, results(job), 1)
     assert not (extension / "lock").exists()
+    until(lambda: segments.abandoned() <= others)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent import process
+from launcher.agent import leftovers
 from launcher.distributor import launch, pack
 from launcher.errors import SpecError
 from launcher.job import Job
@@ -31,6 +31,7 @@ from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import RankPhase
+from tests import segments
 from tests.agents import Agents
 from tests.commands import until
 
@@ -504,10 +505,10 @@ def test_spark_s_own_scratch_space_is_taken_where_it_can_be(work: Path, host: Ho
 
 
 def test_no_place_at_all_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(process, "_USUAL", (str(tmp_path / "absent"),))
+    monkeypatch.setattr(leftovers, "_USUAL", (str(tmp_path / "absent"),))
 
     with pytest.raises(OSError, match="No such file"):
-        process.make_folder({"SPARK_EXECUTOR_DIRS": "", "TMPDIR": ""})
+        leftovers.make_folder({"SPARK_EXECUTOR_DIRS": "", "TMPDIR": ""})
 
 
 def _running(job: Job) -> bool:
@@ -527,13 +528,16 @@ def _running(job: Job) -> bool:
         ("engine", 0),
     ],
 )
-def test_the_folder_goes_however_the_agent_ends(
+def test_the_folder_and_shared_memory_go_however_the_agent_ends(
     work: Path, host: Host, tmp_path: Path, victim: str, number: int
 ) -> None:
-    (work / "waits.py").write_text("import signal, helper\nprint('up', flush=True)\nsignal.pause()\n")
+    target = "import signal, helper\n" + segments.MAKE + "signal.pause()\n"
+    (work / "waits.py").write_text(target)
     backend = Agents(1, env={"TMPDIR": str(host.tmp)}, before=lambda: shutil.rmtree(work))
-    job = launch(Request(spec_of("waits.py", work, grace_s=0.5)), backend=backend)
-    until(lambda: _running(job))
+    job = launch(Request(spec_of("waits.py", work, grace_s=0.5, framework="deepspeed")), backend=backend)
+    until(lambda: bool(segments.made_by(job, 1)))
+    left = segments.made_by(job, 1)
+    assert _running(job)
     assert len(list(host.tmp.iterdir())) == 1
     if victim == "lifeline":
         backend.abort()
@@ -544,6 +548,7 @@ def test_the_folder_goes_however_the_agent_ends(
     else:
         os.kill(job.state.hosts[0].pid if victim == "agent" else backend.processes[0].pid, number)
     until(lambda: list(host.tmp.iterdir()) == [])
+    assert not any(segment.exists() for segment in left)
     job.stop(force=True)
     job.wait(60)
 
@@ -551,11 +556,11 @@ def test_the_folder_goes_however_the_agent_ends(
 def test_a_broken_bundle_leaves_what_the_agent_s_end_removes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "NAME", "rankdeck-test")
+    monkeypatch.setattr(leftovers, "NAME", "rankdeck-test")
     environ = {"TMPDIR": str(tmp_path)}
     with pytest.raises(zipfile.BadZipFile):
-        baggage.unpack_bundle(b"no zip", process.make_folder(environ))
-    process.clear_folders(environ, process.SOURCES)
+        baggage.unpack_bundle(b"no zip", leftovers.make_folder(environ))
+    leftovers.clear(environ)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -563,9 +568,9 @@ def test_a_broken_bundle_leaves_what_the_agent_s_end_removes(
 def test_a_bundle_is_readable_by_its_owner_alone(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "NAME", "rankdeck-test")
+    monkeypatch.setattr(leftovers, "NAME", "rankdeck-test")
     found = baggage.unpack_bundle(
-        make_bundle(spec_of("train.py", work)), process.make_folder({"TMPDIR": str(tmp_path)})
+        make_bundle(spec_of("train.py", work)), leftovers.make_folder({"TMPDIR": str(tmp_path)})
     )
 
     assert os.stat(found.folder).st_mode & 0o777 == 0o700

@@ -1,0 +1,67 @@
+"""What an agent's ranks leave on its host besides processes: its folder, and segments of shared memory.
+
+The agent removes them, or its warden if the agent is killed. So the warden must find them without being told:
+the folder by a name chosen before the fork, the segments by a note in that folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+NAME = f"rankdeck-{os.urandom(8).hex()}"
+_USUAL = ("/tmp", "/var/tmp")
+_NOTE = "shared-memory"
+_SEGMENTS = Path("/dev/shm")  # where glibc's shm_open has them
+
+
+def make_folder(environ: Mapping[str, str]) -> str:
+    """Make a folder that only its owner may read, in Spark's scratch space or else in the usual place.
+
+    Args:
+        environ: the environment that names those places.
+
+    Raises:
+        OSError: it can be made nowhere.
+    """
+    refused: OSError | None = None
+    for place in _places(environ):
+        folder = os.path.join(os.path.realpath(place), NAME)
+        try:
+            os.mkdir(folder, 0o700)
+        except OSError as error:
+            refused = error
+        else:
+            return folder
+    raise refused or FileNotFoundError("no folder for temporary files")
+
+
+def note_segments(folder: str, pattern: str) -> None:
+    """Note in the agent's folder which segments its ranks will leave."""
+    Path(folder, _NOTE).write_text(pattern, encoding="utf-8")
+
+
+def remove_segments(pattern: str) -> None:
+    """Remove this user's segments of shared memory whose names match; an empty pattern matches none."""
+    for segment in _SEGMENTS.glob(pattern) if pattern else ():
+        with contextlib.suppress(OSError):  # another user's, or gone
+            if segment.stat().st_uid == os.geteuid():
+                segment.unlink()
+
+
+def clear(environ: Mapping[str, str]) -> None:
+    """Remove the folder that `make_folder` made, and the segments that it has a note of."""
+    for place in _places(environ):
+        folder = Path(place, NAME)
+        with contextlib.suppress(OSError):  # most folders have none
+            remove_segments((folder / _NOTE).read_text(encoding="utf-8"))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _places(environ: Mapping[str, str]) -> Iterator[str]:
+    """Where folders may be made. Spark cleans up its own directories; only absolute names count."""
+    spark = environ.get("SPARK_EXECUTOR_DIRS", "").split(os.pathsep)
+    return filter(os.path.isabs, (*spark, environ.get("TMPDIR", ""), *_USUAL))
