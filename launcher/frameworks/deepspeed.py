@@ -29,13 +29,15 @@ def argv(place: Assignment, rendezvous: Rendezvous, call: Call) -> Sequence[str]
     added = []
     if (name := call.names("--local_rank")) and not call.gives(name):
         added.append(f"{name}={place.local_rank}")
-    if call.config and _takes_config(call) and not call.gives("--deepspeed_config"):
-        added += ["--deepspeed", "--deepspeed_config", call.config]
+    if call.config and _takes("--deepspeed_config", call) and not call.gives("--deepspeed_config"):
+        # for a script that takes no --deepspeed, it would be the abbreviation of the other
+        switch = ["--deepspeed"] if _takes("--deepspeed", call) else []
+        added += [*switch, "--deepspeed_config", call.config]
     return [*call.args, *added]
 
 
-def _takes_config(call: Call) -> bool:
-    return "add_config_arguments" in call.source or bool(call.names("--deepspeed_config"))
+def _takes(option: str, call: Call) -> bool:
+    return "add_config_arguments" in call.source or bool(call.names(option))
 
 
 def shared_memory(rendezvous: Rendezvous) -> str:

@@ -23,6 +23,7 @@ PLACE = Assignment(5, 8, 1, 4, 1, 2, agent=3, host="beta")
 RENDEZVOUS = Rendezvous("10.0.0.7", 43210, "run-1")
 LOCAL = "parser.add_argument('--local_rank', type=int)"
 CONFIG = 'parser.add_argument("--deepspeed_config")'
+SWITCH = 'parser.add_argument("--deepspeed", action="store_true")'
 GIVEN = ["--deepspeed", "--deepspeed_config", "/c.json"]
 
 
@@ -78,10 +79,12 @@ def test_shared_memory_that_ranks_leave_is_removed_and_that_of_others_is_not(
         (LOCAL, ["--local-rank", "0"], "", ["--local-rank", "0"]),
         ("# it takes --local_rank", [], "", []),
         (CONFIG, [], "", []),
-        (CONFIG, [], "/c.json", GIVEN),
+        (CONFIG, [], "/c.json", GIVEN[1:]),
+        (CONFIG + SWITCH, [], "/c.json", GIVEN),
+        (SWITCH, [], "/c.json", []),
         ("parser = deepspeed.add_config_arguments(parser)", [], "/c.json", GIVEN),
         (CONFIG, ["--deepspeed_config", "/own.json"], "/c.json", ["--deepspeed_config", "/own.json"]),
-        (LOCAL + CONFIG, ["x"], "/c.json", ["x", "--local_rank=1", *GIVEN]),
+        (LOCAL + CONFIG, ["x"], "/c.json", ["x", "--local_rank=1", *GIVEN[1:]]),
     ],
 )
 def test_a_script_gets_what_it_takes_and_was_not_given(
