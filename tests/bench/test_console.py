@@ -193,7 +193,7 @@ def typed_ahead(command: Sequence[str]) -> float:
     with Typist(command) as typist:
         typist.until("New run")
         typist.send("z")
-        return typist.until("z does not say")
+        return typist.until("there is no file z")
 
 
 def test_the_first_paint_comes_as_soon_as_that_of_an_empty_app(
