@@ -242,7 +242,8 @@ def waiting_row(view: RunView, width: int) -> Row:
 def verdict_row(view: RunView, width: int) -> Row:
     """How a run without failures ended."""
     glyph, style = PHASE_GLYPHS[view.state.phase]
-    style = style if view.state.separate is None else "rank-behind"
+    if view.state.separate is not None:
+        glyph, style = "!", "rank-behind"
     spans: list[Span] = [(f" {glyph} {view.state.why or view.state.phase}", f"{style} bold")]
     if view.progress.step is not None:
         spans.append((f"  step {_steps(view.progress)}", ""))

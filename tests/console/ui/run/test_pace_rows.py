@@ -104,6 +104,16 @@ def test_an_unknown_figure_of_a_host_is_a_dash(slow_run: Scripted) -> None:
     assert words(host_rows(view_of(slow_run)))[0] == "node1 2 ranks CPU 3% RAM – of – load –"
 
 
+def test_ranks_that_trained_apart_are_a_warning_without_colour_too(root: Path) -> None:
+    run = Scripted(root, ranks=2)
+    run.place(1.0)
+    run.add(*(ev.RankExited(time=3, rank=rank, exit_code=0, signal=None) for rank in range(2)))
+    run.add(ev.SeparateTrainings(time=3, ranks=2, frameworks=("torch",), cure="make them meet"))
+    run.add(ev.RunEnded(time=3, state="succeeded", exit_code=0, why="2 separate trainings with torch"))
+
+    assert words(headline_rows(view_of(run), 78)) == ["! 2 separate trainings with torch"]
+
+
 def test_the_headline_has_one_line_where_there_is_little_room(slow_run: Scripted) -> None:
     view = view_of(slow_run)
 
