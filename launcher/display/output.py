@@ -12,7 +12,9 @@ from typing import Protocol
 from ..errors import SpecError
 from ..job import Job
 from ..runs.logs.printer import Printer, hosts_of
+from ..state.run_state import RunState
 from .streams import CallersStreams
+from .waits import new_limits, new_waits
 
 _PAUSE_S = 0.05
 _CLOCK_S = 1.0
@@ -50,10 +52,13 @@ class Display(Protocol):
 
 
 class RankLines:
-    """Prints ranks' lines with their prefixes on the streams of the caller."""
+    """Prints ranks' lines with their prefixes on the streams of the caller, and what the run waits for."""
 
     def __init__(self, job: Job, ranks: frozenset[int], streams: CallersStreams) -> None:
-        printer = Printer(
+        self._job = job
+        self._streams = streams
+        self._seen = RunState()
+        self._printer = Printer(
             job.folder,
             job.state.requested,
             ranks,
@@ -61,7 +66,17 @@ class RankLines:
             coloured=streams.coloured,
             hosts=lambda: hosts_of(job.state),
         )
-        self.advance, self.finish = printer.advance, printer.finish
+
+    def advance(self) -> None:
+        """Print what is new."""
+        before, self._seen = self._seen, self._job.state
+        for line in (*new_waits(before, self._seen), *new_limits(before, self._seen)):
+            self._streams.write(f"rankdeck: {line}", err=True)
+        self._printer.advance()
+
+    def finish(self) -> None:
+        """Print the rest of a run that has ended."""
+        self._printer.finish()
 
 
 def display_of(job: Job, output: Output) -> Display | None:

@@ -7,15 +7,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from launcher.display.waits import new_limits, new_waits
 from launcher.runs.logs.text import attempt_mark
 from launcher.state.events import (
     ExecutorLost,
-    LimitNear,
     PartUnreadable,
     RecordingStopped,
     RecordsLost,
     ServerLost,
-    SlotsAwaited,
     SparkReady,
 )
 from launcher.state.outcome_rules import loss_sentence
@@ -38,10 +37,10 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
     if marks:
         for restart in after.restarts[len(before.restarts) :]:
             yield attempt_mark(restart.attempt, restart.reason)
-    yield from _waiting(before, after)
+    yield from new_waits(before, after)
     if after.delivery is not None and after.delivery != before.delivery and after.delivery.way != "live":
         yield f"output is {_DELIVERY.get(after.delivery.way, after.delivery.way)}: {after.delivery.reason}"
-    yield from _limits(before, after)
+    yield from new_limits(before, after)
     yield from _record(before, after)
     yield from _trackers(before, after)
     for note in after.notes[len(before.notes) :]:
@@ -61,38 +60,6 @@ def spark_line(spark: SparkReady) -> str:
     kind = "Spark Connect" if spark.remote else "Spark"
     page = f", {spark.ui}" if spark.ui else ""
     return f"{kind} {spark.version} on {spark.master}: application {spark.application}{page}"
-
-
-def waiting_line(waiting: SlotsAwaited) -> str:
-    """The slots that the run waits for, the time limit and the reason."""
-    limit = f", at most {waiting.limit_s:g} s" if waiting.limit_s is not None else ""
-    reason = f" ({waiting.reason})" if waiting.reason else ""
-    return f"waiting for slots: {waiting.have} of {waiting.need}{limit}{reason}"
-
-
-def near_line(near: LimitNear, now: float | None = None) -> str:
-    """The limit that will end the run, and in how many seconds."""
-    left = max(0.0, near.at - (near.time if now is None else now))
-    so_far = _seconds(max(0.0, near.limit_s - left))
-    texts = {"start": f"no room for {so_far}", "progress": f"no progress for {so_far}"}
-    text = texts.get(near.limit, f"the time limit of {near.limit_s:g} s is near")
-    return f"{text}: ends in {_seconds(left)}"
-
-
-def _seconds(value: float) -> str:
-    return f"{round(value, 1 if value < 10 else None):g} s"
-
-
-def _limits(before: RunState, after: RunState) -> Iterator[str]:
-    if after.near is not None and after.near != before.near:
-        yield near_line(after.near)
-    elif (
-        before.near is not None
-        and before.near.limit == "progress"
-        and after.near is None
-        and after.stop is None
-    ):
-        yield "progress again"
 
 
 def _record(before: RunState, after: RunState) -> Iterator[str]:
@@ -116,15 +83,6 @@ def _trackers(before: RunState, after: RunState) -> Iterator[str]:
         if (kind := (link.tracker, link.rank is None)) not in seen:
             seen.add(kind)
             yield f"tracked by {tracker_record(after, link).line}"
-
-
-def _waiting(before: RunState, after: RunState) -> Iterator[str]:
-    if after.waiting is None:
-        return
-    line = waiting_line(after.waiting)
-    last = before.waiting if before.attempt == after.attempt else None
-    if last is None or line != waiting_line(last):
-        yield line
 
 
 def _ending(before: RunState, after: RunState) -> Iterator[str]:

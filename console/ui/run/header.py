@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from launcher.display.waits import near_line
 from launcher.spec.modes import SPARK, recorded_traits
 from launcher.state.run_state import Phase, RankPhase
 
 from ... import formatting as fig
 from ...data.run.model import PHASE_GLYPHS, Progress, RunView
-from ...data.run.narration import near_line, record_line
+from ...data.run.narration import record_line
 from ...data.run.trackers import tracker_records
 from ..widgets.rows import Row, Span, clip, spread, width_of
 from .charts import alarm_line, pace_row

@@ -10,19 +10,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from launcher.display.output import Follower, Output, in_notebook, output_of
+from launcher.display.output import Follower, Output, RankLines, in_notebook, output_of
 from launcher.display.streams import CallersStreams
 from launcher.distributor import Distributor
-from launcher.errors import RankFailed, SpecError
+from launcher.errors import LauncherError, RankFailed, SpecError
 from launcher.runs import paths
 from launcher.runs.reader import read_state
 from launcher.state import events as ev
-from launcher.state.run_state import Phase
+from launcher.state.run_state import Phase, RunState
 from tests import commands, survivors
 from tests.commands import Gate, until
 
@@ -67,6 +69,28 @@ def test_an_output_that_there_is_not_is_refused(value: Any) -> None:
 
     assert len(str(error.value)) < 200
     assert Output.ALL is output_of("all")
+
+
+def test_what_a_run_waits_for_is_said_once_on_the_error_stream(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = SimpleNamespace(folder=tmp_path, state=RunState(requested=2))
+    shown = RankLines(job, frozenset((0, 1)), CallersStreams())  # type: ignore[arg-type]
+    slots = ev.SlotsAwaited(time=1, need=2, have=1, limit_s=60, reason="other applications have the rest")
+    job.state = replace(job.state, waiting=slots)
+
+    for _ in range(3):
+        shown.advance()
+
+    line = "rankdeck: waiting for slots: 1 of 2, at most 60 s (other applications have the rest)\n"
+    assert ("", line) == capsys.readouterr()
+
+
+def test_a_limit_that_is_near_is_said(targets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LauncherError):
+        Distributor(1, timeout_s=1.5).run(str(targets / "waiting.py"), "impolite")
+
+    assert "rankdeck: the time limit of 1.5 s is near: ends in" in capsys.readouterr().err
 
 
 def test_output_is_complete_when_run_raises(printing: str, capsys: pytest.CaptureFixture[str]) -> None:

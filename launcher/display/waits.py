@@ -1,0 +1,51 @@
+"""Sentences on what a run waits for, and on the limit that will end it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..state.events import LimitNear, SlotsAwaited
+from ..state.run_state import RunState
+
+
+def new_waits(before: RunState, after: RunState) -> Iterator[str]:
+    """The slots that the run waits for, if that is new in `after`."""
+    if after.waiting is None:
+        return
+    line = waiting_line(after.waiting)
+    last = before.waiting if before.attempt == after.attempt else None
+    if last is None or line != waiting_line(last):
+        yield line
+
+
+def new_limits(before: RunState, after: RunState) -> Iterator[str]:
+    """The limit that is near, if that is new in `after`, or that it no longer is."""
+    if after.near is not None and after.near != before.near:
+        yield near_line(after.near)
+    elif (
+        before.near is not None
+        and before.near.limit == "progress"
+        and after.near is None
+        and after.stop is None
+    ):
+        yield "progress again"
+
+
+def waiting_line(waiting: SlotsAwaited) -> str:
+    """The slots that the run waits for, the time limit and the reason."""
+    limit = f", at most {waiting.limit_s:g} s" if waiting.limit_s is not None else ""
+    reason = f" ({waiting.reason})" if waiting.reason else ""
+    return f"waiting for slots: {waiting.have} of {waiting.need}{limit}{reason}"
+
+
+def near_line(near: LimitNear, now: float | None = None) -> str:
+    """The limit that will end the run, and in how many seconds."""
+    left = max(0.0, near.at - (near.time if now is None else now))
+    so_far = _seconds(max(0.0, near.limit_s - left))
+    texts = {"start": f"no room for {so_far}", "progress": f"no progress for {so_far}"}
+    text = texts.get(near.limit, f"the time limit of {near.limit_s:g} s is near")
+    return f"{text}: ends in {_seconds(left)}"
+
+
+def _seconds(value: float) -> str:
+    return f"{round(value, 1 if value < 10 else None):g} s"
