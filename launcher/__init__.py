@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         TimeLimit,
     )
     from .job import Job
-    from .spec.job import JobSpec
+    from .spec.job import JobSpec, SparkSpec
 
 __version__ = "0.1.0"
 
@@ -47,6 +47,7 @@ __all__ = [
     "RecordError",
     "RunNotFound",
     "RunStopped",
+    "SparkSpec",
     "SpecError",
     "TimeLimit",
     "UnpicklableResult",
@@ -58,6 +59,7 @@ _HOMES = {
     "Distributor": ".distributor",
     "Job": ".job",
     "JobSpec": ".spec.job",
+    "SparkSpec": ".spec.job",
     "UnpicklableResult": ".agent.report",
     "publish": ".agent.report",
     "report": ".agent.report",
