@@ -2,8 +2,8 @@
 
 While an extension is built, its builder keeps a file open that was made for this, and others wait until it is
 removed. A build that is killed leaves the file. It is stale if no process has it open, which can be seen only
-on the builder's own host: files on storage that hosts share are left alone. A rank that already waits when
-the build is killed cannot build in its stead: it fails, and the next attempt builds.
+on the builder's own host: files on storage that hosts or containers share are left alone. A rank that already
+waits when the build is killed cannot build in its stead: it fails, and the next attempt builds.
 """
 
 from __future__ import annotations
@@ -115,11 +115,20 @@ def _same(descriptor: Path, found: os.stat_result) -> bool:
 
 
 def _on_shared_storage(file: Path) -> bool:
-    """Whether the file system that holds the file may have clients on other hosts."""
-    device = file.stat().st_dev
+    return is_shared(Path("/proc/self/mountinfo").read_text(), file.stat().st_dev)
+
+
+def is_shared(mounts: str, device: int) -> bool:
+    """Whether processes that cannot be seen here may use a device: on other hosts, or in other containers.
+
+    Args:
+        mounts: this process's mounts, as /proc/self/mountinfo has them.
+        device: the number of the device.
+    """
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
-        if fields.split()[2] == wanted:
-            return rest.split()[0].startswith(_SHARED)
+        _, _, number, root, *_ = fields.split()
+        if number == wanted:  # a container has a part of a file system from its host
+            return root != "/" or rest.split()[0].startswith(_SHARED)
     return True

@@ -56,7 +56,8 @@ def clear(environ: Mapping[str, str]) -> None:
     """Remove the folder that `make_folder` made, and the segments that it has a note of."""
     for place in _places(environ):
         folder = Path(place, NAME)
-        with contextlib.suppress(OSError):  # most folders have none
+        # most folders have no note, and one that a rank has spoiled must not keep the folder
+        with contextlib.suppress(OSError, ValueError, NotImplementedError):
             remove_segments((folder / _NOTE).read_text(encoding="utf-8"))
         shutil.rmtree(folder, ignore_errors=True)
 

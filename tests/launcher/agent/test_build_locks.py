@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import build_locks
-from launcher.agent.build_locks import clear_stale_locks, remove_if_stale
+from launcher.agent.build_locks import clear_stale_locks, is_shared, remove_if_stale
 
 
 class WaitsForEver(Exception):
@@ -154,6 +154,23 @@ def test_a_builder_that_cannot_be_seen_is_waited_for_as_torch_does(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(WaitsForEver):
         baton(tmp_path)().wait()
+
+
+@pytest.mark.parametrize(
+    ("mount", "shared"),
+    [
+        ("29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw", False),
+        ("29 1 254:0 / /scratch rw - xfs /dev/vda rw", False),
+        ("29 1 254:0 / /home rw shared:7 - nfs4 host:/home rw", True),
+        ("29 1 254:0 / /data rw - fuse.sshfs host: rw", True),
+        ("29 1 254:0 /var/volumes/7 /root/.cache rw - ext4 /dev/vda rw", True),  # of a container's host
+        ("29 1 254:9 / / rw - ext4 /dev/vdb rw", True),  # it is not among the mounts
+    ],
+)
+def test_storage_is_private_if_only_processes_of_this_host_use_it(mount: str, shared: bool) -> None:
+    others = "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+
+    assert shared is is_shared(others + mount, os.makedev(254, 0))
 
 
 def test_a_lock_that_is_gone_is_no_obstacle(tmp_path: Path) -> None:
