@@ -31,10 +31,11 @@ def clear_stale_locks(baton: Any) -> None:
 
     def wait(self: Any) -> None:
         lock = Path(self.lock_file_path)
-        if _is_out_of_sight(lock):
-            wait_for_ever(self)
-        else:
-            _await_builder(lock)
+        with contextlib.suppress(FileNotFoundError):  # the build is over
+            if _is_out_of_sight(lock):
+                wait_for_ever(self)
+            else:
+                _await_builder(lock)
 
     baton.try_acquire, baton.wait = try_acquire, wait
 
@@ -44,33 +45,32 @@ def _await_builder(lock: Path) -> None:
 
     Raises:
         RuntimeError: it was killed.
+        FileNotFoundError: it ended at this moment.
     """
     look_at = time.monotonic() + _LOOK_S
     while lock.exists():
         time.sleep(_MOMENT_S)
         if time.monotonic() < look_at:
             continue
-        with contextlib.suppress(OSError):  # it is over, or another user's folder
-            if not _is_in_use(lock):
-                raise RuntimeError(
-                    f"the process that was building in {lock.parent} was killed; run this again"
-                )
+        if not _is_in_use(lock):
+            raise RuntimeError(f"the process that was building in {lock.parent} was killed; run this again")
         look_at = time.monotonic() + _LOOK_S
 
 
 def _is_out_of_sight(lock: Path) -> bool:
-    """Whether the builder may be a process that this one cannot see: on another host, or another user's."""
-    try:
-        return _on_shared_storage(lock) or lock.stat().st_uid != os.geteuid()
-    except OSError:  # it is over
-        return False
+    """Whether the builder may be a process that this one cannot see: on another host, or another user's.
+
+    Raises:
+        FileNotFoundError: the build is over.
+    """
+    return _on_shared_storage(lock) or os.geteuid() not in (0, lock.stat().st_uid)
 
 
 def remove_if_stale(lock: Path) -> bool:
     """Remove a lock that no process holds; whether there is none now. Says so on standard error."""
     try:
         with _alone_in(lock.parent):
-            if _on_shared_storage(lock) or _is_in_use(lock):
+            if _is_out_of_sight(lock) or _is_in_use(lock):
                 return False
             lock.unlink()
     except FileNotFoundError:

@@ -154,6 +154,7 @@ def test_a_builder_that_cannot_be_seen_is_waited_for_as_torch_does(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(WaitsForEver):
         baton(tmp_path)().wait()
+    assert not baton(tmp_path)().try_acquire()
 
 
 @pytest.mark.parametrize(
