@@ -38,7 +38,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FrameworkChoice:
     """The framework of a run.
 
     Attributes:
@@ -86,7 +86,7 @@ def asked_for(spec: JobSpec) -> Framework | None:
     return asked
 
 
-def choose(spec: JobSpec) -> Choice:
+def choose(spec: JobSpec) -> FrameworkChoice:
     """The framework of a run: the one that is asked for, else the first that its program uses, else torch.
 
     Raises:
@@ -101,7 +101,7 @@ def choose(spec: JobSpec) -> Choice:
     if spec.deepspeed_config and chosen is not DEEPSPEED:
         hint = "--framework deepspeed, if it is right"
         raise SpecError(f"--deepspeed-config is for DeepSpeed, and the target uses {chosen.name}", hint=hint)
-    return Choice(chosen, asked is not None, used, next(iter(texts), ""), config_text(spec))
+    return FrameworkChoice(chosen, asked is not None, used, next(iter(texts), ""), config_text(spec))
 
 
 def detected(sources: Sequence[str]) -> list[Framework]:

@@ -20,7 +20,7 @@ from ..channel.frames import Kind
 from ..channel.handshake import Hello
 from ..errors import CannotPlace, InternalError, LauncherError, counted
 from ..frameworks.base import Call, Rendezvous
-from ..frameworks.registry import Choice, choose, watched
+from ..frameworks.registry import FrameworkChoice, choose, watched
 from ..placement.plan import Plan, make_plan, rank_environ, thread_note
 from ..placement.topology import (
     MeetingPoint,
@@ -251,7 +251,7 @@ def start_message(
     *,
     spec: JobSpec,
     rendezvous: Rendezvous,
-    choice: Choice,
+    choice: FrameworkChoice,
     base: Mapping[str, str],
     python: str = "",
     path: Sequence[str] = (),
@@ -307,7 +307,7 @@ def start_message(
 
 
 def arguments(
-    places: Sequence[Assignment], rendezvous: Rendezvous, spec: JobSpec, choice: Choice
+    places: Sequence[Assignment], rendezvous: Rendezvous, spec: JobSpec, choice: FrameworkChoice
 ) -> dict[str, list[str]]:
     """A program's arguments by rank, for ranks whose framework changes them; a function's `sys.argv`."""
     args = () if spec.target.kind.called else spec.target.args

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from launcher.errors import SpecError
-from launcher.frameworks.registry import Choice, choose
+from launcher.frameworks.registry import FrameworkChoice, choose
 from launcher.runs.status import Status
 from launcher.spec.file_search import find_sources
 from launcher.spec.job import JobSpec, named_module
@@ -210,6 +210,6 @@ def framework_of(spec: JobSpec) -> str:
     return choice_text(choice) if choice.detected or choice.asked else ""
 
 
-def choice_text(choice: Choice) -> str:
+def choice_text(choice: FrameworkChoice) -> str:
     """A framework, and how it was chosen."""
     return framework_text(choice.framework.name, asked=choice.asked, found=bool(choice.detected))

@@ -8,7 +8,7 @@ from typing import Any
 
 from launcher.agent.boot import base_environ
 from launcher.frameworks.base import Rendezvous
-from launcher.frameworks.registry import Choice
+from launcher.frameworks.registry import FrameworkChoice
 from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, thread_note
 from launcher.serialization import from_plain
@@ -23,7 +23,7 @@ TARGET = Target(TargetKind.FUNCTION, "/w/train.py", "main", kwargs=(("lr", "0.1"
 MEETING = Rendezvous("10.0.0.1", 4000, "run-1", restart_count=1, max_restarts=2)
 OFFERS = [Offer(0, "a", 8, slots=2), Offer(1, "b", 8, slots=2)]
 BASE = base_environ({"PATH": "/bin", "HOME": "/h"}, {"A": "1"}, python="/opt/bin/python")
-start_message = partial(attempt.start_message, choice=Choice(TORCH))
+start_message = partial(attempt.start_message, choice=FrameworkChoice(TORCH))
 
 
 def spec(mode: Mode = Mode.CLUSTER, **more: Any) -> JobSpec:
