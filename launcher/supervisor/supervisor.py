@@ -304,6 +304,7 @@ class Supervisor:
 
     def _wait_for_trackers(self, limit_s: float) -> bool:
         """Wait for news of the trackers; whether somebody wants the run's end at once."""
+        self.mailbox.notify()  # of what was recorded since: nobody else may say so for as long as this waits
         for key, _ in self._selector.select(limit_s):
             if key.fileobj is not self._backend:  # it is closed
                 key.data()
@@ -311,7 +312,6 @@ class Supervisor:
         for each in posted:
             if not isinstance(each, (ev.StopRequested, StacksRequested)):
                 self._writer.append(each)
-        self.mailbox.notify()
         return any(isinstance(each, ev.StopRequested) for each in posted)
 
 
