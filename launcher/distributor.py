@@ -65,6 +65,7 @@ class LaunchOptions(TypedDict, total=False):
     grace_s: float
     sample_s: float
     env: Mapping[str, str] | None
+    env_all: bool
     framework: str
     deepspeed_config: Mapping[str, Any] | str | os.PathLike[str] | None
     require_group: bool

@@ -11,6 +11,7 @@ from launcher.distributor import plan_for
 from launcher.frameworks.registry import choose
 from launcher.placement.plan import THREADS, Plan
 from launcher.spec.bundle import MANIFEST, SOURCES, make_bundle
+from launcher.spec.environment import carried_by
 from launcher.spec.job import JobSpec
 from launcher.spec.request import Request
 
@@ -34,6 +35,8 @@ def print_plan(request: Request) -> int:
     _row(f"uses     {choice_text(choice)}")
     for name, value in spec.env.items():
         _row(f"env      {name}={value}")
+    if carried := [name for name in carried_by(request) if name not in spec.env]:
+        _row(f"carried  {', '.join(carried)}")
     for note in (*(plan.notes if plan else ()), *choice.notes(spec)):
         say(f"note: {note}")
     return 0

@@ -29,6 +29,7 @@ from .options import (
     SWITCH,
     TEXT,
     TRACKER,
+    VARIABLES,
     WHOLE,
     Option,
     ValueKind,
@@ -395,12 +396,23 @@ class JobSpec:
     env: Mapping[str, str] = launch_option(
         dict,
         "--env",
-        PAIRS,
-        metavar="K=V",
-        help="Addition to the ranks' environment.",
+        VARIABLES,
+        metavar="K=V|K",
+        help="Addition to the ranks' environment; K alone copies yours.",
         doc="Additions to the ranks' environment, on top of the caller's.",
         label="Environment",
-        hint="NCCL_DEBUG=WARN NAME='a b'",
+        hint="NCCL_DEBUG=WARN NAME='a b' COPIED",
+    )
+    env_all: bool = launch_option(
+        False,
+        "--env-all",
+        FLAG,
+        help="Copy your whole environment, but for what belongs to this host.",
+        doc="Whether ranks on other hosts get all of the caller's variables that do not belong to its host, "
+        "and not only those that configure training.",
+        label="Whole environment",
+        hint="yes: all that is not of this host",
+        group=SPARK,
     )
     framework: str = launch_option(
         "",

@@ -38,6 +38,7 @@ class ValueKind:
             if it is no such value.
         wanted: what a Python caller must pass, where `noun` does not say it.
         many: the option may be given several times, with a word each time.
+        paired: a value is a table of names and texts, and a word gives one of them.
         local: the words are paths of this machine, in which ``~`` is expanded.
         choices: all allowed words; empty for any.
     """
@@ -49,6 +50,7 @@ class ValueKind:
     from_python: Callable[[Any], Any] = lambda value: value
     wanted: str = ""
     many: bool = False
+    paired: bool = False
     local: bool = False
     choices: tuple[str, ...] = ()
 
@@ -322,6 +324,19 @@ def _pairs(option: Option, words: Sequence[str], _: Path) -> dict[str, str]:
     return pairs(words, option.flag_name)
 
 
+def _variables(option: Option, words: Sequence[str], _: Path) -> dict[str, str]:
+    return pairs((_with_value(word, option.flag_name) for word in words), option.flag_name)
+
+
+def _with_value(word: str, flag: str) -> str:
+    """A variable with its value; a name alone means the value that it has here."""
+    if "=" in word or not word:
+        return word
+    if word not in os.environ:
+        raise SpecError(f"{flag}: {word} is not set here", hint=f"export it, or write {word}=VALUE")
+    return f"{word}={os.environ[word]}"
+
+
 TRACKERS = ("mlflow", "tensorboard")
 
 
@@ -483,7 +498,10 @@ PAIRS = ValueKind(
     types=(dict,),
     from_python=lambda value: dict(() if value is None else value),
     many=True,
+    paired=True,
 )
+VARIABLES = replace(PAIRS, read=_variables)
+"""Pairs, and names of variables of this process's own environment."""
 SWITCH = ValueKind(
     "one of these",
     _switch,

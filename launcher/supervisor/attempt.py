@@ -34,6 +34,7 @@ from ..placement.topology import (
 from ..runs.provenance import user_name
 from ..runs.writer import RunWriter
 from ..serialization import to_plain
+from ..spec.environment import carried_by, of_executors
 from ..spec.job import JobSpec
 from ..spec.places import Assignment
 from ..spec.request import Request
@@ -83,7 +84,7 @@ class Attempt:
         self._spec = request.spec
         self.plan = self._initial_plan = plan
         self._choice = choose(request.spec)
-        self._base = base_environ(request.environ, request.spec.env, python=request.interpreter)
+        self._base = shared_environ(request)
         self._writer = writer
         self._roster = roster
         self._clock = clock
@@ -225,7 +226,15 @@ def _candidates(first: Hello) -> list[str]:
     return list(dict.fromkeys(filter(None, (first.address, *first.addresses))))
 
 
-EXECUTOR_ENV = "spark.executorEnv."
+def shared_environ(request: Request) -> dict[str, str]:
+    """The variables that all ranks share; those of other hosts add them to their own.
+
+    On this machine ranks have the caller's whole environment, and on others what travels of it.
+    """
+    spec = request.spec
+    if spec.mode.traits.inherits:
+        return base_environ(request.environ, spec.env, python=request.interpreter)
+    return {**carried_by(request), **spec.env}
 
 
 def chosen_environ(spec: JobSpec, base: Mapping[str, str]) -> Mapping[str, str]:
@@ -233,16 +242,11 @@ def chosen_environ(spec: JobSpec, base: Mapping[str, str]) -> Mapping[str, str]:
 
     Args:
         spec: the request.
-        base: what all ranks share, as in `base_environ`.
+        base: what all ranks share, as in `shared_environ`.
 
-    Where ranks inherit `base`, these are all of it. On executors they are the spec's variables, for the ranks
-    and for executors in general: the executors' own environment holds an OMP_NUM_THREADS that Spark has set.
+    The executors' own environment is left out: it holds an OMP_NUM_THREADS that Spark has set.
     """
-    if spec.mode.traits.inherits:
-        return base
-    conf = spec.spark.conf.items()
-    of_executors = {k.removeprefix(EXECUTOR_ENV): v for k, v in conf if k.startswith(EXECUTOR_ENV)}
-    return {**of_executors, **spec.env}
+    return base if spec.mode.traits.inherits else {**of_executors(spec), **base}
 
 
 def start_message(
@@ -267,8 +271,7 @@ def start_message(
         spec: the request.
         rendezvous: the address and identity of the gang's store.
         choice: the framework of the target.
-        base: what all ranks share, where they inherit it; elsewhere agents start from their own environment,
-            and this is unused.
+        base: what all ranks share, as in `shared_environ`; on a cluster, agents add it to their own.
         python: the ranks' interpreter; empty for the agent's own.
         path: the caller's `sys.path`, if the target is a function of the caller's process.
         interfaces: the network interface of each agent, where known.
@@ -293,7 +296,7 @@ def start_message(
         "python": python,
         "cwd": spec.workdir,
         "inherit": not inherits,
-        "env": dict(base if inherits else spec.env),
+        "env": dict(base),
         "ranks": {
             str(p.rank): rank_environ(p, rendezvous, chosen, framework=choice.framework, interface=interface)
             for p in places

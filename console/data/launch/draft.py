@@ -25,7 +25,7 @@ from launcher.spec.job import (
     world_size,
 )
 from launcher.spec.modes import DEFAULT_MODE, Mode
-from launcher.spec.options import PAIRS, Option, pairs, split
+from launcher.spec.options import Option, pairs, split
 from launcher.spec.redaction import REDACTED
 from launcher.spec.request import (
     Request,
@@ -44,7 +44,7 @@ MODES: tuple[Mode, ...] = tuple(Mode)
 EXTRAS: tuple[Option, ...] = tuple(each for each in LAUNCH_OPTIONS if not each.row)
 """The options without a row of their own on the launch form, in the order of a command."""
 
-PAIRED = tuple(each.name for each in EXTRAS if each.kind is PAIRS)
+PAIRED = tuple(each.name for each in EXTRAS if each.kind.paired)
 """The extras whose values are pairs of a name and a value."""
 
 PY_FILES, WORKDIR = "py_files", "workdir"

@@ -13,7 +13,7 @@ from typing import Any
 from launcher.errors import SpecError
 from launcher.spec.job import LAUNCH_OPTIONS, applies, without_effect
 from launcher.spec.modes import DEFAULT_MODE, Mode, implied_mode
-from launcher.spec.options import PAIRS, Option, split
+from launcher.spec.options import Option, split
 
 CONNECT_ADDRESS = "sc://"
 
@@ -69,7 +69,7 @@ def with_defaults(
         value = option.read_text(text, here)
         if option.name not in given:
             values[option.name] = value
-        elif option.kind is PAIRS:
+        elif option.kind.paired:
             values[option.name] = {**value, **given[option.name]}
     return values
 
@@ -85,9 +85,9 @@ def overrides_all(texts: Mapping[str, str], defaults: Mapping[str, str], mode: M
 def _overrides(option: Option, text: str, default: str, here: Path) -> bool:
     try:
         value = option.read_text(default, here)
-        names = {word.partition("=")[0] for word in split(text)} if option.kind is PAIRS else ()
+        names = {word.partition("=")[0] for word in split(text)} if option.kind.paired else ()
     except SpecError:
         return True  # the error is reported where the text is read
-    if option.kind is PAIRS:
+    if option.kind.paired:
         return bool(value.keys() <= set(names))
     return bool(text.strip()) or value == option.default

@@ -11,6 +11,7 @@ from launcher.errors import CannotPlace
 from launcher.frameworks.registry import choose
 from launcher.placement.plan import Plan
 from launcher.spec.bundle import make_bundle
+from launcher.spec.environment import carried_by
 from launcher.spec.job import JobSpec
 from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
@@ -55,6 +56,8 @@ def _lines(draft: Draft, spec: JobSpec, detected: Detected, how: str) -> Iterato
         yield "note", note
     for name, value in shown.env.items():
         yield "env", f"{name}={value}"
+    if carried := [name for name in carried_by(request) if name not in shown.env]:
+        yield "carried", ", ".join(carried)
 
 
 def _places(request: Request, plan: Plan) -> Iterator[Line]:

@@ -16,7 +16,7 @@ from launcher.runs.catalog import read_private
 from launcher.runs.reader import read_spec
 from launcher.spec.job import LAUNCH_OPTIONS, JobSpec, TargetKind, applies
 from launcher.spec.modes import ADDRESSES
-from launcher.spec.options import PAIRS, Option, options_of, texts_in
+from launcher.spec.options import Option, options_of, texts_in
 from launcher.spec.redaction import REDACTED, hides, redacted_text
 from launcher.spec.request import Request
 
@@ -102,7 +102,7 @@ def changed(spec: JobSpec, given: Mapping[str, Any], args: Sequence[str]) -> Job
 
 
 def _merged(option: Option, spec: JobSpec, value: Any) -> Any:
-    return {**dict(option.value(spec)), **value} if option.kind is PAIRS else value
+    return {**dict(option.value(spec)), **value} if option.kind.paired else value
 
 
 def _with_arguments(spec: JobSpec, params: Mapping[str, str], args: Sequence[str]) -> JobSpec:
@@ -183,7 +183,7 @@ def option_of(place: str) -> str:
     option = next((each for each in LAUNCH_OPTIONS if each.place == kind), None)
     if option is None:
         return "its target again, to rankdeck run"
-    if option.kind is PAIRS:
+    if option.kind.paired:
         return f"{option.flag_name} {name}=…"
     return f"{option.flag_name} {option.metavar or '…'}"
 

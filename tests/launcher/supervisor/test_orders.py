@@ -15,8 +15,9 @@ from launcher.serialization import from_plain
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.places import Offer
+from launcher.spec.request import Request
 from launcher.supervisor import attempt
-from launcher.supervisor.attempt import chosen_environ
+from launcher.supervisor.attempt import chosen_environ, shared_environ
 from tests.growth import grows_in_a_straight_line
 
 TARGET = Target(TargetKind.FUNCTION, "/w/train.py", "main", kwargs=(("lr", "0.1"),))
@@ -51,7 +52,7 @@ def test_in_a_cluster_the_order_holds_additions_to_the_agents_own() -> None:
         plan(),
         spec=spec(),
         rendezvous=MEETING,
-        base={},
+        base={"A": "1"},
         interfaces={0: "eth0", 1: "eth1"},
         origin="/w",
         attempt=1,
@@ -86,10 +87,29 @@ def threads_of(wanted: JobSpec, base: dict[str, str]) -> str | None:
     return ranks["0"].get("OMP_NUM_THREADS")
 
 
-def test_threads_that_spark_set_for_the_executor_are_nobodys_choice() -> None:
-    sparks = {"OMP_NUM_THREADS": "1"}
-    assert "4" == threads_of(spec(), sparks)
-    assert "OMP_NUM_THREADS=4 " in (thread_note(plan(), chosen_environ(spec(), sparks)) or "")
+def shared(wanted: JobSpec, **environ: str) -> dict[str, str]:
+    return shared_environ(Request(wanted, environ=environ))
+
+
+def test_threads_that_nobody_chose_are_set() -> None:
+    base = shared(spec(), PATH="/bin")
+    assert "4" == threads_of(spec(), base)
+    assert "OMP_NUM_THREADS=4 " in (thread_note(plan(), chosen_environ(spec(), base)) or "")
+
+
+def test_ranks_on_other_hosts_get_what_configures_training() -> None:
+    caller = {"HF_TOKEN": "hf_x", "FOO": "1", "HOME": "/h", "NCCL_SOCKET_IFNAME": "eth0", "A": "2"}
+    assert {"HF_TOKEN": "hf_x", "A": "1"} == shared(spec(), **caller)
+    assert {"HF_TOKEN": "hf_x", "A": "1", "FOO": "1"} == shared(spec(env_all=True), **caller)
+
+
+def test_what_the_request_sets_for_executors_stands_above_what_the_caller_has() -> None:
+    conf = {"spark.executorEnv.NCCL_DEBUG": "WARN"}
+    wanted = spec(spark=SparkSpec(conf=conf))
+    assert {"A": "1"} == shared(wanted, NCCL_DEBUG="INFO")
+    assert {"A": "1", "NCCL_DEBUG": "TRACE"} == shared(
+        JobSpec(TARGET, mode=Mode.CLUSTER, env={"A": "1", "NCCL_DEBUG": "TRACE"}, spark=SparkSpec(conf=conf))
+    )
 
 
 def test_threads_that_the_user_chose_are_kept_wherever_they_were_chosen() -> None:
@@ -97,7 +117,8 @@ def test_threads_that_the_user_chose_are_kept_wherever_they_were_chosen() -> Non
     by_conf = spec(spark=SparkSpec(conf=conf))
     by_env = JobSpec(TARGET, num_processes=4, mode=Mode.CLUSTER, env={"OMP_NUM_THREADS": "3"})
     locally = {"OMP_NUM_THREADS": "3"}
-    for wanted, base in ((by_conf, {}), (by_env, {}), (spec(Mode.LOCAL), locally)):
+    cases = [(by_conf, shared(by_conf)), (by_env, shared(by_env)), (spec(Mode.LOCAL), locally)]
+    for wanted, base in [*cases, (spec(), shared(spec(), OMP_NUM_THREADS="3"))]:
         assert None is threads_of(wanted, base)
         assert None is thread_note(plan(), chosen_environ(wanted, base))
 
