@@ -144,15 +144,6 @@ def memory(value: float | None) -> str:
     return f"{value / (1 << 20):.0f}M"
 
 
-def size_text(value: float) -> str:
-    """A number of bytes, for a sentence: 1.9 KiB, 512 MiB."""
-    for unit, power in (("GiB", 30), ("MiB", 20)):
-        if value >= 1 << power:
-            amount = value / (1 << power)
-            return f"{amount:.1f} {unit}" if amount < 100 else f"{amount:,.0f} {unit}"
-    return f"{value / (1 << 10):.1f} KiB"
-
-
 def metric_spans(metrics: Mapping[str, object], between: str = "  ") -> list[tuple[str, str]]:
     """Reported figures with their names, as texts with styles; each text begins with `between`."""
     return [(f"{between}{name} {metric(value)}", metric_style(value)) for name, value in metrics.items()]

@@ -29,10 +29,10 @@ from .runs.catalog import create_folder
 from .runs.paths import runs_root
 from .runs.provenance import begin_origin, find_origin
 from .runs.writer import RunWriter
-from .spec.bundle import is_installed, with_bundle
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
+from .spec.packing import is_installed, with_bundle
 from .spec.request import Request, require_addresses, require_python, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
@@ -70,6 +70,7 @@ class LaunchOptions(TypedDict, total=False):
     deepspeed_config: Mapping[str, Any] | str | os.PathLike[str] | None
     require_group: bool
     track: str | Sequence[str]
+    files: Sequence[str | os.PathLike[str]]
     py_files: Sequence[str | os.PathLike[str]]
 
 

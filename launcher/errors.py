@@ -26,6 +26,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def size_text(value: float) -> str:
+    """A number of bytes, for a sentence: 1.9 KiB, 512 MiB."""
+    for unit, power in (("GiB", 30), ("MiB", 20)):
+        if value >= 1 << power:
+            amount = value / (1 << power)
+            return f"{amount:.1f} {unit}" if amount < 100 else f"{amount:,.0f} {unit}"
+    return f"{value / (1 << 10):.1f} KiB"
+
+
 class LauncherError(Exception):
     """Root of the tree: one sentence for a person; if known, the run, and as a hint what to do."""
 

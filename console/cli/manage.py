@@ -137,7 +137,9 @@ def stop(*, force: bool, pid: int | None) -> int:
 
 
 def _row(status: dict[str, Any]) -> tuple[str, ...]:
-    from ..formatting import size_text, time_between
+    from launcher.errors import size_text
+
+    from ..formatting import time_between
 
     if "silent" in status:
         return (str(status["pid"]), status["target"], status["version"], *[""] * 5, status["silent"])

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 import sys
-import zipfile
 
 from launcher.distributor import plan_for
+from launcher.errors import size_text
 from launcher.frameworks.registry import choose
 from launcher.placement.plan import THREADS, Plan
-from launcher.spec.bundle import MANIFEST, SOURCES, make_bundle
+from launcher.spec.bundle import SOURCES
 from launcher.spec.environment import carried_by
 from launcher.spec.job import JobSpec
+from launcher.spec.packing import make_bundle
 from launcher.spec.request import Request
 
 from ..data.launch.targets import choice_text
 from ..echo import print_text, say
-from ..formatting import number, size_text
+from ..formatting import number
 from ..sanitize import escaped
 
 
@@ -74,16 +74,23 @@ def _print_stage(spec: JobSpec) -> None:
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")
     if traits.ships_sources:
-        _row(f"sent     {_sent(make_bundle(spec))}")
+        _print_sent(spec)
     server = ", or through the Connect server" if traits.through_server else ""
     spool = f", or by {spec.spark.spool}" if spec.spark.spool else ""
     _row(f"output   live{server}{spool}")
 
 
-def _sent(bundle: bytes) -> str:
-    """The number and size of the files sent to the ranks, and the first names."""
-    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
-        names = [name.removeprefix(SOURCES) for name in archive.namelist() if name != MANIFEST]
-    first = ", ".join(names[:5])
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{number(len(names), 'file')}, {size_text(len(bundle))}: {first}{more}"
+def _print_sent(spec: JobSpec) -> None:
+    """Print what travels to hosts that have none of the caller's files, and what does not."""
+    manifest = make_bundle(spec).manifest
+    _row(
+        f"sent     {number(len(manifest.files), 'file')}, {size_text(manifest.size)}, to hosts that lack them"
+    )
+    for file in manifest.files:
+        _row(f"         {file.place.removeprefix(SOURCES)}  {size_text(file.size)}")
+    for path, size in manifest.left_out:
+        _row(f"not sent {path}  {size_text(size)}: too large to travel unasked; --files {path}")
+    if manifest.private:
+        _row(f"not sent what else is in {manifest.private}: it is no folder of this program alone")
+    if manifest.keys:
+        _row(f"not sent {number(manifest.keys, 'file')} that looks like a key")

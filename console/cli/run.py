@@ -98,7 +98,7 @@ def request_from(
     """
     from launcher.frameworks.registry import require_framework
     from launcher.spec.job import JobSpec
-    from launcher.spec.request import Request, require_py_files, require_python, require_workdir
+    from launcher.spec.request import Request, require_python, require_sent_files, require_workdir
     from launcher.spec.target import resolve
 
     from ..data.launch.given import mode_of, require_effect, with_defaults
@@ -111,7 +111,7 @@ def request_from(
     resolved = resolve(target, params=given.get("param", {}), args=args, workdir=base)
     spec = JobSpec(resolved).with_options(values)
     require_workdir(spec)
-    require_py_files(spec)
+    require_sent_files(spec)
     require_framework(spec)
     request = Request(spec)
     require_python(request)

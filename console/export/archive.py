@@ -25,13 +25,13 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
-from launcher.errors import AgentLost, RecordError, RunNotFound, SpecError
+from launcher.errors import AgentLost, RecordError, RunNotFound, SpecError, size_text
 from launcher.runs import files, paths
 from launcher.runs.reader import read_spec
 from launcher.runs.status import stored_status, write_status
 from launcher.state.run_state import Phase
 
-from ..formatting import number, size_text
+from ..formatting import number
 from .report import report_page
 
 PAGE = "report.html"

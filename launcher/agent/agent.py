@@ -13,6 +13,7 @@ import selectors
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..channel import frames, network
@@ -23,8 +24,8 @@ from .hello import AgentGpus, agent_gpus, connect_to_engine, greeting
 from .worker_group import WorkerGroup
 
 if TYPE_CHECKING:
-    from ..spec.bundle import UnpackedBundle
     from ..state.events import Event
+    from .preparation import Preparation
     from .telemetry import Sampling
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.agent import agent; agent.main()"
@@ -59,7 +60,7 @@ class Agent:
         self._root = root
         self._selector = selectors.DefaultSelector()
         self._payload, self._bundle = bytearray(), bytearray()
-        self._unpacked: UnpackedBundle | None = None
+        self._preparation: Preparation | None = None
         self._scratch = ""
         self._group: WorkerGroup | None = None
         self._files = linux.raise_file_limit()
@@ -82,6 +83,8 @@ class Agent:
         finally:
             if self._sampling:
                 self._sampling.stop()
+            if self._preparation:
+                self._preparation.close()
             leftovers.clear(os.environ)
 
     # --- what the worker group emits -----------------------------------------------------------------
@@ -166,6 +169,10 @@ class Agent:
                 self._payload += frame.payload
             case frames.Kind.BUNDLE:
                 self._bundle += frame.payload
+            case frames.Kind.PREPARE:
+                self._prepare(str(frame.document()["folder"]))
+            case frames.Kind.CONTENT if self._preparation:
+                self._preparation.on_content(frame.payload)
             case frames.Kind.REACH:
                 self._reach(frame.document())
             case frames.Kind.START:
@@ -186,18 +193,25 @@ class Agent:
         reached = network.reach(request["addresses"], int(request["port"]), REACH_S)
         self._line.put(frames.document(frames.Kind.REACHED, {"found": reached}))
 
+    def _prepare(self, folder: str) -> None:
+        """Begin to get the run's files, whose manifest has arrived; `folder` may hold them already."""
+        from ..spec.bundle import Manifest
+        from .preparation import Preparation
+
+        manifest = Manifest.decode(bytes(self._bundle))
+        self._bundle.clear()
+        self._preparation = Preparation(manifest, self._folder(), folder, os.environ, self._answer)
+        self._selector.register(self._preparation, selectors.EVENT_READ, self._preparation.advance)
+
+    def _answer(self, kind: frames.Kind, document: Mapping[str, Any]) -> None:
+        self._line.put(frames.document(kind, document))
+
     def _start(self, start: dict[str, Any]) -> None:
         """Start a worker group. Its program is a JSON line and the pickle that arrived before the order."""
-        if self._bundle and self._unpacked is None:
-            from ..spec.bundle import unpack_bundle
-
-            self._unpacked = unpack_bundle(bytes(self._bundle), self._folder())
+        layout = self._preparation.layout if self._preparation else None
         config = self._config_file(start["program"].get("config", ""))
-        order = prepare(
-            start, bytes(self._payload), self._unpacked, self._root, files=self._files, config=config
-        )
+        order = prepare(start, bytes(self._payload), layout, self._root, files=self._files, config=config)
         self._payload.clear()
-        self._bundle.clear()
         if order.shared_memory:
             leftovers.note_segments(self._folder(), order.shared_memory)
         self._group = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)

@@ -18,10 +18,8 @@ from ..spec.places import Device
 from . import process, program
 
 if TYPE_CHECKING:
-    from ..spec.bundle import UnpackedBundle
-
-if TYPE_CHECKING:
     from ..state.events import Event
+    from .working_folder import Layout
 
 STDIN = 0
 _LIMIT = 64 << 20
@@ -169,7 +167,7 @@ def yielding(rank: Mapping[str, str], own: Mapping[str, str], names: Collection[
 def prepare(
     start: Mapping[str, Any],
     payload: bytes,
-    bundle: UnpackedBundle | None,
+    layout: Layout | None,
     root: str,
     *,
     files: int = -1,
@@ -183,7 +181,7 @@ def prepare(
     Args:
         start: the document of the frame.
         payload: the pickle that came before it.
-        bundle: the target's sources, if the engine sent them.
+        layout: where the run's files are, if the engine sent them.
         root: the folder or zip that holds `launcher`.
         files: how many open files a rank may have; -1 for as many as this process.
         config: the path of the framework's configuration file; empty without one.
@@ -191,7 +189,7 @@ def prepare(
     Raises:
         OSError: there is no memory for the program.
     """
-    python, cwd = start["python"] or sys.executable, _cwd(start["cwd"], bundle)
+    python, cwd = start["python"] or sys.executable, _cwd(start["cwd"], layout)
     env, ranks = start["env"], start["ranks"]
     if start.get("inherit"):
         env = base_environ(os.environ, env, python=python)
@@ -205,16 +203,18 @@ def prepare(
         env=env,
         ranks={int(rank): own for rank, own in ranks.items()},
         program=process.memory_file(
-            program.encode(start["program"], payload, bundle, cwd=cwd, root=root, config=config)
+            program.encode(start["program"], payload, layout, cwd=cwd, root=root, config=config)
         ),
         grace_s=float(start["grace_s"]),
-        copied=bundle.copied if bundle else "",
+        copied=layout.copied if layout else "",
         files=files,
         shared_memory=start.get("shared_memory", ""),
     )
 
 
-def _cwd(callers: str, bundle: UnpackedBundle | None) -> str:
-    """The caller's working directory if this host has it, else the folder of the target's sources."""
-    usable = os.path.isdir(callers) and os.access(callers, os.X_OK)
-    return bundle.lead if bundle and not usable else callers
+def _cwd(callers: str, layout: Layout | None) -> str:
+    """The caller's working directory if its files are here, else that of the copies."""
+    if layout is None:
+        return callers
+    usable = layout.shared and os.path.isdir(callers) and os.access(callers, os.X_OK)
+    return callers if usable else layout.cwd or layout.lead

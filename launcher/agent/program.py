@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..spec.bundle import UnpackedBundle
+    from .working_folder import Layout
 
 
 CONFIG = "\0config"
@@ -74,7 +74,7 @@ class Program:
 def encode(
     order: Mapping[str, Any],
     payload: bytes,
-    bundle: UnpackedBundle | None,
+    layout: Layout | None,
     *,
     cwd: str,
     root: str,
@@ -85,7 +85,7 @@ def encode(
     Args:
         order: `program` of the START document.
         payload: the pickle that came before it.
-        bundle: the target's sources, if the engine sent them.
+        layout: where the run's files are, if the engine sent them.
         cwd: the ranks' working directory.
         root: the folder or zip that holds `launcher`; a zip holds cloudpickle too, and nothing else.
         config: the path of the framework's configuration file; empty without one.
@@ -97,14 +97,14 @@ def encode(
     if order.get("foreign"):
         document["foreign"] = os.path.isdir(root)
         document["cloudpickle"] = _folder_of("cloudpickle") if os.path.isdir(root) else root
-    if bundle:
+    if layout:
         # the run's sources go before files of the same names on this host, which may be older
-        last = [] if bundle.source else [cwd]
-        document["path"] = [*bundle.path, *document["path"], *last]
-        document["lead"] = bundle.lead
-        document["names"] = [bundle.copied, ""]
-        if bundle.source:
-            document["target"] = {**document["target"], "source": bundle.source}
+        last = [] if layout.source else [cwd]
+        document["path"] = [*layout.path, *document["path"], *last]
+        document["lead"] = layout.lead
+        document["names"] = [layout.copied, ""]
+        if layout.source:
+            document["target"] = {**document["target"], "source": layout.source}
     return b"%s\n%s" % (json.dumps(document).encode(), payload)
 
 

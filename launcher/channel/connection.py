@@ -131,7 +131,7 @@ class AgentConnection:
         self._outbox.put(frames.document(kind, document))
         self.flush()
 
-    def send_payload(self, data: bytes, *, kind: Kind = Kind.PAYLOAD) -> None:
+    def send_payload(self, data: bytes | memoryview, *, kind: Kind = Kind.PAYLOAD) -> None:
         """Queue a large payload in pieces, as frames of this kind."""
         view = memoryview(data)
         for start in range(0, len(view), CHUNK):

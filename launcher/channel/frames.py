@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_PAYLOAD = 4 << 20
 STDOUT, STDERR = 1, 2  # a rank's descriptors, as POSIX numbers them
 _HEADER = struct.Struct("!BBxxIIQ")
@@ -37,6 +37,8 @@ class Kind(IntEnum):
     IDLE = 22
     REACHED = 23
     STACKED = 24
+    LACKS = 25
+    PREPARED = 26
 
     PAYLOAD = 32
     START = 33
@@ -46,6 +48,8 @@ class Kind(IntEnum):
     BUNDLE = 37
     STACKS = 39
     INQUIRE = 40
+    PREPARE = 41
+    CONTENT = 42
 
 
 class WireError(Exception):

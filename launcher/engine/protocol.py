@@ -18,6 +18,7 @@ from typing import Any
 
 from .. import errors, serialization
 from ..errors import InternalError, LauncherError, RankFailed, SpecError
+from ..spec.bundle import Bundle, Manifest
 from ..spec.inherited import Inherited
 from ..spec.job import JobSpec
 from ..spec.request import Request
@@ -97,7 +98,9 @@ def pack_request(request: Request) -> Message:
         "payload": request.payload is not None,
         "bundle": request.bundle is not None,
     }
-    return Message(document, tuple(b for b in (request.payload, request.bundle) if b is not None))
+    bundle = request.bundle
+    parts = (bundle.manifest.encode(), bundle.contents) if bundle is not None else ()
+    return Message(document, (*([] if request.payload is None else [request.payload]), *parts))
 
 
 def unpack_request(message: Message) -> Request:
@@ -113,7 +116,7 @@ def unpack_request(message: Message) -> Request:
             environ=fields["environ"],
             python=fields["python"],
             payload=next(blobs) if fields["payload"] else None,
-            bundle=next(blobs) if fields["bundle"] else None,
+            bundle=Bundle(Manifest.decode(next(blobs)), next(blobs)) if fields["bundle"] else None,
             path=tuple(fields["path"]),
             trackers_python=fields["trackers_python"],
             inherited=serialization.from_plain(Inherited, fields["inherited"]),

@@ -1,4 +1,4 @@
-"""Which Python files a person might launch from a folder: those that git does not ignore.
+"""Which files of a folder are a person's own work: those that git does not ignore.
 
 Git itself is asked where it can be; elsewhere the rules of ``.gitignore`` are applied here.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,22 @@ def find_sources(workdir: Path, limit: int = 2000) -> list[Path]:
 
     At most `limit` files, the shallowest first.
     """
-    files = _listed_by_git(workdir) or _walked(workdir, limit)
+    return _shallowest(_listed_by_git(workdir, "*.py") or _walked(workdir, limit, ".py"), limit)
+
+
+def find_files(folder: Path, limit: int) -> list[Path]:
+    """The same for files of any kind, without hidden ones; those of git repositories below are included."""
+    files = _listed_by_git(folder, ".") or _walked(folder, limit, "")
+    return _shallowest((file for file in files if not file.name.startswith(".")), limit)
+
+
+def _shallowest(files: Iterable[Path], limit: int) -> list[Path]:
     return sorted(files, key=lambda p: (len(p.parts), p))[:limit]
 
 
-def _listed_by_git(workdir: Path) -> list[Path]:
-    command = ["git", "-C", str(workdir), "ls-files", "-coz", "--exclude-standard", "--", "*.py"]
+def _listed_by_git(workdir: Path, pattern: str) -> list[Path]:
+    """The files that match a pattern of git's. Of a repository below, git lists no more than its folder."""
+    command = ["git", "-C", str(workdir), "ls-files", "-coz", "--exclude-standard", "--", pattern]
     try:
         done = subprocess.run(command, capture_output=True, timeout=5, stdin=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -35,8 +46,10 @@ def _listed_by_git(workdir: Path) -> list[Path]:
     names = {PurePath(os.fsdecode(name)) for name in done.stdout.split(b"\0") if name}
     folders = {f for n in names for f in n.parents if f.name}
     foreign = {f for f in folders if _foreign(workdir / f)}
-    own = (workdir / n for n in names if foreign.isdisjoint(n.parents))
-    return [p for p in own if os.path.isfile(p)]
+    own = [workdir / n for n in names if foreign.isdisjoint(n.parents)]
+    inner = [p for p in own if os.path.isdir(p) and not p.is_symlink() and not _foreign(p)]
+    below = [file for folder in inner for file in _listed_by_git(folder, pattern)]
+    return [p for p in own if os.path.isfile(p)] + below
 
 
 def _foreign(folder: Path) -> bool:
@@ -45,8 +58,8 @@ def _foreign(folder: Path) -> bool:
     return hidden or os.path.exists(folder / "pyvenv.cfg")
 
 
-def _walked(workdir: Path, limit: int) -> list[Path]:
-    """Source files found without git, level by level, so that the limit cuts off the deepest."""
+def _walked(workdir: Path, limit: int, suffix: str) -> list[Path]:
+    """Files with such names, found without git, level by level, so that the limit cuts off the deepest."""
     found: list[Path] = []
     level, seen = [(workdir, IgnoreRules().within(str(workdir)))], 0
     while level and len(found) < limit and seen < 10 * limit:
@@ -57,14 +70,14 @@ def _walked(workdir: Path, limit: int) -> list[Path]:
                 if entry.is_dir(follow_symlinks=False):
                     if not _foreign(Path(entry.path)) and not rules.ignore(entry.path, is_folder=True):
                         below.append((Path(entry.path), rules.within(entry.path)))
-                elif _is_source(entry) and not rules.ignore(entry.path, is_folder=False):
+                elif _is_file(entry, suffix) and not rules.ignore(entry.path, is_folder=False):
                     found.append(Path(entry.path))
         level = below
     return found
 
 
-def _is_source(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py") and os.path.isfile(entry.path)
+def _is_file(entry: os.DirEntry[str], suffix: str) -> bool:
+    return entry.name.endswith(suffix) and os.path.isfile(entry.path)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

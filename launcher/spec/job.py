@@ -457,6 +457,18 @@ class JobSpec:
         hint="mlflow tensorboard=DIR",
     )
     spark: SparkSpec = field(default_factory=SparkSpec)
+    files: tuple[str, ...] = launch_option(
+        (),
+        "--files",
+        PATHS,
+        metavar="PATH",
+        help="Files and folders of any kind to send along.",
+        doc="Files and folders that other hosts get, of any kind and size. One below the working directory "
+        "keeps its path there; any other lies there by its name.",
+        label="Files sent",
+        hint="data/ tokenizer.json",
+        group=SPARK,
+    )
     py_files: tuple[str, ...] = launch_option(
         (),
         "--py-files",

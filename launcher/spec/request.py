@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
+from .bundle import Bundle
 from .inherited import Inherited
 from .job import JobSpec, SparkSpec
 
@@ -30,7 +31,7 @@ class Request:
         python: the caller's interpreter, if ranks inherit it; empty for their hosts' own.
         payload: the pickled callable or arguments, if `spec.target.pickled`.
         path: the caller's `sys.path`, if the target is a function; a script does not need it.
-        bundle: the target's sources, for hosts that have none of the caller's files.
+        bundle: the run's files, for hosts that have none of the caller's.
         inherited: the umask, limits, cores and niceness of the caller, which local ranks adopt.
         trackers_python: the caller's interpreter, in which the packages of trackers are looked for.
         session: the caller's own Spark session, if the run is to use it.
@@ -44,7 +45,7 @@ class Request:
     python: str = sys.executable
     payload: bytes | None = field(default=None, repr=False)
     path: tuple[str, ...] = ()
-    bundle: bytes | None = field(default=None, repr=False)
+    bundle: Bundle | None = field(default=None, repr=False)
     inherited: Inherited = field(default_factory=Inherited.here)
     trackers_python: str = sys.executable
     session: Any = field(default=None, repr=False, compare=False)
@@ -121,17 +122,21 @@ def config_text(spec: JobSpec) -> str:
     return text
 
 
-def require_py_files(spec: JobSpec) -> None:
-    """Refuse ``--py-files`` that do not exist. Their kind is checked when they are packed.
+def require_sent_files(spec: JobSpec, *names: str) -> None:
+    """Refuse ``--py-files`` and ``--files`` that do not exist. Their kind is checked when they are packed.
+
+    `names` are the options to check; by default both.
 
     Raises:
         SpecError: a path does not exist.
     """
-    for text in spec.py_files:
-        if not os.path.exists(path := py_file(spec, text)):
-            raise SpecError(f"--py-files: there is no {path}", hint="give the option once for each file")
+    for name in names or ("py_files", "files"):
+        for text in getattr(spec, name):
+            if not os.path.exists(path := sent_path(spec, text)):
+                flag = f"--{name.replace('_', '-')}"
+                raise SpecError(f"{flag}: there is no {path}", hint="give the option once for each file")
 
 
-def py_file(spec: JobSpec, text: str) -> str:
-    """The absolute path of one of ``--py-files``; a relative one starts in the working directory."""
+def sent_path(spec: JobSpec, text: str) -> str:
+    """The absolute path of a file to be sent; a relative one starts in the working directory."""
     return os.path.abspath(os.path.join(spec.workdir, os.path.expanduser(text)))

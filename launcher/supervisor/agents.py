@@ -22,6 +22,7 @@ from ..serialization import LATEST, from_plain
 from ..state import events as ev
 
 POLL_S = 0.5
+_ANSWERS = frozenset({Kind.REACHED, Kind.STACKED, Kind.LACKS, Kind.PREPARED})
 _BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESULT_END})
 
 
@@ -32,6 +33,9 @@ class Roster:
         expected: how many agents will join; None while that is not known.
         ports: the port that each agent holds for rank 0's store.
         reached: the addresses that each agent could reach, with its interface for each.
+        lacking: the contents of files that each agent lacks.
+        prepared: the working folder of each agent that has its files; empty for the caller's own.
+        unprepared: why an agent cannot take its files.
         active_at: monotonic time of any rank's last sign of life; None before the gang began.
         activity_count: how many batches of frames have shown signs of life.
         stacked: the last round in which each agent has reported all its stacks.
@@ -64,6 +68,9 @@ class Roster:
         self.active_at: float | None = None
         self.stacked: dict[int, int] = {}
         self.reached: dict[int, dict[str, str]] = {}
+        self.lacking: dict[int, tuple[str, ...]] = {}
+        self.prepared: dict[int, str] = {}
+        self.unprepared: dict[int, str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._links)
@@ -129,9 +136,31 @@ class Roster:
     ) -> None:
         """Send a document to every agent that has joined, after the payloads that belong to it."""
         for agent in self._recorders.keys() & self._links.keys():
+            self.send_to(agent, kind, make(agent), payloads)
+
+    def send_to(
+        self,
+        agent: int,
+        kind: Kind,
+        document: Mapping[str, Any],
+        payloads: Mapping[Kind, bytes] | None = None,
+    ) -> None:
+        """Send a document to an agent, after the payloads that belong to it; nothing if it has left."""
+        if (link := self._links.get(agent)) is not None:
             for payload_kind, data in (payloads or {}).items():
-                self._links[agent].send_payload(data, kind=payload_kind)
-            self._links[agent].send(kind, make(agent))
+                link.send_payload(data, kind=payload_kind)
+            link.send(kind, document)
+
+    def has_room(self, agent: int) -> bool:
+        """Whether an agent's connection takes more content at once; True if it has left."""
+        link = self._links.get(agent)
+        return link is None or not link.wants_to_write
+
+    def send_content(self, agent: int, piece: bytes | memoryview) -> None:
+        """Send a piece of what an agent lacks; nothing if it has left."""
+        if (link := self._links.get(agent)) is not None:
+            link.send_payload(piece, kind=Kind.CONTENT)
+            link.flush()
 
     def begin(self) -> None:
         """Note that a gang starts: no agent is idle any more, and those without a hello are dropped."""
@@ -218,8 +247,18 @@ class Roster:
                 self.reached[agent] = _interfaces(frame.document().get("found"))
             elif frame.kind is Kind.STACKED:
                 self.stacked[agent] = frame.document().get("round", 0)
-        if self._recorders[agent].record([f for f in frames if f.kind not in (Kind.REACHED, Kind.STACKED)]):
+            elif frame.kind is Kind.LACKS:
+                self.lacking[agent] = _digests(frame.document().get("contents"))
+            elif frame.kind is Kind.PREPARED:
+                self._prepared(agent, frame.document())
+        if self._recorders[agent].record([f for f in frames if f.kind not in _ANSWERS]):
             self.active_at, self.activity_count = self._monotonic(), self.activity_count + 1
+
+    def _prepared(self, agent: int, document: Mapping[str, Any]) -> None:
+        if "error" in document:
+            self.unprepared[agent] = str(document["error"])
+        else:
+            self.prepared[agent] = str(document.get("folder", ""))
 
     def _join(self, link: AgentConnection, hello: Hello) -> None:
         self._hellos[hello.agent] = hello
@@ -247,6 +286,12 @@ def _port(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
         raise WireError(f"an agent reported the port {value!r:.40}")
     return value
+
+
+def _digests(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise WireError(f"an agent lacks {value!r:.40}")
+    return tuple(value)
 
 
 def _interfaces(value: object) -> dict[str, str]:

@@ -40,6 +40,7 @@ from ..spec.places import Assignment
 from ..spec.request import Request
 from ..state import events as ev
 from .agents import Roster
+from .delivery import Delivery, unsent_notes
 
 
 def submission(request: Request, time: float) -> ev.RunSubmitted:
@@ -89,7 +90,8 @@ class Attempt:
         self._roster = roster
         self._clock = clock
         self._meeting: MeetingPoint | None = None
-        self._reach_sent = self._bundle_sent = False
+        self._reach_sent = False
+        self._delivery: Delivery | None = None
 
     def place(self) -> None:
         """Record a plan that was made beforehand, when its agents are being started."""
@@ -107,9 +109,10 @@ class Attempt:
         if self.plan is None:
             self.plan = self._plan_from_offers()
             self._record(self.plan)
+        delivered = self._deliver()
         if self._meeting is None:
             self._meeting = self._choose_meeting(self.plan)
-        if self._meeting is not None:
+        if self._meeting is not None and delivered:
             self._start(self.plan, self._meeting)
 
     def restart_in_place(self, number: int) -> None:
@@ -123,9 +126,14 @@ class Attempt:
     def restart_with_new_agents(self, number: int) -> None:
         """Begin another attempt, with agents that have yet to join."""
         self.number = number
-        self.started = self._reach_sent = self._bundle_sent = False
-        self.plan, self._meeting = self._initial_plan, None
+        self.started = self._reach_sent = False
+        self.plan, self._meeting, self._delivery = self._initial_plan, None, None
         self._roster.reset()
+
+    @property
+    def delivery(self) -> Delivery | None:
+        """The delivery of the run's files that goes on; None if there is none."""
+        return self._delivery if self._delivery and not self._delivery.complete else None
 
     def too_late(self, limit_s: float) -> LauncherError:
         """The error for agents that have not joined in time."""
@@ -173,6 +181,21 @@ class Attempt:
     def _note(self, text: str, level: str = "info") -> None:
         self._writer.append(ev.NoteMade(time=self._clock(), attempt=self.number, text=text, level=level))
 
+    def _deliver(self) -> bool:
+        """Bring the run's files to its hosts; whether they are there."""
+        bundle = self._request.bundle
+        if bundle is None:
+            return True
+        if self._delivery is None:
+            self._delivery = Delivery(bundle, self._roster, self._clock)
+        elif self._delivery.complete:
+            return True
+        self._delivery.advance()
+        if self._delivery.complete:
+            for text in unsent_notes(bundle.manifest, self._delivery.unshared):
+                self._note(text, level="warning")
+        return self._delivery.complete
+
     def _choose_meeting(self, plan: Plan) -> MeetingPoint | None:
         """The address of the rendezvous; None while agents are still trying to reach it."""
         hellos = {h.agent: h for h in self._roster.hellos if plan.on(h.agent)}
@@ -200,9 +223,6 @@ class Attempt:
             restart_count=self.number,
             max_restarts=self._spec.max_restarts,
         )
-        bundle = None if self._bundle_sent else self._request.bundle  # agents keep it between attempts
-        pieces = {Kind.PAYLOAD: self._request.payload, Kind.BUNDLE: bundle}
-        self._bundle_sent = True
 
         def order(agent: int) -> dict[str, Any]:
             return start_message(
@@ -218,7 +238,8 @@ class Attempt:
                 attempt=self.number,
             )
 
-        self._roster.send(Kind.START, order, {kind: data for kind, data in pieces.items() if data})
+        payload = self._request.payload
+        self._roster.send(Kind.START, order, {Kind.PAYLOAD: payload} if payload else None)
 
 
 def _candidates(first: Hello) -> list[str]:

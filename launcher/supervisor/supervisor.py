@@ -189,6 +189,8 @@ class Supervisor:
 
     def _timeout(self) -> float | None:
         """Seconds until a limit is reached or a heartbeat is due; None if there is neither."""
+        if (delivery := self._attempt.delivery) is not None and delivery.has_more:
+            return 0.0
         limits = self._stage.limits
         if self.state.stop is None and not self._attempt.started:
             limits.append(join_limit(self._stage, self._spec)[1])
@@ -244,6 +246,8 @@ class Supervisor:
             return self._roster.dismiss()
         self._attempt.advance()
         limit_s, until = join_limit(self._stage, self._spec)
+        if (delivery := self._attempt.delivery) is not None:  # large files may take longer than agents may
+            until = max(until, delivery.active_at + JOIN_LIMIT_S)
         if not self._attempt.started and now >= until:
             raise self._attempt.too_late(limit_s)
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.formatting import UNKNOWN, ago, bytes_of, date, number, seconds_of, size_text
-from launcher.errors import SpecError
+from console.formatting import UNKNOWN, ago, bytes_of, date, number, seconds_of
+from launcher.errors import SpecError, size_text
 
 
 @pytest.mark.parametrize(

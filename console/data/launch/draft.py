@@ -31,8 +31,8 @@ from launcher.spec.request import (
     Request,
     config_text,
     require_addresses,
-    require_py_files,
     require_python,
+    require_sent_files,
     require_workdir,
 )
 
@@ -47,7 +47,7 @@ EXTRAS: tuple[Option, ...] = tuple(each for each in LAUNCH_OPTIONS if not each.r
 PAIRED = tuple(each.name for each in EXTRAS if each.kind.paired)
 """The extras whose values are pairs of a name and a value."""
 
-PY_FILES, WORKDIR = "py_files", "workdir"
+SENT, WORKDIR = ("py_files", "files"), "workdir"
 
 
 class Misfit(SpecError):
@@ -134,8 +134,9 @@ class Draft:
             require_addresses(spec.spark)
         with errors_in(WORKDIR):
             require_workdir(spec)
-        with errors_in(PY_FILES):
-            require_py_files(spec)
+        for name in SENT:
+            with errors_in(name):
+                require_sent_files(spec, name)
         with errors_in("python"):
             require_python(Request(spec))
         with errors_in("framework"):

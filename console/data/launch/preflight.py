@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from launcher.distributor import plan_for
-from launcher.errors import CannotPlace
+from launcher.errors import CannotPlace, size_text
 from launcher.frameworks.registry import choose
 from launcher.placement.plan import Plan
-from launcher.spec.bundle import make_bundle
 from launcher.spec.environment import carried_by
 from launcher.spec.job import JobSpec
+from launcher.spec.packing import make_bundle
 from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
 
-from ...formatting import number, size_text, tilde
+from ...formatting import number, tilde
 from .detect import Detected, Line, look, mode_line, room_line
 from .draft import Draft, errors_in
 from .targets import choice_text
@@ -74,8 +74,8 @@ def _places(request: Request, plan: Plan) -> Iterator[Line]:
 def _stage(request: Request) -> Iterator[Line]:
     """Lines on the request to the scheduler; the sources to be sent are bundled for it, as at the start."""
     spec, traits = request.spec, request.spec.mode.traits
-    with errors_in("py_files" if spec.py_files else "target"):
-        size = len(make_bundle(spec)) if traits.ships_sources else 0
+    with errors_in("py_files" if spec.py_files else "files" if spec.files else "target"):
+        sent = make_bundle(spec).manifest if traits.ships_sources else None
     each = spec.gpus_per_task or spec.gpus_per_rank
     gpus = "no GPU" if spec.gpu is False else f"{number(each, 'GPU')}"
     where = " where there are any" if spec.gpu is None else ""
@@ -83,7 +83,12 @@ def _stage(request: Request) -> Iterator[Line]:
         yield "python", spec.python
     tasks = number(spec.num_processes // spec.ranks_per_task, traits.task)
     yield "stage", f"{tasks}, each with {gpus}{where}"
-    if traits.ships_sources:
-        yield "sent", f"{size_text(size)} of sources from {Path(spec.workdir).name}"
+    if sent is not None:
+        yield (
+            "sent",
+            f"{number(len(sent.files), 'file')}, {size_text(sent.size)}, from {Path(sent.workdir).name}",
+        )
+        for path, size in sent.left_out:
+            yield "not sent", f"{tilde(path)}, {size_text(size)}"
     for name, value in redacted(spec.spark.conf).items():
         yield "conf", f"{name}={value}"

@@ -1,0 +1,154 @@
+"""Getting a run's files to this host before its ranks start.
+
+Hashing and copying may take seconds, so both happen in a thread. What this host lacks arrives on the agent's
+own connection, one content after another, in the order in which the agent has listed them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..channel.frames import Kind
+from ..selectable_queue import SelectableQueue
+from ..spec.bundle import Manifest
+from .content_cache import ContentCache, Receiving
+from .working_folder import Layout, is_shared, lay_out, layout_of, placed_files
+
+_FILES = "files"
+_CACHE = "contents"
+_TRIES = 3
+
+
+class Preparation:
+    """One host's part in a delivery.
+
+    Args:
+        manifest: what the run's files are.
+        scratch: the agent's own folder.
+        given: the working folder of another agent of this host; empty if there is none yet.
+        environ: the agent's environment.
+        send: sends a document to the engine.
+
+    Attributes:
+        layout: where the files are; None until they are there.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        scratch: str,
+        given: str,
+        environ: Mapping[str, str],
+        send: Callable[[Kind, Mapping[str, Any]], None],
+    ) -> None:
+        self._manifest, self._given, self._send = manifest, given, send
+        self._folder = os.path.join(scratch, _FILES)
+        self._cache = ContentCache(environ, os.path.join(scratch, _CACHE))
+        self._news: SelectableQueue[Callable[[], None]] = SelectableQueue()
+        self._thread: threading.Thread | None = None
+        self._missing: deque[tuple[str, int]] = deque()
+        self._receiving: Receiving | None = None
+        self._shared = self._failed = False
+        self._lost = 0
+        self.layout: Layout | None = None
+        self._work(self._look)
+
+    def fileno(self) -> int:
+        """Readable while `advance` has something to do."""
+        return self._news.fileno()
+
+    def advance(self) -> None:
+        """Take the step that the thread has finished the work for."""
+        for step in self._news.take():
+            step()
+
+    def on_content(self, piece: bytes) -> None:
+        """Keep a piece of what was missing."""
+        view = memoryview(piece)
+        if self._failed:
+            return None
+        try:
+            while view and self._missing:
+                view = view[self._keep(view) :]
+        except OSError as error:
+            return self._fail(error)
+        if not self._missing:
+            self._work(self._lay_out)
+        return None
+
+    def close(self) -> None:
+        """Wait for the thread, so that it writes nothing after this."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._receiving is not None:
+            self._receiving.discard()
+        self._news.close()
+
+    def _work(self, what: Callable[[], Callable[[], None]]) -> None:
+        def run() -> None:
+            try:
+                self._news.put(what())
+            except OSError as error:
+                failed = error
+                self._news.put(lambda: self._fail(failed))
+
+        self._thread = threading.Thread(target=run, name="rankdeck-files", daemon=True)
+        self._thread.start()
+
+    def _look(self) -> Callable[[], None]:
+        """Find out what this host lacks. In the thread."""
+        if self._given and os.access(self._given, os.R_OK | os.W_OK | os.X_OK):
+            self._folder = self._given
+            return lambda: self._done(layout_of(self._manifest, self._given, shared=False))
+        self._shared = is_shared(self._manifest)
+        wanted = {file.digest: file.size for file in placed_files(self._manifest, shared=self._shared)}
+        lacking = [each for each in wanted.items() if each[1] and not self._cache.holds(each[0])]
+        return lambda: self._ask(lacking)
+
+    def _ask(self, lacking: list[tuple[str, int]]) -> None:
+        if not lacking:
+            return self._work(self._lay_out)
+        self._missing = deque(lacking)
+        self._send(Kind.LACKS, {"contents": [digest for digest, _ in lacking]})
+        return None
+
+    def _keep(self, view: memoryview) -> int:
+        """Keep the beginning of the bytes that belongs to the first missing content; how much that is."""
+        digest, size = self._missing[0]
+        if self._receiving is None:
+            self._receiving = self._cache.receive(digest, size)
+        used = min(len(view), self._receiving.missing)
+        self._receiving.write(view[:used])
+        if not self._receiving.missing:
+            whole, self._receiving = self._receiving.finish(), None
+            if not whole:
+                raise OSError(0, "a file has changed while it was sent")
+            self._missing.popleft()
+        return used
+
+    def _lay_out(self) -> Callable[[], None]:
+        """Lay out the files. In the thread."""
+        try:
+            layout = lay_out(self._manifest, self._folder, self._cache, shared=self._shared)
+        except FileNotFoundError:  # another agent has pruned a content, or one was damaged
+            self._lost += 1
+            if self._lost > _TRIES:
+                raise
+            shutil.rmtree(self._folder, ignore_errors=True)
+            return self._look()
+        if placed_files(self._manifest, shared=self._shared):
+            self._cache.prune()
+        return lambda: self._done(layout)
+
+    def _done(self, layout: Layout) -> None:
+        self.layout = layout
+        self._send(Kind.PREPARED, {"folder": "" if layout.shared else self._folder})
+
+    def _fail(self, error: OSError) -> None:
+        self._failed = True
+        self._send(Kind.PREPARED, {"error": f"{error.filename or self._folder}: {error.strerror or error}"})

@@ -1,0 +1,110 @@
+"""Which files of a folder travel with a program: its sources, and what small files it may read beside them.
+
+Never: hidden files, what looks like a key, and anything of a folder that holds a person's whole work or other
+people's, such as the home folder; of those only the sources beside the program travel.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .file_search import find_files
+
+LIMIT = 64 << 20
+FILES = 10_000
+_KEY_NAMES = (
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.ppk",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    "*.gpg",
+    "*.asc",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "credentials*",
+    "*service*account*.json",
+    "secrets.*",
+)
+_KEY_MARK = b"PRIVATE KEY"
+_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """What travels of a folder, and what does not although it might be needed.
+
+    Attributes:
+        files: what travels, the smallest first.
+        left_out: files for which there was no room, each with its size in bytes; the largest first.
+        keys: files that look like keys.
+        uncounted: whether the folder holds more files than were looked at.
+    """
+
+    files: tuple[Path, ...] = ()
+    left_out: tuple[tuple[Path, int], ...] = ()
+    keys: tuple[Path, ...] = ()
+    uncounted: bool = False
+
+
+def select_files(folder: Path, *, room: int = LIMIT) -> ProjectFiles:
+    """The files of a folder and below that travel, as long as there is room for so many bytes.
+
+    The smallest come first: a program's settings are small, and data that is large lies on shared storage or
+    is named with ``--files``.
+    """
+    found = find_files(folder, FILES + 1)
+    sizes = {file: size for file in found[:FILES] if (size := _size(file)) is not None}
+    keys = tuple(file for file in sizes if looks_like_a_key(file))
+    files: list[Path] = []
+    left_out: list[tuple[Path, int]] = []
+    for file, size in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
+        if file in keys:
+            continue
+        if size <= room:
+            room -= size
+            files.append(file)
+        else:
+            left_out.append((file, size))
+    return ProjectFiles(tuple(files), tuple(reversed(left_out)), keys, uncounted=len(found) > FILES)
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder holds far more than one program: the root, a home folder or what is above it."""
+    real = Path(os.path.realpath(folder))
+    homes = [Path(os.path.realpath(place)) for place in (os.path.expanduser("~"), tempfile.gettempdir())]
+    return any(home == real or real in home.parents for home in homes)
+
+
+def looks_like_a_key(file: Path) -> bool:
+    """Whether a file looks like a key or like credentials, by its name or its first bytes."""
+    name = file.name.lower()
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _KEY_NAMES):
+        return True
+    try:
+        with open(file, "rb") as opened:
+            return _KEY_MARK in opened.read(_HEAD)
+    except OSError:
+        return False  # it cannot be read, so it does not travel either
+
+
+def total_size(files: Iterable[Path]) -> int:
+    """The size of all files, in bytes; one that is gone counts nothing."""
+    return sum(size for file in files if (size := _size(file)) is not None)
+
+
+def _size(file: Path) -> int | None:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None

@@ -1,0 +1,178 @@
+"""Bringing a run's files to its hosts before its ranks start: each content once a host, if it lacks it.
+
+The first agent of each host gets what its host lacks; the others then use the same folder. Contents are read
+as fast as the agents' connections take them, so that a large file is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from ..channel.connection import CHUNK
+from ..channel.frames import Kind
+from ..channel.handshake import Hello
+from ..errors import CannotPlace, counted, size_text
+from ..placement.topology import host_names
+from ..spec.bundle import Bundle, Manifest, SentFile
+from ..state.outcome_rules import listed
+from .agents import Roster
+
+
+class Delivery:
+    """One delivery of a bundle.
+
+    Args:
+        bundle: the files.
+        roster: the agents, all of which have joined.
+        clock: the time of day.
+
+    Attributes:
+        active_at: when something was sent or answered last.
+    """
+
+    def __init__(self, bundle: Bundle, roster: Roster, clock: Callable[[], float]) -> None:
+        self._bundle, self._roster, self._clock = bundle, roster, clock
+        self.active_at = clock()
+        self._manifest = bundle.manifest.encode()
+        self._origins = {file.digest: file for file in bundle.manifest.files if file.origin}
+        self._hosts = _agents_by_host(roster.hellos)
+        self._names = host_names(roster.hellos)
+        self._asked: set[int] = set()
+        self._streams: dict[int, Iterator[memoryview]] = {}
+        for first, *_ in self._hosts:
+            self._ask(first, "")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every agent has its files."""
+        return self._asked == self._roster.prepared.keys() == {a for host in self._hosts for a in host}
+
+    @property
+    def unshared(self) -> tuple[str, ...]:
+        """The names of the hosts that work in copies."""
+        prepared = self._roster.prepared.items()
+        return tuple(dict.fromkeys(self._names[agent] for agent, folder in sorted(prepared) if folder))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something can be sent at once."""
+        return any(self._roster.has_room(agent) for agent in self._streams)
+
+    def advance(self) -> None:
+        """Ask the agents that can be asked now, and send pieces to those that have room for more.
+
+        Raises:
+            CannotPlace: a file cannot be read any more, or an agent cannot take it.
+        """
+        for agent, why in self._roster.unprepared.items():
+            raise CannotPlace(f"{self._names[agent]} cannot take the run's files: {why}")
+        for first, *others in self._hosts:
+            if first in self._roster.prepared:
+                for agent in others:
+                    self._ask(agent, self._roster.prepared[first])
+        for agent in list(self._roster.lacking):
+            self._streams[agent] = _pieces(self._contents(self._roster.lacking.pop(agent)))
+            self.active_at = self._clock()
+        for agent in list(self._streams):
+            self._feed(agent)
+
+    def _ask(self, agent: int, folder: str) -> None:
+        if agent not in self._asked:
+            self._asked.add(agent)
+            self._roster.send_to(agent, Kind.PREPARE, {"folder": folder}, {Kind.BUNDLE: self._manifest})
+
+    def _feed(self, agent: int) -> None:
+        if self._roster.has_room(agent):
+            piece = next(self._streams[agent], None)
+            if piece is None:
+                del self._streams[agent]
+            else:
+                self._roster.send_content(agent, piece)
+                self.active_at = self._clock()
+
+    def _contents(self, digests: Sequence[str]) -> Iterator[memoryview]:
+        """The contents, one after another, in blocks."""
+        kept, whole = self._bundle.places(), memoryview(self._bundle.contents)
+        for digest in digests:
+            if digest in kept:
+                yield whole[kept[digest]]
+            elif digest in self._origins:
+                yield from _blocks(self._origins[digest])
+
+
+def _agents_by_host(hellos: Sequence[Hello]) -> list[list[int]]:
+    names = host_names(hellos)
+    hosts: dict[str, list[int]] = {}
+    for agent in sorted(names):
+        hosts.setdefault(names[agent], []).append(agent)
+    return list(hosts.values())
+
+
+def _blocks(file: SentFile) -> Iterator[memoryview]:
+    """A file's content in blocks.
+
+    Raises:
+        CannotPlace: it cannot be read, or its size has changed.
+    """
+    changed = CannotPlace(
+        f"{file.origin} has changed since the run was started",
+        hint="start it again when the file is complete",
+    )
+    left = file.size
+    try:
+        with open(file.origin, "rb") as opened:
+            while block := opened.read(CHUNK):
+                left -= len(block)
+                if left < 0:
+                    raise changed
+                yield memoryview(block)
+    except OSError as error:
+        raise CannotPlace(f"{file.origin} cannot be read any more: {error.strerror}") from error
+    if left:
+        raise changed
+
+
+def _pieces(contents: Iterator[memoryview]) -> Iterator[memoryview]:
+    """The same bytes in pieces of about `CHUNK`: thousands of small files are few frames."""
+    gathered: list[memoryview] = []
+    size = 0
+    for content in contents:
+        for start in range(0, len(content), CHUNK):
+            block = content[start : start + CHUNK]
+            if size + len(block) > CHUNK:
+                yield memoryview(b"".join(gathered))
+                gathered, size = [], 0
+            gathered.append(block)
+            size += len(block)
+    if gathered:
+        yield memoryview(b"".join(gathered))
+
+
+_SHOWN = 3
+
+
+def unsent_notes(manifest: Manifest, hosts: Sequence[str]) -> list[str]:
+    """Sentences about files of the caller's folder that hosts lack because they did not travel. Pure."""
+    if not hosts:
+        return []
+    where, notes = listed(list(hosts), most=_SHOWN), []
+    if manifest.left_out:
+        shown = [
+            f"{os.path.relpath(path, manifest.workdir)} ({size_text(size)})"
+            for path, size in manifest.left_out
+        ]
+        notes.append(
+            f"{where} lacks {listed(shown, most=_SHOWN)}: too large to travel unasked. "
+            "Name what is needed with --files, or keep it on shared storage"
+        )
+    if manifest.private:
+        notes.append(
+            f"{where} has only the Python files of {manifest.private}, which is no folder of this program alone: "
+            "give it one, or name with --files what it reads"
+        )
+    if manifest.keys:
+        notes.append(
+            f"{counted(manifest.keys, 'file')} did not travel: they look like keys; --files sends them"
+        )
+    return notes
