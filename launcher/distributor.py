@@ -32,7 +32,6 @@ from .runs.writer import RunWriter
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
-from .spec.packing import is_installed, with_bundle
 from .spec.request import Request, require_addresses, require_python, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
@@ -182,6 +181,8 @@ def _import_path(spec: JobSpec) -> tuple[str, ...]:
     """
     if not spec.target.kind.called:
         return ()
+    from .spec.packing import is_installed  # executors have none of it
+
     return tuple(folder for folder in sys.path if not (spec.python and is_installed(f"{folder}{os.sep}")))
 
 
@@ -215,6 +216,8 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
         SpecError, CannotPlace: it cannot be placed.
         RecordError: the run folder cannot be made.
     """
+    from .spec.packing import with_bundle  # executors have none of it
+
     root = root or runs_root()
     original, request = request, with_bundle(_with_trackers(request))
     backend = backend or make_backend(request.spec.mode)

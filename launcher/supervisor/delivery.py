@@ -168,8 +168,8 @@ def unsent_notes(manifest: Manifest, hosts: Sequence[str]) -> list[str]:
         )
     if manifest.private:
         notes.append(
-            f"{where} has only the Python files of {manifest.private}, which is no folder of this program alone: "
-            "give it one, or name with --files what it reads"
+            f"{where} has only the Python files of {manifest.private}, which is no folder of this program "
+            "alone: give it one, or name with --files what it reads"
         )
     if manifest.keys:
         notes.append(

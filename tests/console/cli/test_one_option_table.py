@@ -44,8 +44,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "master": ("spark://h:7077",),
     "remote": ("sc://h",),
     "env": ("A=1", "B=b c"),
+    "env_all": ("yes",),
     "conf": ("spark.a=1",),
     "param": ("lr=0.5",),
+    "files": ("/",),
     "py_files": ("/",),
     "track": ("tensorboard=/",),
 }

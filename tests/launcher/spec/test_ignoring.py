@@ -32,12 +32,12 @@ def fill(folder: Path, *lines: str, below: str = ".") -> None:
 
 
 def walked(folder: Path) -> set[str]:
-    return {str(p.relative_to(folder)) for p in file_search._walked(folder, 1000)}
+    return {str(p.relative_to(folder)) for p in file_search._walked(folder, 1000, ".py")}
 
 
 def by_git(folder: Path) -> set[str]:
     subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
-    return {str(p.relative_to(folder)) for p in file_search._listed_by_git(folder)}
+    return {str(p.relative_to(folder)) for p in file_search._listed_by_git(folder, "*.py")}
 
 
 LINES = [

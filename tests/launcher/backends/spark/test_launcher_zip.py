@@ -79,6 +79,14 @@ def test_it_needs_nothing_but_the_standard_library(module: str) -> None:
 
 
 @pytest.mark.process
+def test_a_program_that_imports_the_distributor_runs_on_executors() -> None:
+    """It often holds both the call of the distributor and the function that ranks run."""
+    done = run_from(job.launcher_zip(), "from launcher import Distributor, JobSpec; print(Distributor)")
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.process
 def test_another_python_falls_back_to_the_source() -> None:
     """Bytecode begins with a number that only its own version of Python has."""
     files = entries(job.launcher_zip())
