@@ -94,6 +94,8 @@ class ScriptedAgent:
     def expect(self, kind: Kind) -> Frame:
         """Wait for the next frame of a kind; frames of other kinds are only added to `received`.
 
+        To a script that does not wait for PREPARE, the run's files are there: it answers so.
+
         Raises:
             ConnectionError: the engine closed the channel first.
         """
@@ -103,6 +105,8 @@ class ScriptedAgent:
                 self.received.append(frame)
                 if frame.kind is kind:
                     return frame
+                if frame.kind is Kind.PREPARE:
+                    self.send(Kind.PREPARED, {"folder": ""})
             data = self.sock.recv(1 << 16)
             if not data:
                 raise ConnectionError(f"the engine left while a {kind.name} was expected")

@@ -93,4 +93,6 @@ def _print_sent(spec: JobSpec) -> None:
     if manifest.private:
         _row(f"not sent what else is in {manifest.private}: it is no folder of this program alone")
     if manifest.keys:
-        _row(f"not sent {number(manifest.keys, 'file')} that looks like a key")
+        _row(f"not sent {number(manifest.keys, 'file')} that may be a key; --files sends one that it names")
+    if manifest.uncounted:
+        _row(f"not sent what lies deepest in {manifest.workdir}: it holds more files than were looked at")

@@ -75,13 +75,18 @@ class ContentCache:
             raise FileNotFoundError(f"{found} was damaged")
 
     def prune(self, *, now: float | None = None, limit: int = LIMIT) -> None:
-        """Remove contents that nobody has used for long, and the oldest beyond `limit` bytes."""
+        """Remove contents that nobody has used for long, and the oldest beyond `limit` bytes.
+
+        What arrives for another run now is left alone. What cannot be removed is no reason to fail.
+        """
         now, used = time.time() if now is None else now, 0
         for path, status in sorted(self._entries(), key=lambda entry: -entry[1].st_mtime):
-            used += status.st_size
-            kept_s = _UNFINISHED_S if path.name.startswith(_PART) else KEPT_S
-            if used > limit or now - status.st_mtime > kept_s:
-                path.unlink(missing_ok=True)
+            arrives = path.name.startswith(_PART)
+            used += 0 if arrives else status.st_size
+            kept_s = _UNFINISHED_S if arrives else KEPT_S
+            if (used > limit and not arrives) or now - status.st_mtime > kept_s:
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest
@@ -125,8 +130,9 @@ class Receiving:
         return True
 
     def discard(self) -> None:
-        """Remove what has arrived."""
-        self._file.close()
+        """Remove what has arrived; what a full disk did not take is lost anyway."""
+        with contextlib.suppress(OSError):
+            self._file.close()
         with contextlib.suppress(OSError):
             os.unlink(self._part)
 

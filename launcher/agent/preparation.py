@@ -6,6 +6,7 @@ own connection, one content after another, in the order in which the agent has l
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 
 from ..channel.frames import Kind
 from ..selectable_queue import SelectableQueue
-from ..spec.bundle import Manifest
+from ..spec.bundle import SOURCES, Manifest, SentFile
 from .content_cache import ContentCache, Receiving
 from .working_folder import Layout, is_shared, lay_out, layout_of, placed_files
 
@@ -51,7 +52,7 @@ class Preparation:
         self._cache = ContentCache(environ, os.path.join(scratch, _CACHE))
         self._news: SelectableQueue[Callable[[], None]] = SelectableQueue()
         self._thread: threading.Thread | None = None
-        self._missing: deque[tuple[str, int]] = deque()
+        self._missing: deque[SentFile] = deque()
         self._receiving: Receiving | None = None
         self._shared = self._failed = False
         self._lost = 0
@@ -70,7 +71,7 @@ class Preparation:
     def on_content(self, piece: bytes) -> None:
         """Keep a piece of what was missing."""
         view = memoryview(piece)
-        if self._failed:
+        if self._failed or not self._missing:
             return None
         try:
             while view and self._missing:
@@ -93,7 +94,7 @@ class Preparation:
         def run() -> None:
             try:
                 self._news.put(what())
-            except OSError as error:
+            except (OSError, ValueError) as error:  # a name may be none in this host's encoding
                 failed = error
                 self._news.put(lambda: self._fail(failed))
 
@@ -106,28 +107,31 @@ class Preparation:
             self._folder = self._given
             return lambda: self._done(layout_of(self._manifest, self._given, shared=False))
         self._shared = is_shared(self._manifest)
-        wanted = {file.digest: file.size for file in placed_files(self._manifest, shared=self._shared)}
-        lacking = [each for each in wanted.items() if each[1] and not self._cache.holds(each[0])]
+        wanted = {file.digest: file for file in placed_files(self._manifest, shared=self._shared)}
+        lacking = [file for file in wanted.values() if file.size and not self._cache.holds(file.digest)]
         return lambda: self._ask(lacking)
 
-    def _ask(self, lacking: list[tuple[str, int]]) -> None:
+    def _ask(self, lacking: list[SentFile]) -> None:
         if not lacking:
             return self._work(self._lay_out)
         self._missing = deque(lacking)
-        self._send(Kind.LACKS, {"contents": [digest for digest, _ in lacking]})
+        numbers = {file.digest: number for number, file in enumerate(self._manifest.files)}
+        self._send(Kind.LACKS, {"files": [numbers[file.digest] for file in lacking]})
         return None
 
     def _keep(self, view: memoryview) -> int:
         """Keep the beginning of the bytes that belongs to the first missing content; how much that is."""
-        digest, size = self._missing[0]
+        file = self._missing[0]
         if self._receiving is None:
-            self._receiving = self._cache.receive(digest, size)
+            self._receiving = self._cache.receive(file.digest, file.size)
         used = min(len(view), self._receiving.missing)
         self._receiving.write(view[:used])
         if not self._receiving.missing:
             whole, self._receiving = self._receiving.finish(), None
             if not whole:
-                raise OSError(0, "a file has changed while it was sent")
+                raise OSError(
+                    errno.ESTALE, "it has changed since the run was started", file.place.removeprefix(SOURCES)
+                )
             self._missing.popleft()
         return used
 
@@ -149,6 +153,12 @@ class Preparation:
         self.layout = layout
         self._send(Kind.PREPARED, {"folder": "" if layout.shared else self._folder})
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: OSError | ValueError) -> None:
         self._failed = True
-        self._send(Kind.PREPARED, {"error": f"{error.filename or self._folder}: {error.strerror or error}"})
+        self._send(Kind.PREPARED, {"error": _sentence(error, self._folder)})
+
+
+def _sentence(error: OSError | ValueError, folder: str) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or folder}: {error.strerror or error}"
+    return f"{folder}: {error}"

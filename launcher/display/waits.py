@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..state.events import LimitNear, SlotsAwaited
+from ..errors import counted, size_text
+from ..state.events import FilesAwaited, LimitNear, SlotsAwaited
 from ..state.run_state import RunState
 
 
 def new_waits(before: RunState, after: RunState) -> Iterator[str]:
-    """The slots that the run waits for, if that is new in `after`."""
+    """The slots or files that the run waits for, if that is new in `after`."""
+    if after.files is not None and after.files != before.files:
+        yield files_line(after.files)
     if after.waiting is None:
         return
     line = waiting_line(after.waiting)
@@ -36,6 +39,16 @@ def waiting_line(waiting: SlotsAwaited) -> str:
     limit = f", at most {waiting.limit_s:g} s" if waiting.limit_s is not None else ""
     reason = f" ({waiting.reason})" if waiting.reason else ""
     return f"waiting for slots: {waiting.have} of {waiting.need}{limit}{reason}"
+
+
+def files_line(files: FilesAwaited) -> str:
+    """The host that waits for the run's files, and how far they are."""
+    others = f", and {counted(files.others, 'more host')} to go" if files.others else ""
+    if not files.file:
+        return f"{files.host} compares and lays out the run's files{others}"
+    what = files.file if files.files == 1 else counted(files.files, "file")
+    now = "" if files.files == 1 else f", now {files.file}"
+    return f"sending {what} to {files.host}, {size_text(files.sent)} of {size_text(files.size)}{now}{others}"
 
 
 def near_line(near: LimitNear, now: float | None = None) -> str:

@@ -51,6 +51,7 @@ class Manifest:
         links: places that are symbolic links, each with its target.
         own_folder: whether the ranks' working folder is a copy even where a host has the same files.
         left_out: files of the folder that are too large to travel unasked, each with its size in bytes.
+        uncounted: whether that folder holds more files than were looked at.
         keys: how many files did not travel because they look like keys.
         private: the folder of which only sources travel, because it holds more than the program.
         made: when it was packed, in seconds since the epoch.
@@ -65,6 +66,7 @@ class Manifest:
     links: tuple[tuple[str, str], ...] = ()
     own_folder: bool = False
     left_out: tuple[tuple[str, int], ...] = ()
+    uncounted: bool = False
     keys: int = 0
     private: str = ""
     made: Moment = 0.0

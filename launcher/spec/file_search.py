@@ -6,9 +6,12 @@ Git itself is asked where it can be; elsewhere the rules of ``.gitignore`` are a
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import subprocess
 from collections.abc import Iterable
+from io import BufferedReader
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,19 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 _FOREIGN = {"__pycache__", "node_modules", "site-packages"}
+
+
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file to be read. A pipe or device is refused: its end may never come.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return open(descriptor, "rb")
 
 
 def find_sources(workdir: Path, limit: int = 2000) -> list[Path]:

@@ -19,7 +19,6 @@ import sys
 import sysconfig
 import time
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -27,9 +26,10 @@ from pathlib import Path
 from .. import names
 from ..errors import SpecError
 from .bundle import NAMED, SOURCES, Bundle, Manifest, SentFile
-from .file_search import find_sources
+from .file_search import find_sources, open_file
 from .job import JobSpec, Target, TargetKind
-from .project_files import ProjectFiles, is_private, looks_like_a_key, select_files
+from .named_files import find_named
+from .project_files import ProjectFiles, is_private, select_files
 from .request import Request, require_sent_files, sent_path
 from .source import find_module
 
@@ -51,7 +51,8 @@ class _Collected:
         base: the target's folder.
         workdir: the folder of which not only sources travel; the working directory of copies.
         needed: places whose files must be readable: a person named them.
-        named: places that ``--files`` named, and `large`: those of files that need not be in the bundle.
+        large: places of files that need not be in the bundle.
+        keys: how many files of folders that ``--files`` named look like keys.
     """
 
     lead: Path
@@ -62,11 +63,11 @@ class _Collected:
     copies: dict[str, None] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
     needed: set[str] = field(default_factory=set)
-    named: set[str] = field(default_factory=set)
     large: set[str] = field(default_factory=set)
     links: dict[str, str] = field(default_factory=dict)
     own_folder: bool = False
     private: str = ""
+    keys: int = 0
     project: ProjectFiles = field(default_factory=ProjectFiles)
 
     def add(self, file: Path, *, needed: bool = False, place: str = "") -> str:
@@ -126,8 +127,8 @@ def make_bundle(spec: JobSpec) -> Bundle:
     for text in spec.py_files:
         _add_library(collected, Path(sent_path(spec, text)))
     _check_size(collected)
-    for text in spec.files:
-        _add_named(collected, Path(sent_path(spec, text)))
+    for path in dict.fromkeys(Path(sent_path(spec, text)) for text in spec.files):
+        _add_named(collected, path)
     return _packed(collected)
 
 
@@ -152,6 +153,8 @@ def _collect(target: Target, workdir: Path) -> _Collected:
 def _add_project(collected: _Collected) -> None:
     """Add what travels of the caller's folder, if it contains the target's, else of the target's folder."""
     workdir, base = collected.workdir, collected.base
+    if not base.is_relative_to(workdir):  # a script's own path has no links in it
+        workdir = Path(os.path.realpath(workdir))
     root = workdir if base.is_relative_to(workdir) and not is_private(workdir) else base
     collected.workdir = root
     if is_private(root):
@@ -299,20 +302,36 @@ def _add_named(collected: _Collected, path: Path) -> None:
     """Add what ``--files`` names: at its own path below the working directory, else there by its name.
 
     Raises:
-        SpecError: it does not exist, or another one has the same name.
+        SpecError: it cannot be sent, or its place is taken.
     """
-    below = path.is_relative_to(collected.workdir) and path != collected.workdir
-    place = f"{SOURCES}{path if below else collected.workdir / path.name}"
+    found = find_named(path)
+    if not path.is_relative_to(collected.workdir):
+        path = Path(os.path.realpath(path.parent), path.name)
+    below = path.is_relative_to(collected.workdir)
+    base = path if below else collected.workdir / path.name
+    _require_free(collected, f"{SOURCES}{base}", path, below=below)
     if not below:
         collected.own_folder = True
-        if place in collected.named:
-            raise SpecError(f"two of --files are called {path.name}", hint="put them into one folder")
-    elif path.parent != collected.workdir:
+    elif path != collected.workdir != path.parent:
         _add_link(collected, path)
-    collected.named.add(place)
-    within = {f"{place}/{file.relative_to(path)}": file for file in _all_files(path)}
-    for each, file in (within if path.is_dir() else {place: path}).items():
-        collected.large.add(collected.add(file, needed=True, place=each))
+    collected.keys += found.keys
+    for name, file in found.files.items():
+        place = f"{SOURCES}{os.path.join(base, name) if name else base}"
+        collected.large.add(collected.add(file, needed=True, place=place))
+
+
+def _require_free(collected: _Collected, place: str, path: Path, *, below: bool) -> None:
+    """Refuse what would lie where other files lie; what is below the working directory keeps its own place.
+
+    Raises:
+        SpecError: other files lie there.
+    """
+    for other, file in collected.files.items():
+        overlaps = other == place or other.startswith(f"{place}/") or place.startswith(f"{other}/")
+        if overlaps and not (below and other == f"{SOURCES}{file}"):
+            raise SpecError(
+                f"--files: {path} would lie where {file} lies", hint="rename it, or put it into a folder"
+            )
 
 
 def _add_link(collected: _Collected, path: Path) -> None:
@@ -320,16 +339,6 @@ def _add_link(collected: _Collected, path: Path) -> None:
     place = f"{SOURCES}{collected.workdir / path.name}"
     if not os.path.lexists(collected.workdir / path.name):
         collected.links.setdefault(place, str(path.relative_to(collected.workdir)))
-
-
-def _all_files(folder: Path) -> Iterator[Path]:
-    """The regular files of a folder and below, but for git's own and what looks like a key."""
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != ".git")
-        for name in sorted(files):
-            file = Path(place, name)
-            if file.is_file() and not looks_like_a_key(file):
-                yield file
 
 
 def _check_size(collected: _Collected) -> None:
@@ -369,7 +378,8 @@ def _packed(collected: _Collected) -> Bundle:
         links=tuple(collected.links.items()),
         own_folder=collected.own_folder,
         left_out=tuple((str(file), size) for file, size in collected.project.left_out),
-        keys=len(collected.project.keys),
+        uncounted=collected.project.uncounted,
+        keys=collected.keys + len(set(collected.project.keys).difference(collected.files.values())),
         private=collected.private,
         made=time.time(),
     )
@@ -383,7 +393,7 @@ def _sent(place: str, file: Path, contents: dict[str, bytes], *, kept: bool) -> 
     Raises:
         OSError: it cannot be read.
     """
-    with open(file, "rb") as opened:
+    with open_file(file) as opened:
         status = os.fstat(opened.fileno())
         executable = bool(status.st_mode & 0o111)
         if status.st_size > LARGE and not kept:

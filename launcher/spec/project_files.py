@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .file_search import find_files
+from .file_search import find_files, open_file
 
 LIMIT = 64 << 20
 FILES = 10_000
@@ -36,8 +36,14 @@ _KEY_NAMES = (
     "*service*account*.json",
     "secrets.*",
 )
+_SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/media", "/mnt", "/opt", "/run", "/sbin", "/srv", "/usr"),
+    *("/usr/bin", "/usr/lib", "/usr/local", "/usr/local/bin", "/usr/share", "/var", "/var/lib", "/var/log"),
+)
+_KERNEL = ("/proc", "/sys")
 _KEY_MARK = b"PRIVATE KEY"
 _HEAD = 4096
+_KEYS = re.compile("|".join(map(fnmatch.translate, _KEY_NAMES)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ def select_files(folder: Path, *, room: int = LIMIT) -> ProjectFiles:
     """
     found = find_files(folder, FILES + 1)
     sizes = {file: size for file in found[:FILES] if (size := _size(file)) is not None}
-    keys = tuple(file for file in sizes if looks_like_a_key(file))
+    keys = {file: None for file in sizes if looks_like_a_key(file)}
     files: list[Path] = []
     left_out: list[tuple[Path, int]] = []
     for file, size in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
@@ -76,31 +82,35 @@ def select_files(folder: Path, *, room: int = LIMIT) -> ProjectFiles:
             files.append(file)
         else:
             left_out.append((file, size))
-    return ProjectFiles(tuple(files), tuple(reversed(left_out)), keys, uncounted=len(found) > FILES)
+    return ProjectFiles(tuple(files), tuple(reversed(left_out)), tuple(keys), uncounted=len(found) > FILES)
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder holds far more than one program: the root, a home folder or what is above it."""
+    """Whether a folder holds far more than one program: the root, a home or system folder, one above it."""
     real = Path(os.path.realpath(folder))
+    if str(real) in _SYSTEM or any(real.is_relative_to(place) for place in _KERNEL):
+        return True
     homes = [Path(os.path.realpath(place)) for place in (os.path.expanduser("~"), tempfile.gettempdir())]
     return any(home == real or real in home.parents for home in homes)
 
 
 def looks_like_a_key(file: Path) -> bool:
-    """Whether a file looks like a key or like credentials, by its name or its first bytes."""
-    name = file.name.lower()
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _KEY_NAMES):
+    """Whether a file looks like a key or like credentials, by its name or its first bytes.
+
+    Of a link, the name of the file that it leads to counts too; a hidden one is a person's settings.
+    """
+    real = os.path.realpath(file) if file.is_symlink() else ""
+    if _is_key_name(file.name) or _is_key_name(os.path.basename(real)) or os.path.basename(real)[:1] == ".":
         return True
     try:
-        with open(file, "rb") as opened:
+        with open_file(file) as opened:
             return _KEY_MARK in opened.read(_HEAD)
     except OSError:
         return False  # it cannot be read, so it does not travel either
 
 
-def total_size(files: Iterable[Path]) -> int:
-    """The size of all files, in bytes; one that is gone counts nothing."""
-    return sum(size for file in files if (size := _size(file)) is not None)
+def _is_key_name(name: str) -> bool:
+    return _KEYS.match(name.lower()) is not None
 
 
 def _size(file: Path) -> int | None:

@@ -285,6 +285,26 @@ class DeliveryChosen(Event):
 
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesAwaited(Event):
+    """Hosts wait for the run's files; told now and then, about the one that waits longest.
+
+    Attributes:
+        host: its name.
+        others: how many more hosts wait.
+        file: the file that it gets now; empty while it compares or lays out files by itself.
+        files: how many it lacked, and their `size` in bytes; `sent` is how much of that was sent.
+    """
+
+    host: str
+    others: Index = 0
+    file: str = ""
+    files: Index = 0
+    sent: Index = 0
+    size: Index = 0
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLost(Event):
     """Spark reports that an executor and its tasks were lost; `reason` is Spark's own text."""
 

@@ -117,6 +117,11 @@ def _delivery_chosen(state: RunState, e: ev.DeliveryChosen) -> RunState:
     return replace(state, delivery=e)
 
 
+@folds(ev.FilesAwaited)
+def _files_awaited(state: RunState, e: ev.FilesAwaited) -> RunState:
+    return state if state.phase.final else replace(state, files=e)
+
+
 @folds(ev.SlotsAwaited)
 def _awaited(state: RunState, e: ev.SlotsAwaited) -> RunState:
     if state.ranks:
@@ -156,6 +161,7 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         attempt_index=len(state.since),
         num_processes=state.requested,
         waiting=None,
+        files=None,
         near=_past(state.near, "start", "progress"),
         stacks=(),
         ranks=(),
@@ -205,6 +211,7 @@ def _cancelled(state: RunState, e: ev.JobCancelled) -> RunState:
 
 @folds(ev.RankStarted)
 def _rank_started(state: RunState, e: ev.RankStarted) -> RunState:
+    state = replace(state, files=None)
     return _update_rank(state, e.rank, phase=RankPhase.STARTING, pid=e.pid, started=e.time)
 
 

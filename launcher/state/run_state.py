@@ -147,6 +147,7 @@ class RunState:
             `attempt_index`.
         stop: why this attempt was stopped.
         final_stop: a request that ends the run and not only this attempt: no restart follows it.
+        files: the files that its hosts wait for; None once ranks have started.
         disrupted_at: when the gang was stopped or lost a part: later failures follow from that.
         losses: what was lost in this attempt, in the order in which the losses were reported.
         lost_tasks: the agents that ran in the lost tasks, as far as that is known.
@@ -189,6 +190,7 @@ class RunState:
     cancelled: ev.JobCancelled | None = None
     spark: ev.SparkReady | None = None
     delivery: ev.DeliveryChosen | None = None
+    files: ev.FilesAwaited | None = None
     notes: tuple[ev.NoteMade, ...] = ()
     trackers: tuple[ev.TrackerLinked, ...] = ()
     near: ev.LimitNear | None = None

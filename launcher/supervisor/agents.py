@@ -33,7 +33,7 @@ class Roster:
         expected: how many agents will join; None while that is not known.
         ports: the port that each agent holds for rank 0's store.
         reached: the addresses that each agent could reach, with its interface for each.
-        lacking: the contents of files that each agent lacks.
+        lacking: the files that each agent lacks, by their numbers in the manifest.
         prepared: the working folder of each agent that has its files; empty for the caller's own.
         unprepared: why an agent cannot take its files.
         active_at: monotonic time of any rank's last sign of life; None before the gang began.
@@ -68,7 +68,7 @@ class Roster:
         self.active_at: float | None = None
         self.stacked: dict[int, int] = {}
         self.reached: dict[int, dict[str, str]] = {}
-        self.lacking: dict[int, tuple[str, ...]] = {}
+        self.lacking: dict[int, tuple[int, ...]] = {}
         self.prepared: dict[int, str] = {}
         self.unprepared: dict[int, str] = {}
 
@@ -151,10 +151,14 @@ class Roster:
                 link.send_payload(data, kind=payload_kind)
             link.send(kind, document)
 
+    def is_here(self, agent: int) -> bool:
+        """Whether an agent has not left."""
+        return agent in self._links
+
     def has_room(self, agent: int) -> bool:
-        """Whether an agent's connection takes more content at once; True if it has left."""
+        """Whether an agent's connection takes more content at once; False if it has left."""
         link = self._links.get(agent)
-        return link is None or not link.wants_to_write
+        return link is not None and not link.wants_to_write
 
     def send_content(self, agent: int, piece: bytes | memoryview) -> None:
         """Send a piece of what an agent lacks; nothing if it has left."""
@@ -248,7 +252,7 @@ class Roster:
             elif frame.kind is Kind.STACKED:
                 self.stacked[agent] = frame.document().get("round", 0)
             elif frame.kind is Kind.LACKS:
-                self.lacking[agent] = _digests(frame.document().get("contents"))
+                self.lacking[agent] = _numbers(frame.document().get("files"))
             elif frame.kind is Kind.PREPARED:
                 self._prepared(agent, frame.document())
         if self._recorders[agent].record([f for f in frames if f.kind not in _ANSWERS]):
@@ -288,8 +292,8 @@ def _port(value: object) -> int:
     return value
 
 
-def _digests(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+def _numbers(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(each) is int for each in value):
         raise WireError(f"an agent lacks {value!r:.40}")
     return tuple(value)
 

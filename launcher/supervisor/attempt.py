@@ -39,6 +39,7 @@ from ..spec.job import JobSpec
 from ..spec.places import Assignment
 from ..spec.request import Request
 from ..state import events as ev
+from ..state.outcome_rules import listed
 from .agents import Roster
 from .delivery import Delivery, unsent_notes
 
@@ -138,6 +139,9 @@ class Attempt:
     def too_late(self, limit_s: float) -> LauncherError:
         """The error for agents that have not joined in time."""
         traits = self._spec.mode.traits
+        if self.delivery is not None:
+            late = listed(list(self.delivery.late), most=3)
+            return CannotPlace(f"nothing more was heard of the run's files on their way to {late}")
         if self._roster.expected is None and not traits.scheduled:
             return CannotPlace(
                 f"no room on {traits.place} within {limit_s:g} s", hint="--start-timeout waits longer"
@@ -191,6 +195,8 @@ class Attempt:
         elif self._delivery.complete:
             return True
         self._delivery.advance()
+        if told := self._delivery.tell(self.number):
+            self._writer.append(told)
         if self._delivery.complete:
             for text in unsent_notes(bundle.manifest, self._delivery.unshared):
                 self._note(text, level="warning")

@@ -7,16 +7,27 @@ as fast as the agents' connections take them, so that a large file is never in m
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
 
 from ..channel.connection import CHUNK
-from ..channel.frames import Kind
+from ..channel.frames import Kind, WireError
 from ..channel.handshake import Hello
 from ..errors import CannotPlace, counted, size_text
 from ..placement.topology import host_names
 from ..spec.bundle import Bundle, Manifest, SentFile
+from ..spec.file_search import open_file
+from ..state.events import FilesAwaited
 from ..state.outcome_rules import listed
 from .agents import Roster
+
+FIRST_TOLD_S = 1.0
+TOLD_EVERY_S = 5.0
+TOLD_SHARE = 0.1
+SLOWEST = 8 << 20  # bytes a second: what a host's disk takes at least
+IDLE_S = 60.0
 
 
 class Delivery:
@@ -33,13 +44,13 @@ class Delivery:
 
     def __init__(self, bundle: Bundle, roster: Roster, clock: Callable[[], float]) -> None:
         self._bundle, self._roster, self._clock = bundle, roster, clock
-        self.active_at = clock()
+        self.active_at = self._began = clock()
+        self._told_again_at = self._began + FIRST_TOLD_S
         self._manifest = bundle.manifest.encode()
-        self._origins = {file.digest: file for file in bundle.manifest.files if file.origin}
         self._hosts = _agents_by_host(roster.hellos)
         self._names = host_names(roster.hellos)
         self._asked: set[int] = set()
-        self._streams: dict[int, Iterator[memoryview]] = {}
+        self._streams: dict[int, _Stream] = {}
         for first, *_ in self._hosts:
             self._ask(first, "")
 
@@ -53,6 +64,26 @@ class Delivery:
         """The names of the hosts that work in copies."""
         prepared = self._roster.prepared.items()
         return tuple(dict.fromkeys(self._names[agent] for agent, folder in sorted(prepared) if folder))
+
+    @property
+    def patient_until(self) -> float:
+        """The time by which something must have happened: to compare and copy large files takes a while."""
+        return self.active_at + IDLE_S + self._bundle.manifest.size / SLOWEST
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """The names of the hosts that have not got their files yet."""
+        return tuple(self._names[first] for first, *_ in self._hosts if first not in self._roster.prepared)
+
+    def tell(self, attempt: int) -> FilesAwaited | None:
+        """How far it is, if it goes on and that was not told lately; the longer it takes, the more rarely."""
+        now = self._clock()
+        if now < self._told_again_at or not (late := self.late):
+            return None
+        self._told_again_at = now + max(TOLD_EVERY_S, TOLD_SHARE * (now - self._began))
+        last = min(self._streams, key=lambda agent: self._streams[agent].sent, default=None)
+        fact = FilesAwaited(time=now, attempt=attempt, host=late[0], others=len(late) - 1)
+        return fact if last is None else self._streams[last].told(replace(fact, host=self._names[last]))
 
     @property
     def has_more(self) -> bool:
@@ -72,7 +103,7 @@ class Delivery:
                 for agent in others:
                     self._ask(agent, self._roster.prepared[first])
         for agent in list(self._roster.lacking):
-            self._streams[agent] = _pieces(self._contents(self._roster.lacking.pop(agent)))
+            self._streams[agent] = self._stream(self._roster.lacking.pop(agent))
             self.active_at = self._clock()
         for agent in list(self._streams):
             self._feed(agent)
@@ -83,22 +114,54 @@ class Delivery:
             self._roster.send_to(agent, Kind.PREPARE, {"folder": folder}, {Kind.BUNDLE: self._manifest})
 
     def _feed(self, agent: int) -> None:
-        if self._roster.has_room(agent):
-            piece = next(self._streams[agent], None)
+        """Send an agent's next piece; one that has left gets no more, and its end is a fact already."""
+        if not self._roster.is_here(agent):
+            del self._streams[agent]
+        elif self._roster.has_room(agent):
+            piece = self._streams[agent].next_piece()
             if piece is None:
                 del self._streams[agent]
             else:
                 self._roster.send_content(agent, piece)
                 self.active_at = self._clock()
 
-    def _contents(self, digests: Sequence[str]) -> Iterator[memoryview]:
+    def _stream(self, numbers: Sequence[int]) -> _Stream:
+        known = self._bundle.manifest.files
+        if not all(0 <= number < len(known) for number in numbers):
+            raise WireError("an agent lacks a file that the run has not")
+        files = [known[number] for number in numbers]
+        return _Stream(files, _pieces(self._contents(files)))
+
+    def _contents(self, files: Sequence[SentFile]) -> Iterator[memoryview]:
         """The contents, one after another, in blocks."""
         kept, whole = self._bundle.places(), memoryview(self._bundle.contents)
-        for digest in digests:
-            if digest in kept:
-                yield whole[kept[digest]]
-            elif digest in self._origins:
-                yield from _blocks(self._origins[digest])
+        for file in files:
+            if file.digest in kept:
+                yield whole[kept[file.digest]]
+            else:
+                yield from _blocks(file)
+
+
+class _Stream:
+    """What one agent lacks, on its way."""
+
+    def __init__(self, files: Sequence[SentFile], pieces: Iterator[memoryview]) -> None:
+        self._files, self._pieces = files, pieces
+        self._ends = list(accumulate(file.size for file in files))
+        self.sent = 0
+
+    def next_piece(self) -> memoryview | None:
+        """The next piece; None after the last."""
+        piece = next(self._pieces, None)
+        self.sent += len(piece or b"")
+        return piece
+
+    def told(self, fact: FilesAwaited) -> FilesAwaited:
+        """The fact with how far this one is."""
+        at = min(bisect_right(self._ends, self.sent), len(self._files) - 1)
+        name = os.path.basename(self._files[at].place)
+        size = self._ends[-1]
+        return replace(fact, file=name, files=len(self._files), sent=min(self.sent, size), size=size)
 
 
 def _agents_by_host(hellos: Sequence[Hello]) -> list[list[int]]:
@@ -121,7 +184,7 @@ def _blocks(file: SentFile) -> Iterator[memoryview]:
     )
     left = file.size
     try:
-        with open(file.origin, "rb") as opened:
+        with open_file(file.origin) as opened:
             while block := opened.read(CHUNK):
                 left -= len(block)
                 if left < 0:
@@ -173,6 +236,12 @@ def unsent_notes(manifest: Manifest, hosts: Sequence[str]) -> list[str]:
         )
     if manifest.keys:
         notes.append(
-            f"{counted(manifest.keys, 'file')} did not travel: they look like keys; --files sends them"
+            f"{counted(manifest.keys, 'file')} did not travel, because of looking like a key: "
+            "--files sends one that it names itself"
+        )
+    if manifest.uncounted:
+        notes.append(
+            f"{manifest.workdir} holds more files than were looked at, and {where} lacks those that lie "
+            "deepest: start from a smaller folder, or name with --files what is read"
         )
     return notes

@@ -247,7 +247,7 @@ class Supervisor:
         self._attempt.advance()
         limit_s, until = join_limit(self._stage, self._spec)
         if (delivery := self._attempt.delivery) is not None:  # large files may take longer than agents may
-            until = max(until, delivery.active_at + JOIN_LIMIT_S)
+            until = max(until, delivery.patient_until)
         if not self._attempt.started and now >= until:
             raise self._attempt.too_late(limit_s)
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from launcher.display.waits import near_line
+from launcher.display.waits import files_line, near_line
 from launcher.spec.modes import SPARK, recorded_traits
 from launcher.state.run_state import Phase, RankPhase
 
@@ -13,6 +13,7 @@ from ... import formatting as fig
 from ...data.run.model import PHASE_GLYPHS, Progress, RunView
 from ...data.run.narration import record_line
 from ...data.run.trackers import tracker_records
+from ...sanitize import printable
 from ..widgets.rows import Row, Span, clip, spread, width_of
 from .charts import alarm_line, pace_row
 from .failure import failure_rows
@@ -214,6 +215,8 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
         return [*rows, _with_course(last, view.progress, width)]
     if not view.live:
         return [verdict_row(view, width)]
+    if state.files is not None and state.phase is Phase.STARTING:
+        return [clip(((f" {printable(files_line(state.files))}", "rank-behind bold"),), width)]
     if state.near is not None:
         return [clip(((f" {near_line(state.near, view.now)}", "rank-behind bold"),), width)]
     if view.progress.step is None and not view.progress.metrics:

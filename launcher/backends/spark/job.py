@@ -227,6 +227,7 @@ _DRIVER_ONLY = (
     "runs/index.py",
     "runs/logs/printer.py",
     "runs/recovery.py",
+    "spec/named_files.py",
     "spec/packing.py",
     "spec/project_files.py",
     "spec/script_options.py",

@@ -15,6 +15,7 @@ from launcher.channel.frames import Kind
 from launcher.distributor import launch
 from launcher.errors import CannotPlace
 from launcher.job import Job
+from launcher.spec.bundle import Bundle, Manifest
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request
@@ -24,7 +25,7 @@ from launcher.supervisor import supervisor as stage_rules
 from launcher.testing import Script, ScriptedAgent, ScriptedCluster, ScriptedStage
 from tests.commands import until
 
-BUNDLE, PAYLOAD = b"bundle" * 10, b"payload" * 10
+BUNDLE, PAYLOAD = Bundle(Manifest("/w", main="/w/train.py")), b"payload" * 10
 
 
 def start(tmp_path: Path, *stages: ScriptedStage, n: int = 2, **options: Any) -> tuple[Job, ScriptedCluster]:
@@ -137,7 +138,7 @@ def test_sources_and_arguments_come_before_the_order(tmp_path: Path) -> None:
     heard = backend.agents[0].received
     kinds = [f.kind for f in heard]
     assert kinds.index(Kind.PAYLOAD) < kinds.index(Kind.START) > kinds.index(Kind.BUNDLE)
-    assert [BUNDLE] == [f.payload for f in heard if f.kind is Kind.BUNDLE]
+    assert [BUNDLE.manifest.encode()] == [f.payload for f in heard if f.kind is Kind.BUNDLE]
 
 
 def test_nothing_starts_before_all_have_come_and_reached_each_other(tmp_path: Path) -> None:
@@ -545,7 +546,7 @@ def test_a_loss_is_followed_by_a_new_stage(tmp_path: Path) -> None:
     assert ("executor 7 on host1 was lost: it burnt", False) == (restart.reason, restart.in_place)
     first, *later = backend.agents[2:]
     assert "1" == environment(first)["TORCHELASTIC_RESTART_COUNT"]
-    assert [BUNDLE] * 2 == [f.payload for v in (first, *later) for f in v.received if f.kind is Kind.BUNDLE]
+    assert [BUNDLE.manifest.encode()] * 2 == [f.payload for v in (first, *later) for f in v.received if f.kind is Kind.BUNDLE]
     assert 2 == [f.kind for v in backend.agents[2:] for f in v.received].count(Kind.REACH)
 
 
@@ -582,7 +583,7 @@ def test_a_stage_that_never_ends_is_given_up_and_not_followed_by_another(
     backend = Deaf(ScriptedStage([vanishes]), ScriptedStage([fine]))
     target = Target(TargetKind.SCRIPT, "/w/train.py")
     spec = JobSpec(target, mode=Mode.CLUSTER, workdir=str(tmp_path), max_restarts=1)
-    job = launch(Request(spec, environ={}, bundle=b""), root=tmp_path / "runs", backend=backend)
+    job = launch(Request(spec, environ={}, bundle=BUNDLE), root=tmp_path / "runs", backend=backend)
     state = ended(job)
 
     assert ("lost", 75, 1) == (state.phase, state.exit_code, backend.launches)
