@@ -23,6 +23,7 @@ from launcher.engine.protocol import (
     unpack_request,
 )
 from launcher.errors import InternalError, LauncherError, RankFailed
+from launcher.spec.bundle import Bundle, Manifest, SentFile
 from launcher.spec.inherited import Inherited
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
@@ -30,6 +31,7 @@ from launcher.spec.request import Request
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 NAMES = st.text("ABC_x", min_size=1, max_size=8)
+FILES = st.lists(st.builds(SentFile, TEXT, TEXT, st.integers(0, 1 << 60)), max_size=3).map(tuple)
 REQUESTS = st.builds(
     Request,
     spec=st.builds(
@@ -55,7 +57,7 @@ REQUESTS = st.builds(
     python=TEXT,
     payload=st.none() | st.binary(max_size=100),
     path=st.lists(TEXT, max_size=3).map(tuple),
-    bundle=st.none() | st.binary(max_size=100),
+    bundle=st.none() | st.builds(Bundle, st.builds(Manifest, TEXT, files=FILES), st.binary(max_size=100)),
     inherited=st.builds(
         Inherited,
         umask=st.none() | st.integers(0, 0o777),

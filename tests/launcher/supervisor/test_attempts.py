@@ -546,7 +546,9 @@ def test_a_loss_is_followed_by_a_new_stage(tmp_path: Path) -> None:
     assert ("executor 7 on host1 was lost: it burnt", False) == (restart.reason, restart.in_place)
     first, *later = backend.agents[2:]
     assert "1" == environment(first)["TORCHELASTIC_RESTART_COUNT"]
-    assert [BUNDLE.manifest.encode()] * 2 == [f.payload for v in (first, *later) for f in v.received if f.kind is Kind.BUNDLE]
+    assert [BUNDLE.manifest.encode()] * 2 == [
+        f.payload for v in (first, *later) for f in v.received if f.kind is Kind.BUNDLE
+    ]
     assert 2 == [f.kind for v in backend.agents[2:] for f in v.received].count(Kind.REACH)
 
 
