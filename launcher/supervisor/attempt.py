@@ -93,6 +93,7 @@ class Attempt:
         self._meeting: MeetingPoint | None = None
         self._reach_sent = False
         self._delivery: Delivery | None = None
+        self._delivered = False
 
     def place(self) -> None:
         """Record a plan that was made beforehand, when its agents are being started."""
@@ -127,7 +128,7 @@ class Attempt:
     def restart_with_new_agents(self, number: int) -> None:
         """Begin another attempt, with agents that have yet to join."""
         self.number = number
-        self.started = self._reach_sent = False
+        self.started = self._reach_sent = self._delivered = False
         self.plan, self._meeting, self._delivery = self._initial_plan, None, None
         self._roster.reset()
 
@@ -188,19 +189,18 @@ class Attempt:
     def _deliver(self) -> bool:
         """Bring the run's files to its hosts; whether they are there."""
         bundle = self._request.bundle
-        if bundle is None:
+        if bundle is None or self._delivered:
             return True
         if self._delivery is None:
             self._delivery = Delivery(bundle, self._roster, self._clock)
-        elif self._delivery.complete:
-            return True
         self._delivery.advance()
         if told := self._delivery.tell(self.number):
             self._writer.append(told)
-        if self._delivery.complete:
+        self._delivered = self._delivery.complete
+        if self._delivered and not self.number:  # hosts of a later attempt lack the same
             for text in unsent_notes(bundle.manifest, self._delivery.unshared):
                 self._note(text, level="warning")
-        return self._delivery.complete
+        return self._delivered
 
     def _choose_meeting(self, plan: Plan) -> MeetingPoint | None:
         """The address of the rendezvous; None while agents are still trying to reach it."""
