@@ -48,6 +48,9 @@ Moment = Annotated[float, Within(0.0, LATEST)]
 Index = Annotated[int, Within(0, (1 << 20) - 1)]
 """The number of a rank, agent, attempt or device, or a count of these."""
 
+Amount = Annotated[int, Within(0, (1 << 62) - 1)]
+"""A number of bytes."""
+
 ExitCode = Annotated[int, Within(0, 255)]
 """The exit code of a process."""
 

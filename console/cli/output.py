@@ -56,7 +56,7 @@ def detach(request: Request, *, output: str, ranks: str) -> int:
     for option, value, default in (("--output", output, "text"), ("--ranks", ranks, "all")):
         if value != default:
             raise SpecError(f"--detach prints no output: {option} has no meaning with it")
-    run = start_detached(request)
+    run = start_detached(request, tell=say)
     print_while_possible(print_text, run)
     return 0
 

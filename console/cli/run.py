@@ -211,7 +211,7 @@ def run_in_foreground(request: Request, *, output: str, ranks: str, on_disconnec
     policy = on_disconnect or ("detach" if from_terminal() else "stop")
     handler = SignalHandler(hangup_stops=on_disconnect == "stop")
     with _handling(handler):
-        started = submit(request, on_disconnect=policy)
+        started = submit(request, on_disconnect=policy, tell=say)
         try:
             handler.watch(started)
             say(f"run {started.id}")

@@ -18,7 +18,7 @@ from .. import __version__, runtime_dir
 from ..errors import AgentLost, InternalError, LauncherError, RunStopped
 from ..runs.paths import home, runs_root
 from ..runs.status import process_start
-from ..spec.packing import with_bundle
+from ..spec.packing import Tell, with_bundle
 from ..spec.request import Request
 from ..supervisor.control import send_command
 from .address import ROOT, EngineKey, key_for
@@ -79,26 +79,27 @@ class Attachment:
         self._talk.close()
 
 
-def submit(request: Request, *, on_disconnect: str) -> Attachment:
+def submit(request: Request, *, on_disconnect: str, tell: Tell = None) -> Attachment:
     """Start a run in its engine and stay connected.
 
     Args:
         request: what to run.
         on_disconnect: what happens to the run if this process vanishes: ``detach`` or ``stop``.
+        tell: called with a sentence on what takes a while.
 
     Raises:
         LauncherError: as `launcher.distributor.launch` does, or there can be no engine.
     """
-    return _submit(request, hold=True, on_disconnect=on_disconnect)
+    return _submit(request, hold=True, on_disconnect=on_disconnect, tell=tell)
 
 
-def start_detached(request: Request) -> str:
-    """Start a run that goes on without the caller; its id.
+def start_detached(request: Request, tell: Tell = None) -> str:
+    """Start a run that goes on without the caller; its id. `tell` is called with what takes a while.
 
     Raises:
         LauncherError: as `launcher.distributor.launch` does, or there can be no engine.
     """
-    started = _submit(request, hold=False, on_disconnect="detach")
+    started = _submit(request, hold=False, on_disconnect="detach", tell=tell)
     started.close()
     return started.id
 
@@ -179,9 +180,9 @@ def _ask(place: Path, document: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _submit(request: Request, *, hold: bool, on_disconnect: str) -> Attachment:
+def _submit(request: Request, *, hold: bool, on_disconnect: str, tell: Tell) -> Attachment:
     _require_address(request)
-    request = with_bundle(request)
+    request = with_bundle(request, tell)
     key = key_for(request)
     packed = pack_request(request)
     fields: dict[str, Any] = {"op": "submit", "version": key.version, "build": key.build}

@@ -19,12 +19,13 @@ import sys
 import sysconfig
 import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from .. import names
-from ..errors import SpecError
+from ..errors import SpecError, size_text
 from .bundle import NAMED, SOURCES, Bundle, Manifest, SentFile
 from .file_search import find_sources, open_file
 from .job import JobSpec, Target, TargetKind
@@ -37,6 +38,9 @@ LIMIT = 32 << 20
 FILES = 10_000
 # Above this size a file is not copied into the bundle, but read when a host lacks it.
 LARGE = 1 << 20
+# To read this much takes a second or more.
+SLOW = 256 << 20
+Tell = Callable[[str], object] | None
 _SYSTEM = ("/bin/", "/sbin/", "/usr/")
 # Never sent: executors have them. Spark's packages may lie outside of the folders of installed packages.
 _NOT_SENT = frozenset({"__main__", "__mp_main__", names.own(), names.SECOND, "pyspark", "py4j"})
@@ -96,11 +100,15 @@ class _Collected:
             self.add(file)
 
 
-def with_bundle(request: Request) -> Request:
+def with_bundle(request: Request, tell: Tell = None) -> Request:
     """The request with the sources that its target needs, where the ranks run on other hosts.
 
     The bundle is made once, by the process whose paths the request names. Paths of this host mean nothing
     on an executor, so the request loses its `path` and `python`.
+
+    Args:
+        request: what to run.
+        tell: called with a sentence on what takes a while.
 
     Raises:
         SpecError: a file that the target needs does not exist, or the mode sends no files.
@@ -112,11 +120,15 @@ def with_bundle(request: Request) -> Request:
         raise SpecError(f"files are sent to executors, and the mode is {mode}", hint="ranks see yours")
     if not mode.traits.ships_sources or request.bundle is not None:
         return request
-    return replace(request, bundle=make_bundle(request.spec), path=(), python="")
+    return replace(request, bundle=make_bundle(request.spec, tell), path=(), python="")
 
 
-def make_bundle(spec: JobSpec) -> Bundle:
+def make_bundle(spec: JobSpec, tell: Tell = None) -> Bundle:
     """All that a run's target needs from this machine.
+
+    Args:
+        spec: the request.
+        tell: called with a sentence on each file that takes a while.
 
     Raises:
         SpecError: a file of ``--py-files`` or ``--files`` does not exist, or the sources are too many or too
@@ -129,7 +141,7 @@ def make_bundle(spec: JobSpec) -> Bundle:
     _check_size(collected)
     for path in dict.fromkeys(Path(sent_path(spec, text)) for text in spec.files):
         _add_named(collected, path)
-    return _packed(collected)
+    return _packed(collected, tell)
 
 
 def _collect(target: Target, workdir: Path) -> _Collected:
@@ -359,11 +371,13 @@ def _check_size(collected: _Collected) -> None:
         )
 
 
-def _packed(collected: _Collected) -> Bundle:
+def _packed(collected: _Collected, tell: Tell) -> Bundle:
     contents: dict[str, bytes] = {}
     sent = []
     for place, file in collected.files.items():
         try:
+            if place in collected.large and (size := file.stat().st_size) > SLOW and tell:
+                tell(f"reading {file}, {size_text(size)}, to name it by its content")
             sent.append(_sent(place, file, contents, kept=place not in collected.large))
         except OSError as error:
             if place in collected.needed:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
-from ..serialization import DecodeError, ExitCode, Index, Moment, from_plain, to_plain
+from ..serialization import Amount, DecodeError, ExitCode, Index, Moment, from_plain, to_plain
 from ..spec.places import Assignment, Device
 
 SCHEMA = 1
@@ -299,8 +299,8 @@ class FilesAwaited(Event):
     others: Index = 0
     file: str = ""
     files: Index = 0
-    sent: Index = 0
-    size: Index = 0
+    sent: Amount = 0
+    size: Amount = 0
 
 
 @event()

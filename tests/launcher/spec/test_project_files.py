@@ -380,3 +380,13 @@ def test_a_folder_that_is_gone_is_empty(tmp_path: Path) -> None:
     shutil.rmtree(folder)
 
     assert ((), ()) == (select_files(folder).files, select_files(folder).left_out)
+
+
+def test_a_file_that_takes_a_while_to_be_read_is_told(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "SLOW", 9)
+    write(work, {"data/large.bin": "x" * 10, "data/small.bin": "x" * 9})
+    told: list[str] = []
+    target = Target(TargetKind.SCRIPT, str(work / "train.py"))
+    make_bundle(JobSpec(target, mode=Mode.CLUSTER, files=("data",), workdir=str(work)), told.append)
+
+    assert [f"reading {work}/data/large.bin, 0.0 KiB, to name it by its content"] == told

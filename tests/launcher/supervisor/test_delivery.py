@@ -382,3 +382,9 @@ def test_an_agent_that_dies_while_it_gets_files_is_replaced_if_restarts_are_allo
     assert 75 == start(tmp_path / "one", bundle(large), stages[0]).wait(60).exit_code
     state = start(tmp_path / "two", bundle(large), *stages, max_restarts=1).wait(60)
     assert ("succeeded", 1) == (state.phase, state.attempt)
+
+
+def test_sizes_of_any_file_can_be_recorded() -> None:
+    fact = ev.FilesAwaited(time=1.0, host="a", file="x", files=1, sent=3 << 40, size=4 << 40)
+
+    assert fact == ev.decode(ev.encode(fact, "run"))
