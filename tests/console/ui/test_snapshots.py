@@ -35,6 +35,7 @@ from console.ui.rendering.driver import frugal
 from console.ui.run.screen import RunScreen
 from launcher.runs.catalog import new_id
 from launcher.runs.status import Owner, Status, write_status
+from launcher.spec.bundle import Bundle, Manifest, SentFile
 from launcher.spec.modes import Mode
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
@@ -187,7 +188,8 @@ def stage(
     monkeypatch.setattr(time, "time", now)
     monkeypatch.setattr(preflight_source, "look", lambda _: FOUND)
     monkeypatch.setattr(manual, "topics", lambda: {"runs": Topic("runs", TOPIC)})
-    monkeypatch.setattr(preflight_source, "make_bundle", lambda _: bytes(2400))
+    monkeypatch.setattr(preflight_source, "make_bundle", lambda _: SENT)
+    monkeypatch.setattr(preflight_source, "carried_by", lambda _: {})
     yield Stage(root, project, commands, until)
     monkeypatch.undo()
     time.tzset()
@@ -197,6 +199,7 @@ def now() -> float:
     return RECORDED_AT + NOW_S
 
 
+SENT = Bundle(Manifest("/w/project", files=(SentFile("src/w/project/train.py", "0", 2400),)))
 Go = Callable[[Stage, RankdeckApp, "Pilot[int]"], Awaitable[None]]
 
 
