@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 import subprocess
 import sys
@@ -81,6 +82,47 @@ def test_what_a_mode_can_do_is_asked_of_its_row_and_no_mode_is_compared_elsewher
 )
 def test_a_comparison_with_a_mode_is_found(code: str) -> None:
     assert list(modes_compared(ast.parse(code)))
+
+
+SPARK = ROOT / "launcher" / "backends" / "spark"
+INSIDES = SPARK / "internals.py"
+_JVM_HANDLE = re.compile(
+    r"_j(vm|sc|conf|context|df|rdd|api|broadcast|read|seq|map|schema|session|spark\w*)\b"
+)
+_OURS = {"self", "cls"}
+
+
+def spark_insides(tree: ast.AST, *, any_private: bool) -> Iterator[str]:
+    """Uses of pyspark's handles of its JVM; with `any_private`, of any private name but an object's own."""
+    for node in ast.walk(tree):
+        name = ""
+        if isinstance(node, ast.Attribute) and not (
+            isinstance(node.value, ast.Name) and node.value.id in _OURS
+        ):
+            name = node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value if _JVM_HANDLE.fullmatch(node.value) else ""
+        private = any_private and name.startswith("_") and not name.startswith("__")
+        if private or _JVM_HANDLE.fullmatch(name):
+            yield name
+
+
+def test_sparks_insides_are_asked_in_one_module() -> None:
+    """A session of managed Spark refuses them, so each needs a way without it: see `internals`."""
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        if path != INSIDES
+        for name in spark_insides(ast.parse(path.read_text()), any_private=SPARK in path.parents)
+    }
+    assert set() == found
+
+
+@pytest.mark.parametrize(
+    "code", ["c._jsc.sc()", "getattr(c, '_jvm')", "SparkContext._gateway", "pair._1()", "self.context._jsc"]
+)
+def test_a_use_of_sparks_insides_is_found(code: str) -> None:
+    assert list(spark_insides(ast.parse(code), any_private=True))
 
 
 @pytest.mark.parametrize("package", ["console", "launcher"])

@@ -209,7 +209,11 @@ class SparkBackend:
 
     def _await_slots(self, session: Session, spec: JobSpec, run: str, attempt: int) -> Slots | None:
         aborted, tell = self._aborted, self._box.put
-        return await_slots(session, spec, aborted=aborted, tell=tell, run=run, attempt=attempt)
+        slots = await_slots(session, spec, aborted=aborted, tell=tell, run=run, attempt=attempt)
+        if slots is not None and slots.unknown:
+            text = f"{slots.unknown}; Spark waits for them itself"
+            self._box.put(ev.NoteMade(time=time.time(), text=text))
+        return slots
 
     def _begin_relay(self, session: Session, spec: JobSpec, cleanup: contextlib.ExitStack) -> Relay | None:
         """Start a relay for a Connect session; it comes up while the run may wait for slots."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import CannotPlace, SpecError
 from ...spec import spark_address
+from . import internals
 
 PROBE_S = 5.0
 RELEASE_S = 2.0
@@ -92,7 +93,8 @@ def quieten() -> None:
 
 def _settle(session: Any, remote: str, limit_s: float) -> None:
     """Wait until the server has answered as a Connect server."""
-    _await_ready(session.client._channel, remote, limit_s)  # noqa: SLF001  # there is no public way to it
+    if (channel := internals.channel(session)) is not None:  # else the first request shows it, only later
+        _await_ready(channel, remote, limit_s)
     with contextlib.suppress(AttributeError):
         session.client.set_retry_policies([])
     try:

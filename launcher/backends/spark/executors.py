@@ -1,4 +1,7 @@
-"""Queries about executors, jobs and workers: through a classic session's JVM, or by HTTP."""
+"""Queries about executors, jobs and workers: to Spark's scheduler, to its public interface, or by HTTP.
+
+A session may refuse any of them (`guarded`); what none of them tells is unknown.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from typing import Any
 
 from ...errors import counted
 from ...spec import spark_address
+from . import internals
+from .guarded import ask
 from .session import Session
 from .session_pool import idle_applications
 from .slots import (
@@ -27,8 +32,7 @@ from .slots import (
 )
 
 ASK_S = 3.0
-_DATA = "org$apache$spark$scheduler$cluster$CoarseGrainedSchedulerBackend$$executorDataMap"
-_MESSAGES = "org.apache.spark.deploy.master.MasterMessages$"
+_KEPT = "this session keeps to itself which executors it has"
 
 
 def look(session: Session, need: SlotNeed) -> Capacity:
@@ -40,9 +44,12 @@ def look(session: Session, need: SlotNeed) -> Capacity:
         return _capacity_by_http(session, need)
     if session.local:
         return _local_capacity(session, need)
+    held = executors(session)
+    held = _held_by_pages(session, need) if held is None else held
+    if held is None:
+        return Capacity(gpu=need.gpus > 0, explanation=_KEPT)
     state = master_state(session)
     workers = None if state is None else worker_nodes(state)
-    held = executors(session)
     busy = _own_busy(session, held)
     idle: tuple[tuple[int, int], ...] = ()
     if state is not None:
@@ -53,18 +60,17 @@ def look(session: Session, need: SlotNeed) -> Capacity:
     return capacity_of(need, held, workers, shape_of(session), busy, idle)
 
 
-def executors(session: Session) -> tuple[HeldSlots, ...]:
-    """The executors of a classic session's application that have registered."""
-    data = getattr(session.context._jsc.sc().schedulerBackend(), _DATA)()  # noqa: SLF001
-    return tuple(_held(pair._1(), pair._2()) for pair in _each(data))  # noqa: SLF001  # Scala's own names
+def executors(session: Session) -> tuple[HeldSlots, ...] | None:
+    """The executors of a classic session's application that have registered; None if it refuses to tell."""
+    states = internals.executors(session.context)
+    return None if states is None else tuple(HeldSlots(*state) for state in states)
 
 
 def own_jobs(session: Session) -> tuple[str, ...]:
-    """The running jobs of a classic session's application, by job group or name."""
-    spark = session.context._jsc.sc()  # noqa: SLF001
-    return tuple(
-        _job_name(spark.statusStore(), job) for job in sorted(spark.statusTracker().getActiveJobIds())
-    )
+    """The running jobs of a classic session's application, by job group or name; none if it refuses."""
+    tracker: Any = ask(lambda: session.context.statusTracker())
+    jobs = ask(lambda: sorted(tracker.getActiveJobsIds())) or ()
+    return tuple(_job_name(session.context, tracker, job) for job in jobs)
 
 
 def master_state(session: Session) -> Mapping[str, Any] | None:
@@ -153,97 +159,77 @@ def _own_busy(session: Session, held: tuple[HeldSlots, ...]) -> tuple[tuple[str,
     return ((" and ".join(names), used),) if names else ()
 
 
-def _held(executor: str, data: Any) -> HeldSlots:
-    resources = data.resourcesInfo()
-    gpus = gpus_free = 0
-    if resources.contains(GPU):
-        info = resources.apply(GPU)
-        gpus_free = info.availableAddrs().distinct().size()
-        gpus = gpus_free + info.assignedAddrs().distinct().size()
-    cores = int(data.totalCores())
-    return HeldSlots(executor, data.executorHost(), cores, _free_cores(data), gpus, gpus_free)
-
-
-def _free_cores(data: Any) -> int:
-    """Spark 4.3 counts cores in decimals, which py4j fails to read as integers; its error quotes them."""
-    try:
-        return int(data.freeCores())
-    except ValueError as error:
-        quoted = re.search(r"'([-+.E\d]+)'", str(error))
-        if quoted is None:
-            raise
-        return int(float(quoted[1]))
-
-
-def _job_name(store: Any, job: int) -> str:
-    data = store.job(job)
-    group = data.jobGroup()
-    if group.isDefined() and group.get():
-        return f"job group {group.get()}"
-    return f"job {job} ({data.name()})"
-
-
-def _each(collection: Any) -> Iterator[Any]:
-    """The elements of a Scala collection."""
-    iterator = collection.toList().iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+def _job_name(context: Any, tracker: Any, job: int) -> str:
+    """Its group; without one, or if that is unknown, its number and the name of its last stage."""
+    if group := internals.job_group(context, job):
+        return f"job group {group}"
+    stages = ask(lambda: tracker.getJobInfo(job).stageIds) or ()
+    name = ask(lambda: tracker.getStageInfo(max(stages)).name) if stages else None
+    return f"job {job} ({name})" if name else f"job {job}"
 
 
 def _page_port(session: Session, host: str, port: int) -> int:
     """The port of a master's page, requested by Spark's own protocol; 0 if there is no answer."""
-    jvm = session.context._jvm  # noqa: SLF001
-    loader = jvm.java.lang.Class
     try:
-        rpc = session.context._jsc.sc().schedulerBackend().rpcEnv()  # noqa: SLF001
-        master = rpc.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, port), "Master")
-        request = _module(loader, f"{_MESSAGES}BoundPortsRequest$")
-        kind = loader.forName(f"{_MESSAGES}BoundPortsResponse")
-        answer = master.askSync(request, _module(loader, "scala.reflect.ClassTag$").apply(kind))
-        return int(answer.webUIPort())
+        return internals.master_page_port(session.context, host, port) or 0
     except Exception:  # noqa: BLE001  # whatever Java raises, the port is then unknown
         return 0
 
 
-def _module(loader: Any, name: str) -> Any:
-    """A Scala object."""
-    return loader.forName(name).getField("MODULE$").get(None)
-
-
 def _local_capacity(session: Session, need: SlotNeed) -> Capacity:
     """A local master has as many slots as it was given threads, and no GPUs."""
-    spark = session.context._jsc.sc()  # noqa: SLF001
-    cores = int(spark.defaultParallelism()) if "spark.default.parallelism" not in _keys(session) else 0
-    match = re.search(r"\[(\d+)", session.master)
-    cores = int(match[1]) if match else cores or 1
-    total = need.fits(cores, 0)
-    used = _running(session)
-    busy = ((" and ".join(own_jobs(session)), used),) if used else ()
-    free = max(0, total - used // need.cpus)
-    return Capacity(
-        total, free, total, 0, need.gpus > 0, busy, f"{session.master} runs {counted(cores, 'task')} at once"
-    )
+    cores = _local_cores(session)
+    if cores is None:
+        return Capacity(gpu=need.gpus > 0, explanation="this session keeps to itself how many cores it has")
+    total, used = need.fits(cores, 0), _running(session)
+    names = own_jobs(session) if used else ()
+    free = None if used is None else max(0, total - used // need.cpus)
+    explanation = f"{session.master} runs {counted(cores, 'task')} at once"
+    busy = ((" and ".join(names), used),) if used and names else ()
+    return Capacity(total, free, total, 0, need.gpus > 0, busy, explanation)
 
 
-def _running(session: Session) -> int:
+def _local_cores(session: Session) -> int | None:
+    """The threads of a local master; None if they are not in its name and the session does not tell."""
+    if match := re.search(r"\[(\d+)", session.master):
+        return int(match[1])
+    if "[" not in session.master or session.conf("spark.default.parallelism"):
+        return 1
+    return ask(lambda: int(session.context.defaultParallelism))
+
+
+def _running(session: Session) -> int | None:
     """Tasks that run in a local master's threads."""
-    counts = session.context._jsc.sc().taskScheduler().runningTasksByExecutors()  # noqa: SLF001
-    return sum(int(pair._2()) for pair in _each(counts))  # noqa: SLF001
+    now = internals.running_tasks(session.context)
+    return ask(lambda: _tracked_tasks(session.context.statusTracker())) if now is None else now
 
 
-def _keys(session: Session) -> set[str]:
-    return {key for key, _ in session.context.getConf().getAll()}
+def _tracked_tasks(tracker: Any) -> int:
+    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+    return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
 def _capacity_by_http(session: Session, need: SlotNeed) -> Capacity:
     """The slots on a Connect server's own pages, if they can be read at the port in its settings."""
     host, port = session.conf("spark.driver.host"), session.conf("spark.ui.port", "4040")
     address = f"http://{_bracketed(host)}:{port}/api/v1/applications/{session.application}"
-    entries = _get_json(f"{address}/executors") if port != "0" else None
-    if not isinstance(entries, list):
+    held = _executors_at(address, need) if port != "0" else None
+    if held is None:
         return Capacity(gpu=need.gpus > 0, explanation="the Connect server's own pages cannot be reached")
-    held = tuple(_held_by_page(e, need) for e in entries if e.get("id") != "driver" and e.get("isActive"))
     return capacity_of(need, held, None, ExecutorShape())
+
+
+def _held_by_pages(session: Session, need: SlotNeed) -> tuple[HeldSlots, ...] | None:
+    """The executors on the pages of a classic session's application; None if they cannot be read."""
+    address = f"{session.ui}/api/v1/applications/{session.application}"
+    return _executors_at(address, need) if session.ui and session.application else None
+
+
+def _executors_at(address: str, need: SlotNeed) -> tuple[HeldSlots, ...] | None:
+    entries = _get_json(f"{address}/executors")
+    if not isinstance(entries, list):
+        return None
+    return tuple(_held_by_page(e, need) for e in entries if e.get("id") != "driver" and e.get("isActive"))
 
 
 def _held_by_page(entry: Mapping[str, Any], need: SlotNeed) -> HeldSlots:

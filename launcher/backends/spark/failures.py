@@ -47,6 +47,7 @@ _GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "
 _TEXT_LOST = "its text was lost with Spark's JVM"
 _NO_WAY = re.compile(r"rankdeck-unreachable: (agent \d+ on [^:\s]+): (.+)")
 _ENDED = re.compile(r"NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_|SESSION_CLOSED|SESSION_NOT_FOUND")
+_REFUSED_CALL = re.compile(r"Py4JSecurityException: ([^\n]+)")
 _UNREACHABLE = re.compile(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|RETRIES_EXCEEDED")
 
 
@@ -166,9 +167,9 @@ class _FailureReader:
     def by_rule(self) -> Failure | None:
         """The result of the first rule that applies. Causes that a person can fix precede their effects."""
         rules: tuple[Callable[[], Failure | None], ...] = (
-            self._unreachable, self._too_few, self._dynamic, self._shut_down, self._executor,
-            self._cancelled, self._versions, self._no_program, self._no_module, self._worker, self._killed,
-            self._user, self._gone,
+            self._unreachable, self._refused_call, self._too_few, self._dynamic, self._shut_down,
+            self._executor, self._cancelled, self._versions, self._no_program, self._no_module, self._worker,
+            self._killed, self._user, self._gone,
         )  # fmt: skip
         return next((failure for rule in rules if (failure := rule()) is not None), None)
 
@@ -178,6 +179,13 @@ class _FailureReader:
             return None
         why = f"{match[1]} has no way to this run's engine: {match[2]}"
         return Failure(None, CannotPlace(why), why, unreachable=True)
+
+    def _refused_call(self) -> Failure | None:
+        match = _REFUSED_CALL.search(self.text)
+        if match is None:
+            return None
+        why = f"this Spark session refuses what a barrier stage needs: {match[1].strip()}"
+        return _refused(why, "use a Spark Connect session of the same cluster: --mode connect")
 
     def _too_few(self) -> Failure | None:
         if "SPARK-24819" not in self.text and "BarrierJobSlotsNumberCheckFailed" not in self.text:

@@ -27,7 +27,7 @@ from ...runs.files import opener
 from ...spec import spark_address
 from ...spec.job import SparkSpec
 from ...spec.redaction import redacted
-from . import config, connect
+from . import config, connect, internals
 from .config import SparkConfig, SparkEnvironment
 from .failures import kubernetes_refusal, text_of
 
@@ -263,9 +263,7 @@ def make_context(order: ContextRequest) -> MadeContext:
     )
     here = local or address.startswith("127.") or address == "::1"
     python = config.python_for(order.spec, around, here=here, own=sys.executable)
-    from pyspark import SparkContext
-
-    if SparkContext._gateway is not None:  # noqa: SLF001  # a JVM of the caller's, whose session has ended
+    if internals.gateway_in_use() is not None:  # a JVM of the caller's, whose session has ended
         return MadeContext(_new_context(settings, python), None, notes)
     extra = {"SPARK_LOCAL_IP": _LOOPBACK} if choice.embedded else {}
     jvm = Jvm(around, settings, order.log, order.limit_s, **extra)
@@ -277,13 +275,19 @@ def end_context(context: Any, jvm: Jvm) -> None:
 
     Our sockets to it are closed first: py4j writes to the terminal when a JVM ends during a call.
     """
-    accumulators = context._accumulatorServer  # noqa: SLF001  # it too reports the JVM's end as an error
-    accumulators.handle_error = lambda *_: None
-    shutdown = threading.Thread(target=accumulators.shutdown, daemon=True)
+    accumulators = internals.accumulator_server(context)
+    shutdown = threading.Thread(target=_end_accumulators, args=(accumulators,), daemon=True)
     shutdown.start()
     _disconnect(context, alive=jvm.process.poll() is None)
     jvm.dismiss(CLOSE_S)
     shutdown.join(CLOSE_S)
+
+
+def _end_accumulators(server: Any) -> None:
+    """End it first: it too reports the JVM's end as an error. None if this pyspark has none to show."""
+    if server is not None:
+        server.handle_error = lambda *_: None
+        server.shutdown()
 
 
 def _in_jvm(jvm: Jvm, settings: Mapping[str, str], python: str, order: ContextRequest) -> Any:
@@ -301,8 +305,8 @@ def _new_context(settings: Mapping[str, str], python: str, gateway: Any = None) 
     from pyspark import SparkConf, SparkContext
 
     _silence_loggers()
-    jvm = gateway.jvm if gateway is not None else SparkContext._jvm  # noqa: SLF001
-    conf = SparkConf(loadDefaults=True, _jvm=jvm).setAll(list(settings.items()))
+    # a new JVM adds the defaults itself when the context is made; one that is there already adds them here
+    conf = SparkConf(loadDefaults=gateway is None).setAll(list(settings.items()))
     with _kept_sigint_handler():
         context = SparkContext(conf=conf, gateway=gateway)
     context.pythonExec = python
@@ -357,20 +361,10 @@ def _message_of(error: Exception) -> str:
 
 def _disconnect(context: Any, *, alive: bool) -> None:
     """Reset pyspark, so that this process can make another JVM, and close our sockets to this one."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway  # noqa: SLF001
-    if context is not None:
-        context._jsc = context._accumulatorServer = None  # noqa: SLF001
-    with SparkContext._lock:  # noqa: SLF001
-        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-    if (sql := sys.modules.get("pyspark.sql.session")) is not None:
-        sql.SparkSession._instantiatedSession = sql.SparkSession._activeSession = None  # noqa: SLF001
+    gateway = internals.gateway_in_use()
+    internals.forget(context)
     if gateway is not None:
-        if alive:
-            gateway.shutdown()
-        gateway._gateway_client.is_connected = False  # noqa: SLF001  # Java objects collected later send it nothing
-        gateway.close()
+        internals.disconnect(gateway, alive=alive)
 
 
 class _GatewayErrorFilter(logging.Filter):

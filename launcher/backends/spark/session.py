@@ -6,6 +6,7 @@ not to our terminal, and ends with this process, however that ends.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import threading
@@ -19,11 +20,13 @@ from ...channel import network
 from ...errors import SpecError
 from ...spec import spark_address
 from ...spec.job import SparkSpec
-from . import config, connect, jvm
+from . import config, connect, guarded, internals, jvm
 from .config import SparkConfig
+from .guarded import ask
 from .jvm import ContextRequest
 
 _LOOPBACK = "127.0.0.1"
+_KEPT = "this Spark session keeps its settings to itself: whether it assigns GPUs is unknown, for one"
 
 
 @dataclass(eq=False)
@@ -42,6 +45,7 @@ class Session:
         broken: whether a run has seen it end.
         claims: the slots that runs hold, by run; guarded by `claiming`.
         pages: the URLs of its standalone masters' pages, as `executors.master_pages` has found them.
+        settings_known: False where it refuses to tell its settings; `conf` then gives defaults.
     """
 
     context: Any
@@ -56,6 +60,7 @@ class Session:
     bind_address: str
     notes: tuple[str, ...] = ()
     pages: tuple[str, ...] | None = None
+    settings_known: bool = True
     broken: bool = False
     claims: dict[str, int] = field(default_factory=dict)
     claiming: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -78,9 +83,9 @@ class Session:
         return self.master.startswith("local") and not self.master.startswith("local-cluster")
 
     def conf(self, key: str, default: str = "") -> str:
-        """The value of a setting."""
+        """The value of a setting; the default if it is not set, or if the session refuses to tell."""
         if not self.remote:
-            return str(self.context.getConf().get(key, default))
+            return guarded.setting(self.context, self._session, key) or default
         try:
             return str(self.spark.conf.get(key, default))
         except Exception as error:
@@ -98,7 +103,7 @@ class Session:
                 return connect.answers(self.spark, self.master)
             if self._jvm is not None and self._jvm.process.poll() is not None:
                 return False
-            return not self.context._jsc.sc().isStopped()  # noqa: SLF001  # there is no public way to ask
+            return not guarded.has_ended(self.context)
         except Exception:  # noqa: BLE001  # whatever a broken session raises
             return False
 
@@ -200,46 +205,59 @@ def _adopt(existing: Any, spec: SparkSpec, *, server: bool, given: bool) -> Sess
 
 def _check_conf(adopted: Session, spec: SparkSpec, origin: str) -> None:
     for key, value in spec.conf.items():
-        if key in ("spark.master", "spark.remote"):
+        if key in ("spark.master", "spark.remote") or (now := adopted.conf(key)) == value:
             continue
-        if (now := adopted.conf(key)) != value:
-            raise SpecError(
-                f"the Spark session {origin} has {key}={now or 'unset'}, which cannot be changed to {value}",
-                hint="set it where that session is made",
-            )
+        has = f"has {key}={now or 'unset'}" if adopted.settings_known else f"does not tell its {key}"
+        raise SpecError(
+            f"the Spark session {origin} {has}, which cannot be changed to {value}",
+            hint="set it where that session is made",
+        )
 
 
 def _context_of(session: Any) -> Any:
     """The live SparkContext of a classic session, or of a context itself."""
-    context = getattr(session, "sparkContext", session)
+    context = ask(lambda: session.sparkContext) if hasattr(type(session), "sparkContext") else session
+    if context is None:
+        raise SpecError(
+            "this Spark session keeps its SparkContext to itself, so no barrier stage can be started on it",
+            hint="use a Spark Connect session of the same cluster: --mode connect, with its sc:// address",
+        )
     if not hasattr(type(context), "applicationId"):
         raise SpecError(f"a {type(session).__name__} is no Spark session")
-    try:
-        stopped = context._jsc is None or context._jsc.sc().isStopped()  # noqa: SLF001
-    except Exception:  # noqa: BLE001  # a JVM that is gone fails in many ways
-        stopped = True
-    if stopped:
+    if guarded.has_ended(context):
         raise SpecError("the Spark session of this process has ended", hint="stop() it and make another")
     return context
 
 
 def _describe_classic(context: Any, session: Any, *, owned: bool, **more: Any) -> Session:
-    conf = context.getConf()
-    host = conf.get("spark.driver.host", "") or _LOOPBACK
-    return Session(
+    classic = session if session is not context else None
+    made = Session(
         context=context,
         remote=False,
         owned=owned,
-        application=context.applicationId,
+        application=ask(lambda: context.applicationId) or "",
         name=context.appName,
         master=context.master,
-        version=context.version,
-        ui=context.uiWebUrl or "",
-        driver_host=host,
-        bind_address=conf.get("spark.driver.bindAddress", "") or host,
-        _session=session if session is not context else None,
+        version=ask(lambda: context.version) or _client_version(),
+        ui=ask(lambda: context.uiWebUrl) or "",
+        driver_host="",
+        bind_address="",
+        _session=classic,
         **more,
     )
+    host = guarded.setting(context, classic, "spark.driver.host")
+    made.settings_known = host is not None
+    made.notes = made.notes if made.settings_known else (*made.notes, _KEPT)
+    made.driver_host = host or (_LOOPBACK if made.settings_known or made.local else socket.gethostname())
+    made.bind_address = made.conf("spark.driver.bindAddress") or made.driver_host
+    return made
+
+
+def _client_version() -> str:
+    """The version of pyspark here, which a classic session shares with its JVM."""
+    import pyspark
+
+    return str(pyspark.__version__)
 
 
 def _describe_remote(session: Any, *, owned: bool, notes: tuple[str, ...] = ()) -> Session:
@@ -274,7 +292,7 @@ def _address_towards(host: str) -> str:
 
 def _server_of(session: Any) -> tuple[str, int]:
     """Host and port of a Connect session's server; an empty host if its channel has none."""
-    text = str(getattr(getattr(session.client, "_builder", None), "endpoint", ""))
+    text = internals.endpoint(session) or str(ask(lambda: session.client.host) or "")
     try:
         return spark_address.host_port(text, spark_address.CONNECT_PORT)
     except SpecError:
@@ -318,14 +336,20 @@ def find_active(*, server: bool = False) -> Any:
 
 
 def _active_classic() -> Any:
-    core = sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context")
-    context = core.SparkContext._active_spark_context if core else None  # noqa: SLF001  # one for all threads
-    return None if context is None or context._jsc is None else context  # noqa: SLF001
+    """The active context of any thread; where pyspark hides it, this thread's active session."""
+    package = sys.modules.get("pyspark.sql.session")
+    if (context := internals.active_context()) is not None or package is None:
+        return context
+    with contextlib.suppress(ImportError):  # where Connect is the default, and not installed
+        return ask(lambda: package.SparkSession.getActiveSession())
+    return None
 
 
 def _active_connect() -> Any:
     package = sys.modules.get("pyspark.sql.connect.session")
     if package is None:
         return None
-    kind = package.SparkSession
-    return kind.getActiveSession() or kind._get_default_session()  # noqa: SLF001  # for all threads
+    try:
+        return package.SparkSession.active()  # this thread's, or the default of all threads
+    except RuntimeError:
+        return None

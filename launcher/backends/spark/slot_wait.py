@@ -36,12 +36,14 @@ class Slots:
         profile: a pyspark ResourceProfile for them, or None for the session's own defaults.
         find_gpus: whether agents look for GPUs, granted or not.
         gpu_reason: why Spark grants none, though the run demands them; else empty.
+        unknown: why it is not known whether they are free, so that Spark itself may have to wait; else empty.
     """
 
     tasks: int
     profile: Any
     find_gpus: bool
     gpu_reason: str = ""
+    unknown: str = ""
 
 
 @dataclass(slots=True)
@@ -93,7 +95,8 @@ def await_slots(
         waited, over = now - course.began, now - course.began >= spec.start_timeout_s
         tasks = settle(capacity, need.tasks, least=least, steady=SETTLE_S if over else now - course.freed_at)
         if tasks and _claim(session, run, tasks, capacity):
-            return _granted(session, spec, need, tasks)
+            unknown = capacity.sentence(tasks) if capacity.outlook(tasks) is Outlook.UNKNOWN else ""
+            return replace(_granted(session, spec, need, tasks), unknown=unknown)
         never = patience is not None and capacity.outlook(least) is Outlook.NEVER
         if over or (never and now - course.resized_at >= (patience or 0.0)):
             raise CannotPlace(capacity.sentence(least), hint=_advice(capacity, spec, waited))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import CannotPlace, counted
 from ...spec.job import JobSpec
+from . import internals
 from .session import Session
 
 GPU = "gpu"
@@ -259,6 +260,8 @@ def has_gpus(session: Session, each: int = 0) -> tuple[bool, str]:
     """
     if session.local:
         return False, f"Spark assigns no GPUs on {session.master}; use --mode local for this machine's"
+    if not session.settings_known:
+        return False, "whether Spark assigns GPUs is unknown: this session keeps its settings to itself"
     amount = session.conf(EXECUTOR_GPUS, "0")
     if amount.isdigit() and int(amount) > 0:
         return True, ""
@@ -283,28 +286,13 @@ def profile_for(session: Session, need: SlotNeed) -> Any:
     cpus, gpus = session.conf("spark.task.cpus", "1"), session.conf(TASK_GPUS, "0")
     if (float(cpus), float(gpus)) == (need.cpus, need.gpus):
         return None
-    from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
     requests = TaskResourceRequests().cpus(need.cpus)
     if need.gpus:
         requests = requests.resource(GPU, need.gpus)
-    if not session.remote:
-        return ResourceProfileBuilder().require(requests).build
-    profile = ResourceProfile(_exec_req={}, _task_req=requests.requests)
-    profile._id = _remote_profile(session, requests)  # noqa: SLF001  # else pyspark takes this thread's session
-    return profile
-
-
-def _remote_profile(session: Session, requests: Any) -> int:
-    """Make a profile on a Connect server; its id there."""
-    from pyspark.sql.connect import proto
-
-    resources = {
-        key: proto.TaskResourceRequest(resource_name=one.resourceName, amount=one.amount)
-        for key, one in requests.requests.items()
-    }
-    made = session.spark.client._create_profile(proto.ResourceProfile(task_resources=resources))  # noqa: SLF001
-    return int(made)
+    profile = internals.profile_on_server(session.spark, requests) if session.remote else None
+    return ResourceProfileBuilder().require(requests).build if profile is None else profile
 
 
 def _release(version: str) -> tuple[int, ...]:

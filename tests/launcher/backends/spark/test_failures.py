@@ -113,6 +113,15 @@ def test_an_exception_of_our_own_code_in_a_task(name: str) -> None:
     assert "task 1" in str(failure.error)
 
 
+def test_a_call_that_a_guarded_session_refuses() -> None:
+    refusal = "py4j.security.Py4JSecurityException: Constructor public X() is not whitelisted."
+    failure = read_failure(f"Py4JError: An error occurred. Trace:\n{refusal}\n\tat py4j.X.y", time=NOW)
+
+    assert isinstance(failure.error, CannotPlace)
+    assert "refuses what a barrier stage needs: Constructor public X()" in str(failure.error)
+    assert "--mode connect" in (failure.error.hint or "")
+
+
 def test_a_session_whose_jvm_is_gone() -> None:
     assert isinstance(read("jvm_killed").error, AgentLost)
     assert isinstance(read_failure(ConnectionRefusedError(111, "refused"), time=NOW).error, AgentLost)
@@ -216,7 +225,7 @@ def session(tmp_path: Path, cluster: Cluster) -> Iterator[Session]:
 
 
 def busy(session: Session) -> bool:
-    return sum(e.cores - e.cores_free for e in executors.executors(session)) == 4
+    return sum(e.cores - e.cores_free for e in executors.executors(session) or ()) == 4
 
 
 def broken(session: Session, act: Callable[[], object], tasks: int = 4) -> Failure:

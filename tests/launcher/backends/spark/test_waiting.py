@@ -29,6 +29,7 @@ class FakeSession:
     master: str = "spark://m:7077"
     remote: bool = False
     owned: bool = True
+    settings_known: bool = True
     version: str = "3.3.0"  # without resource profiles
     claims: dict[str, int] = field(default_factory=dict)
     claiming: Any = field(default_factory=threading.Lock)
@@ -259,7 +260,8 @@ def test_advice_counts_ranks_and_not_tasks() -> None:
 def test_what_cannot_be_known_is_left_to_spark() -> None:
     unknown = Capacity(explanation="the Connect server says nothing")
 
-    assert always(unknown).slots(num_processes=4) == Slots(4, None, find_gpus=True)
+    says = "needs 4 slots at once; how many there are is not known here: the Connect server says nothing"
+    assert always(unknown).slots(num_processes=4) == Slots(4, None, find_gpus=True, unknown=says)
 
 
 def test_a_local_master_with_too_few_threads_is_told_at_once() -> None:
