@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-_MEMORY = "m\n"  # py4j's garbage collection, which runs in whatever frame is on top at that moment
+# py4j's garbage collection, which runs in whatever frame is on top at that moment, and the text of an
+# exception that was thrown: the gateway's own services, which call no method.
+_SERVICES = ("m\n", "p\n")
 
 
 @dataclass
@@ -39,12 +41,20 @@ class GuardedGateway:
         send = GatewayClient.send_command
 
         def guarded(client: Any, command: str, *more: Any, **named: Any) -> Any:
-            if not command.startswith(_MEMORY):
+            if not command.startswith(_SERVICES):
                 self._check(sys._getframe(1), "this call")
             return send(client, command, *more, **named)
 
         monkeypatch.setattr(GatewayClient, "send_command", guarded)
         for kind in (SparkContext, SparkSession):
+            monkeypatch.setattr(kind, "__getattribute__", self._reader())
+
+    def install_remote(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The same for clients of Connect servers."""
+        from pyspark.sql.connect.client import SparkConnectClient
+        from pyspark.sql.connect.session import SparkSession
+
+        for kind in (SparkConnectClient, SparkSession):
             monkeypatch.setattr(kind, "__getattribute__", self._reader())
 
     def _reader(self) -> Any:

@@ -262,14 +262,15 @@ def _client_version() -> str:
 
 def _describe_remote(session: Any, *, owned: bool, notes: tuple[str, ...] = ()) -> Session:
     host, port = _server_of(session)
-    address = _address_towards(host) or socket.gethostname()
+    towards = host or str(ask(lambda: session.client.host) or "")
+    address = _address_towards(towards) or socket.gethostname()
     made = Session(
         context=None,
         remote=True,
         owned=owned,
         application="",
         name="",
-        master=f"sc://{host}:{port}",
+        master=f"sc://{host}:{port}" if host else f"sc://{towards or 'unknown'}:?",
         version=session.version,
         ui="",
         driver_host=address,
@@ -291,8 +292,8 @@ def _address_towards(host: str) -> str:
 
 
 def _server_of(session: Any) -> tuple[str, int]:
-    """Host and port of a Connect session's server; an empty host if its channel has none."""
-    text = internals.endpoint(session) or str(ask(lambda: session.client.host) or "")
+    """Host and port of a Connect session's server; an empty host if that is unknown."""
+    text = internals.endpoint(session) or ""
     try:
         return spark_address.host_port(text, spark_address.CONNECT_PORT)
     except SpecError:
@@ -300,7 +301,9 @@ def _server_of(session: Any) -> tuple[str, int]:
 
 
 def _same_server(named: str, master: str) -> bool:
-    return named.startswith("sc://") and spark_address.endpoint(named) == spark_address.endpoint(master)
+    if not named.startswith("sc://") or master.endswith(":?"):
+        return False
+    return spark_address.endpoint(named) == spark_address.endpoint(master)
 
 
 def _open_remote(choice: SparkConfig, spec: SparkSpec, limit_s: float) -> Session:

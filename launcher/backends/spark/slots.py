@@ -280,6 +280,9 @@ def profile_for(session: Session, need: SlotNeed) -> Any:
     It changes what a task takes, never what an executor has, so that existing executors can run it. Works
     with ``rdd.withResources`` and with ``mapInArrow(profile=…)``. A local master, and Spark before 3.4, has
     no profiles.
+
+    Raises:
+        CannotPlace: they do not fit, and the session refuses to make a profile.
     """
     if session.local or _release(session.version) < (3, 4):
         return None
@@ -291,8 +294,21 @@ def profile_for(session: Session, need: SlotNeed) -> Any:
     requests = TaskResourceRequests().cpus(need.cpus)
     if need.gpus:
         requests = requests.resource(GPU, need.gpus)
-    profile = internals.profile_on_server(session.spark, requests) if session.remote else None
-    return ResourceProfileBuilder().require(requests).build if profile is None else profile
+    if not session.remote:
+        return ResourceProfileBuilder().require(requests).build
+    profile = internals.profile_on_server(session.spark, requests)
+    if profile is None:
+        raise CannotPlace(
+            f"this Connect session lets no task take other than its own {_amounts(cpus, gpus)}, and the run's"
+            f" need {_amounts(str(need.cpus), str(need.gpus))}",
+            hint=f"set spark.task.cpus and {TASK_GPUS} where the server is started",
+        )
+    return profile
+
+
+def _amounts(cpus: str, gpus: str) -> str:
+    """What one task takes, for people; Spark writes amounts as decimals, some below 1."""
+    return f"spark.task.cpus={cpus} and {TASK_GPUS}={gpus}"
 
 
 def _release(version: str) -> tuple[int, ...]:

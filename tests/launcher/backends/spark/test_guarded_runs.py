@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from launcher.backends.spark import executors, internals
 from launcher.backends.spark.session import Session, find_active, open_session
 from launcher.backends.spark.slots import SlotNeed, has_gpus
 from launcher.distributor import Distributor
-from launcher.errors import RankFailed, SpecError
+from launcher.errors import CannotPlace, RankFailed, SpecError
 from launcher.job import Job
 from launcher.runs import paths
 from launcher.spec.job import SparkSpec
@@ -21,7 +22,7 @@ from launcher.state.run_state import Phase
 from tests import survivors
 from tests.commands import until
 from tests.guarded_gateway import GuardedGateway
-from tests.spark_cluster import Cluster
+from tests.spark_cluster import Cluster, ConnectServer
 from tests.spark_runs import Bench, classic_session, facts, working
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -51,6 +52,19 @@ def bench(cluster: Cluster, session: Any, gateway: GuardedGateway, home: Path) -
     assert gateway.refused, "nothing was refused: this was no guarded session"
     if not gateway.closed:
         assert {"internals.py"} == askers(gateway)
+
+
+@contextmanager
+def opened(server: ConnectServer) -> Iterator[Any]:
+    """A Connect session of the caller's own, which is this process's default."""
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession(connection=server.url)
+    SparkSession._set_default_and_active_session(session)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def askers(gateway: GuardedGateway) -> set[str]:
@@ -136,6 +150,15 @@ def test_slots_are_known_from_the_pages_of_the_session(bench: Bench, tmp_path: P
     assert (2, 2, None) == (capacity.total, capacity.free, capacity.possible)
 
 
+def test_the_active_session_is_found_where_pyspark_hides_the_context(
+    session: Any, gateway: GuardedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internals, "active_context", lambda: None)
+
+    assert session.sparkContext is find_active().sparkContext
+    assert [] == gateway.refused
+
+
 def test_a_rank_that_raises(bench: Bench) -> None:
     job = bench.distributor(spark=bench.session).start(target("fail"))
     with pytest.raises(RankFailed, match="bad luck in attempt 0") as caught:
@@ -164,7 +187,7 @@ def test_a_stop_leaves_nothing_and_frees_the_slots(bench: Bench, force: bool) ->
     assert 4 == len(following.results(timeout=120))
 
 
-def test_a_stop_while_it_waits_for_the_slots_of_a_job_of_the_callers(bench: Bench) -> None:
+def test_a_stop_while_it_waits_for_slots(bench: Bench) -> None:
     """More tasks than the session's executors hold: whether more could come is unknown here."""
     job = bench.distributor(8, spark=bench.session).start(target("places"))
     until(lambda: job.state.waiting is not None, within=60)
@@ -201,6 +224,29 @@ def test_a_session_that_refuses_its_context_names_the_way_that_works(
         adopt(session, tmp_path)
 
     assert "--mode connect" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_connect_session_that_hides_its_client(
+    connect_server: ConnectServer, home: Path, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a managed notebook has one: the address of its server is unknown, too."""
+    gateway = GuardedGateway()
+    with opened(connect_server) as spark:
+        gateway.install_remote(monkeypatch)
+        distributor = Distributor(4, "connect", spark=spark if given else None, gpu=True)
+        job = distributor.start(target("places"))
+        seen = job.results(timeout=120)
+        stopped = distributor.start(target("tick"), 100_000)
+        working(stopped, 4)
+        stopped.stop()
+        other = Distributor(2, "connect", spark=spark, gpu=True, gpus_per_rank=2).start(target("places"))
+        with pytest.raises(CannotPlace, match=r"its own spark\.task\.cpus=1 and .*, and the run's need"):
+            other.results(timeout=120)
+
+        assert {"0,1"} == {value["CUDA_VISIBLE_DEVICES"] for value in seen}
+        assert (Phase.STOPPED, 143) == (stopped.wait(60).phase, stopped.state.exit_code)
+        assert {"internals.py"} == askers(gateway)
 
 
 def test_a_session_that_has_ended_is_still_known_to_have(tmp_path: Path) -> None:
