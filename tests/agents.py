@@ -58,6 +58,9 @@ class Agents:
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
         return None, ""
 
+    def reserve(self, request: Request, *, whole: bool) -> bool:
+        return True
+
     def launch(self, request: Request, plan: Plan | None, folder: Path, *, attempt: int) -> None:
         self._before()
         self._box.put(AgentsExpected(self._count))

@@ -153,8 +153,19 @@ def _row(status: dict[str, Any]) -> tuple[str, ...]:
         str(status["clients"]),
         size_text(status["memory"]),
         f"{slots['local_runs']}/{slots['of']}" if status["target"] == "local" else "",
-        f"{session['application']} on {session['master']}" if session else "",
+        _session_text(session) if session else "",
     )
+
+
+def _session_text(session: dict[str, Any]) -> str:
+    """A session, the cores that it may take of its cluster, and for how long no run has used it."""
+    from launcher.errors import counted
+
+    from ..formatting import duration
+
+    cores = f", at most {counted(session['cores'], 'core')}" if session["cores"] else ""
+    idle = f", idle for {duration(session['idle_s'])}" if not session["runs"] else ""
+    return f"{session['application']} on {session['master']}{cores}{idle}"
 
 
 ANSWER_S = 6.0

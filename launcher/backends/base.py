@@ -44,6 +44,14 @@ class Backend(Protocol):
     backend's own threads and is reported as news, so the run's loop never waits for it.
     """
 
+    def reserve(self, request: Request, *, whole: bool) -> bool:
+        """Reserve what the runs of an engine share, until `close`; only an engine calls this, and first.
+
+        False if the run would have to wait here for other runs of the engine, and need not elsewhere. With
+        `whole` there is no elsewhere.
+        """
+        ...
+
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
         """The agents' places for ranks, and the reason if they have no GPUs.
 

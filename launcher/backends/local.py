@@ -53,6 +53,11 @@ class LocalBackend:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Path | None = None
 
+    def reserve(self, request: Request, *, whole: bool) -> bool:
+        """Always: runs that are too many wait in the queue of this machine."""
+        del request, whole
+        return True
+
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
         """This machine: the cores that this process may use, and the GPUs that NVML shows."""
         found = gpus.discover(request.environ)

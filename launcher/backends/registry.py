@@ -47,6 +47,11 @@ class SharedResources:
         if self._sessions is not None:
             self._sessions.tend()
 
+    @property
+    def barren(self) -> bool:
+        """Whether runs need a Spark session, and the last could not be made: there is nothing to keep."""
+        return self._sessions is not None and self._sessions.barren
+
     def close(self) -> None:
         """Close the session."""
         if self._sessions is not None:

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +159,12 @@ class EngineKey:
     version: str
     build: str
     digest: str
+
+    def lane(self, number: int) -> EngineKey:
+        """The key of one of the engines side by side that have this key; the first is the key itself."""
+        if not number:
+            return self
+        return replace(self, digest=hashlib.sha256(f"{self.digest} {number}".encode()).hexdigest()[:16])
 
 
 def key_for(request: Request) -> EngineKey:

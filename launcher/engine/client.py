@@ -22,9 +22,16 @@ from ..spec.packing import Tell, with_bundle
 from ..spec.request import Request
 from ..supervisor.control import send_command
 from .address import ROOT, EngineKey, key_for
-from .protocol import Conversation, error_from, pack_request
+from .protocol import Conversation, Message, error_from, pack_request
 
 INTERRUPTED = 130
+LANES = 8
+"""How many engines at most stand side by side for one Spark and one set of settings.
+
+A session is as large as its runs need, and cannot grow. So a run that does not fit beside those that go on
+gets the next engine. The session of the last has no limit, and all further runs share it.
+"""
+
 _LEAVING_S = 5.0
 
 
@@ -183,19 +190,31 @@ def _ask(place: Path, document: dict[str, Any]) -> dict[str, Any]:
 def _submit(request: Request, *, hold: bool, on_disconnect: str, tell: Tell) -> Attachment:
     _require_address(request)
     request = with_bundle(request, tell)
-    key = key_for(request)
-    packed = pack_request(request)
+    key, packed = key_for(request), pack_request(request)
     fields: dict[str, Any] = {"op": "submit", "version": key.version, "build": key.build}
     fields |= {"root": str(runs_root()), "hold": hold, "on_disconnect": on_disconnect}
+    message = Message({**packed.document, **fields}, packed.blobs)
+    lanes = (_submit_to(key.lane(lane), message, whole=lane == LANES - 1) for lane in range(LANES))
+    return next(started for started in lanes if started is not None)
+
+
+def _submit_to(key: EngineKey, message: Message, *, whole: bool) -> Attachment | None:
+    """Start a run in the engine of this key; None if its session has no room for it.
+
+    With `whole`, the session has no limit, and the engine takes every run.
+    """
     talk = engine_for(key)
     try:
         talk.sock.settimeout(START_LIMIT_S)
         with _interrupts_noted() as interrupts:
-            talk.send({**packed.document, **fields}, *packed.blobs)
+            talk.send({**message.document, "whole": whole}, *message.blobs)
             started = _started(talk)
         if interrupts:
-            _withdraw(started)
+            if started is not None:
+                _withdraw(started)
             raise KeyboardInterrupt
+        if started is None:
+            talk.close()
         return started
     except ConnectionError as error:
         talk.close()
@@ -217,8 +236,8 @@ def _require_address(request: Request) -> None:
         check_environment(request.spec.spark, request.environ)
 
 
-def _started(talk: Conversation) -> Attachment:
-    """The run, once the engine has started it.
+def _started(talk: Conversation) -> Attachment | None:
+    """The run, once the engine has started it; None if it has no room for it.
 
     Raises:
         ConnectionError: the engine is gone.
@@ -227,6 +246,8 @@ def _started(talk: Conversation) -> Attachment:
     answer = talk.receive().document
     if "error" in answer:
         raise error_from(answer)
+    if answer.get("full"):
+        return None
     talk.sock.settimeout(None)
     return Attachment(talk, answer["run"], Path(answer["folder"]))
 

@@ -3,6 +3,7 @@
 engine → client   {"version", "build", "pid"}          at once, to every client of the same user
 client → engine   {"op": "submit" | "status" | "stop", "build", …}
 engine → client   {"run", "folder"} | {"error", …} | …  the answer
+engine → client   {"full": true}                        to a submission: ask the next engine of the same key
 engine → client   {"news": 1} | {"ended", …}            after a submission with "hold"
 client → engine   {"op": "next"}                        when it has read what was new
 client → engine   {"op": "leave"}                       when it detaches, and the run goes on

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from .. import settings
 from ..agent.linux import resident
+from ..backends.base import Backend
 from ..backends.registry import SharedResources, make_backend
 from ..distributor import launch
 from ..errors import InternalError, LauncherError, RunStopped, SpecError
@@ -106,7 +107,8 @@ class Engine:
         if self._jobs or self._launching:  # a client that only asks for the status is not work
             self._busy_at = now
         # an outdated engine gets no more clients: its files have changed, or another one has its address
-        limit = 0.0 if self._outdated else self._settings.engine.idle_s
+        # and one whose Spark cannot be reached keeps nothing that another run could use
+        limit = 0.0 if self._outdated or self._shared.barren else self._settings.engine.idle_s
         return not self._busy and now - self._busy_at >= limit and self._retire()
 
     def _retire(self) -> bool:
@@ -114,7 +116,10 @@ class Engine:
         if not self._address.give_up():
             self._busy_at = time.monotonic()
             return False
-        log.info("leaves after %g s without work", self._settings.engine.idle_s)
+        if self._shared.barren:
+            log.info("leaves: its Spark could not be reached")
+        else:
+            log.info("leaves after %g s without work", self._settings.engine.idle_s)
         return True
 
     def _tidy(self) -> None:
@@ -196,7 +201,10 @@ class Engine:
         request, fields = unpack_request(message), message.document
         if has_left(talk.sock):
             raise ConnectionError("it has given up")
-        job = self._launch(request, Path(fields.get("root") or runs_root()))
+        whole = bool(fields.get("whole", True))
+        job = self._launch(request, Path(fields.get("root") or runs_root()), whole=whole)
+        if job is None:
+            return talk.send({"full": True})
         log.info("run %s of %s", job.id, request.spec.redacted().label)
         job.watch(partial(self._on_news, job))
         self._on_news(job)
@@ -206,15 +214,20 @@ class Engine:
                 self._hold(talk, job)
         except ConnectionError:
             self._on_disconnect(job, str(fields.get("on_disconnect", "detach")))
+        return None
 
-    def _launch(self, request: Request, root: Path) -> Job:
+    def _launch(self, request: Request, root: Path, *, whole: bool) -> Job | None:
+        """Start a run; None if it should have another engine, since this one's session has no room for it."""
         with self._guard:
             if self._leaving:
                 raise InternalError("the engine is being stopped", hint="try again")
             backend = make_backend(request.spec.mode, self._shared)
             self._launching += 1
         try:
-            job = launch(request, root=root, backend=backend)
+            if not backend.reserve(request, whole=whole):
+                backend.close(0.0)
+                return None
+            job = self._start(request, root, backend)
             self._jobs[job.id] = job
             if self._leaving:  # `leave` was called meanwhile, and did not see this job
                 job.stop(reason=TERMINATED)
@@ -223,6 +236,14 @@ class Engine:
             with self._guard:
                 self._launching -= 1
             self._wake_up()
+
+    def _start(self, request: Request, root: Path, backend: Backend) -> Job:
+        """Start a run; if that fails, its backend is closed, so that what was reserved is free."""
+        try:
+            return launch(request, root=root, backend=backend)
+        except BaseException:
+            backend.close(0.0)
+            raise
 
     def _on_news(self, job: Job) -> None:
         if job.done and self._jobs.pop(job.id, None) is not None:

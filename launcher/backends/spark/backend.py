@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from ...spec.places import Offer
 from ...spec.request import Request
 from ...state import events as ev
 from ..base import AgentsExpected, News, StageOver
-from . import executors
+from . import executors, records
 from .arrivals import Arrivals
 from .config import ListenAt, listen_addresses
 from .failures import read_failure
@@ -40,7 +41,9 @@ from .job import StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
 from .relay import Relay, relay_of
 from .session import Session, find_active
 from .session_pool import OwnSession, Sessions
-from .slot_wait import Slots, await_slots, give_back
+from .sizing import CoreDemand, demand_of
+from .slot_wait import PARTIAL_S, ReplaceSession, Replacing, Slots, await_slots, give_back
+from .waiters import Waiters
 
 SPARK_LOG = "spark.log"
 CANCEL_EVERY_S = 0.5
@@ -77,6 +80,15 @@ class SparkBackend:
         self._complaints: list[str] = []
         self._server_gone = threading.Event()
         self._tag, self._tasks = "", 0
+        self._unlimited = False
+        self._waiters = Waiters()
+
+    def reserve(self, request: Request, *, whole: bool) -> bool:
+        """Reserve cores in the engine's session; False if other runs there leave too few.
+
+        With `whole`, the session has no limit, so that it is for any number of runs.
+        """
+        return self._sessions.reserve(self, None if whole else self._demand(request))
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
         """None: only agents can find out what their hosts have. Finds the session that the caller has.
@@ -125,6 +137,7 @@ class SparkBackend:
             self._thread.join(min(timeout_s, GONE_S) if self._server_gone.is_set() else timeout_s)
         if self._session is not None:
             self._sessions.let_go(self._session, self._log)
+        self._sessions.release(self)
         self._box.close()
         return self._thread is None or not self._thread.is_alive()
 
@@ -148,11 +161,8 @@ class SparkBackend:
 
     def _run(self, request: Request, folder: Path, attempt: int) -> None:
         spec = request.spec
-        session = self._open(request, folder)
         with contextlib.ExitStack() as cleanup:
-            relay = self._begin_relay(session, spec, cleanup)
-            cleanup.callback(give_back, session, folder.name)
-            slots = self._await_slots(session, spec, folder.name, attempt)
+            session, relay, slots = self._open_and_wait(request, folder, attempt, cleanup)
             if slots is None:
                 return
             spool = Spool(spec.spark.spool, folder.name, attempt) if spec.spark.spool else None
@@ -207,13 +217,73 @@ class SparkBackend:
             done = self._submit(session, job, slots.gpu_reason)
         self._complaints = [text for end in done if (text := _complaint(end))]
 
-    def _await_slots(self, session: Session, spec: JobSpec, run: str, attempt: int) -> Slots | None:
-        aborted, tell = self._aborted, self._box.put
-        slots = await_slots(session, spec, aborted=aborted, tell=tell, run=run, attempt=attempt)
+    def _open_and_wait(
+        self, request: Request, folder: Path, attempt: int, cleanup: contextlib.ExitStack
+    ) -> tuple[Session, Relay | None, Slots | None]:
+        """Open the session and wait for slots in it, or in those that replace it."""
+        session = self._open(request, folder)
+        relay = self._begin_relay(session, request.spec, cleanup)
+        partial_s, began = PARTIAL_S, time.monotonic()
+        while True:
+            cleanup.callback(give_back, session, folder.name)
+            replacing = self._replacing(session, partial_s)
+            waited_s = time.monotonic() - began if partial_s > PARTIAL_S else 0.0
+            try:
+                slots = self._await_slots(session, request.spec, folder.name, attempt, replacing, waited_s)
+            except ReplaceSession as reason:
+                self._box.put(ev.NoteMade(time=time.time(), text=reason.why))
+                self._unlimited |= reason.unlimited
+                self._session, partial_s = None, 2 * partial_s
+                session = self._open(request, folder)
+            else:
+                return session, relay, slots
+
+    def _replacing(self, session: Session, partial_s: float) -> Replacing | None:
+        """When a session is replaced; None for one that is not ours."""
+        if not session.owned:
+            return None
+        older, end = partial(self._waiters.older, session), partial(self._sessions.end, session, self._log)
+        return Replacing(not self._unlimited, older, end, partial_s)
+
+    def _await_slots(
+        self,
+        session: Session,
+        spec: JobSpec,
+        run: str,
+        attempt: int,
+        replacing: Replacing | None,
+        waited_s: float,
+    ) -> Slots | None:
+        """Wait for slots. While it waits, this is on record, for idle sessions of the same user."""
+        with records.Wait(run, session.master, session.application) as record:
+
+            def tell(fact: ev.SlotsAwaited) -> None:
+                record.write()
+                self._box.put(fact)
+
+            slots = await_slots(
+                session,
+                spec,
+                aborted=self._aborted,
+                tell=tell,
+                run=run,
+                attempt=attempt,
+                replacing=replacing,
+                waited_s=waited_s,
+            )
         if slots is not None and slots.unknown:
             text = f"{slots.unknown}; Spark waits for them itself"
             self._box.put(ev.NoteMade(time=time.time(), text=text))
         return slots
+
+    def _demand(self, request: Request) -> CoreDemand | None:
+        """The cores that an application of ours needs for the run; None for no limit.
+
+        What is wrong with the request is reported when its session is made.
+        """
+        with contextlib.suppress(LauncherError):
+            return demand_of(request.spec, request.environ, server=self._server_wanted)
+        return None
 
     def _begin_relay(self, session: Session, spec: JobSpec, cleanup: contextlib.ExitStack) -> Relay | None:
         """Start a relay for a Connect session; it comes up while the run may wait for slots."""
@@ -255,6 +325,7 @@ class SparkBackend:
         """The session of the run, opened with its first stage."""
         if self._session is None:
             self._log = folder / SPARK_LOG
+            demand = None if self._unlimited else self._demand(request)
             self._session = self._sessions.open(
                 request.spec.spark,
                 session=self._caller_session,
@@ -265,6 +336,7 @@ class SparkBackend:
                 slots=request.spec.num_processes,
                 server=self._server_wanted,
                 limit_s=request.spec.start_timeout_s,
+                demand=demand,
             )
             notes = (ev.NoteMade(time=time.time(), text=text) for text in self._session.notes)
             self._box.put(_ready(self._session), *notes)

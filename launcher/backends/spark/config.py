@@ -126,10 +126,12 @@ def own_settings(
     slots: int,
     limit_s: float,
     address: str,
+    cores: int | None = None,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Settings of a session that we make, and notes for people about them.
 
-    `address` is this machine's own towards the master; empty if unknown. Settings of the request and of
+    `address` is this machine's own towards the master; empty if unknown. `cores` limits a standalone
+    application. Settings of the request and of
     spark-defaults take precedence, but dynamic allocation in spark-defaults, which makes barrier stages
     impossible, is switched off.
     """
@@ -142,6 +144,8 @@ def own_settings(
     }
     if address and not any(around.environ.get(k) for k in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")):
         ours["spark.driver.host"] = address
+    if cores is not None:
+        ours["spark.cores.max"] = str(cores)
     settings = {k: v for k, v in ours.items() if not around.value(k)} | dict(spec.conf)
     settings["spark.master"] = choice.master
     settings.pop("spark.remote", None)

@@ -5,19 +5,17 @@ A session may refuse any of them (`guarded`); what none of them tells is unknown
 
 from __future__ import annotations
 
-import json
+import getpass
 import re
-import urllib.error
-import urllib.request
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import counted
 from ...spec import spark_address
-from . import internals
+from . import internals, pages, records
 from .guarded import ask
+from .records import SessionRecord
 from .session import Session
-from .session_pool import idle_applications
 from .slots import (
     EXECUTOR_CORES,
     EXECUTOR_GPUS,
@@ -31,7 +29,6 @@ from .slots import (
     capacity_of,
 )
 
-ASK_S = 3.0
 _KEPT = "this session keeps to itself which executors it has"
 
 
@@ -48,15 +45,17 @@ def look(session: Session, need: SlotNeed) -> Capacity:
     held = _held_by_pages(session, need) if held is None else held
     if held is None:
         return Capacity(gpu=need.gpus > 0, explanation=_KEPT)
-    state = master_state(session)
-    workers = None if state is None else worker_nodes(state)
+    found = _master(session)
+    workers = None if found is None else worker_nodes(found[1])
     busy = _own_busy(session, held)
     idle: tuple[tuple[int, int], ...] = ()
-    if state is not None:
-        resting = idle_applications()
-        resting.pop(session.application, None)
-        busy += other_applications(state, {session.application, *resting})
-        idle = tuple((resting[app["id"]], app["cores"]) for app in _active(state) if app["id"] in resting)
+    if found is not None:
+        page, state = found
+        ours = records.sessions()
+        others = [app for app in _holding(state) if app["id"] != session.application]
+        resting = [app for app in others if app["id"] in ours and not ours[app["id"]].runs]
+        busy += tuple((holder_name(app, ours, page), app["cores"]) for app in others if app not in resting)
+        idle = tuple((ours[app["id"]].pid, app["cores"]) for app in resting)
     return capacity_of(need, held, workers, shape_of(session), busy, idle)
 
 
@@ -75,12 +74,16 @@ def own_jobs(session: Session) -> tuple[str, ...]:
 
 def master_state(session: Session) -> Mapping[str, Any] | None:
     """The JSON of a standalone master's page; None without such a master, or if it cannot be reached."""
-    for page in master_pages(session):
-        state = _get_json(f"{page}/json/")
-        if isinstance(state, dict) and state.get("status", "ALIVE") == "ALIVE":
-            return state
-    session.pages = None  # another master may have taken over, and its page may have another port
-    return None
+    found = _master(session)
+    return None if found is None else found[1]
+
+
+def _master(session: Session) -> tuple[str, Mapping[str, Any]] | None:
+    """The page of the standalone master in charge, and its JSON."""
+    found = pages.live_master(master_pages(session))
+    if found is None:
+        session.pages = None  # another master may have taken over, and its page may have another port
+    return found
 
 
 def master_pages(session: Session) -> tuple[str, ...]:
@@ -110,18 +113,28 @@ def worker_nodes(state: Mapping[str, Any]) -> tuple[WorkerNode, ...]:
     )
 
 
-def other_applications(state: Mapping[str, Any], known: Container[str]) -> tuple[tuple[str, int], ...]:
-    """The applications on a master's page that hold cores, but for those with a known id."""
-    return tuple(
-        (f"application {app['name']} ({app['id']})", app["cores"])
-        for app in _active(state)
-        if app["id"] not in known
-    )
+def holder_name(app: Mapping[str, Any], ours: Mapping[str, SessionRecord], page: str) -> str:
+    """Who holds an application's cores, and how they become free: an entry of a master's page, for people."""
+    if record := ours.get(app["id"]):
+        run = record.runs[0]
+        more = f" and {len(record.runs) - 1} more" if len(record.runs) > 1 else ""
+        return f"your own run {run}{more} (`rankdeck stop {run}` ends it)"
+    user = str(app.get("user") or "somebody")
+    ways = f"{page} ends it" if user == _me() else f"ask {user}, or {page} ends it"
+    return f"application {app.get('name')} ({app['id']}) of {user} ({ways})"
 
 
-def _active(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _me() -> str:
+    """The name of this process's user; empty if it has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def _holding(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The applications on a master's page that hold cores."""
-    return (app for app in state.get("activeapps", ()) if app.get("id") and app.get("cores"))
+    return (app for app in pages.active_applications(state) if app.get("cores"))
 
 
 def shape_of(session: Session) -> ExecutorShape:
@@ -132,6 +145,7 @@ def shape_of(session: Session) -> ExecutorShape:
         memory=mebibytes(session.conf(EXECUTOR_MEMORY, "1g")),
         gpus=int(session.conf(EXECUTOR_GPUS, "0") or 0),
         most=int(most) if most.isdigit() else None,
+        ours=session.limit is not None,
     )
 
 
@@ -226,7 +240,7 @@ def _held_by_pages(session: Session, need: SlotNeed) -> tuple[HeldSlots, ...] | 
 
 
 def _executors_at(address: str, need: SlotNeed) -> tuple[HeldSlots, ...] | None:
-    entries = _get_json(f"{address}/executors")
+    entries = pages.read_json(f"{address}/executors")
     if not isinstance(entries, list):
         return None
     return tuple(_held_by_page(e, need) for e in entries if e.get("id") != "driver" and e.get("isActive"))
@@ -245,16 +259,6 @@ def _gpu_count(resources: Any) -> int:
     """The number of GPUs in a page's table of resources, which lists addresses by name."""
     entry = (resources or {}).get(GPU) if isinstance(resources, dict) else None
     return len(entry.get("addresses", ())) if isinstance(entry, dict) else 0
-
-
-def _get_json(url: str) -> Any:
-    """A page as JSON; None if it cannot be read within seconds."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=ASK_S) as answer:
-            return json.load(answer)
-    except (OSError, ValueError, RecursionError, urllib.error.URLError):
-        return None
 
 
 def _bracketed(host: str) -> str:

@@ -230,6 +230,7 @@ class ContextRequest:
     app_name: str
     slots: int
     limit_s: float
+    cores: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +261,7 @@ def make_context(order: ContextRequest) -> MadeContext:
         slots=order.slots,
         limit_s=order.limit_s,
         address=address,
+        cores=order.cores,
     )
     here = local or address.startswith("127.") or address == "::1"
     python = config.python_for(order.spec, around, here=here, own=sys.executable)

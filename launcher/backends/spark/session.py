@@ -42,6 +42,7 @@ class Session:
         driver_host: the address at which executors reach this process.
         bind_address: the address to listen at for them.
         notes: for people, about how it was made.
+        limit: the ``spark.cores.max`` that we requested for its runs; None if we requested none.
         broken: whether a run has seen it end.
         claims: the slots that runs hold, by run; guarded by `claiming`.
         pages: the URLs of its standalone masters' pages, as `executors.master_pages` has found them.
@@ -61,6 +62,7 @@ class Session:
     notes: tuple[str, ...] = ()
     pages: tuple[str, ...] | None = None
     settings_known: bool = True
+    limit: int | None = None
     broken: bool = False
     claims: dict[str, int] = field(default_factory=dict)
     claiming: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -131,6 +133,7 @@ def open_session(
     server: bool,
     given: bool = True,
     limit_s: float = 600.0,
+    cores: int | None = None,
 ) -> Session:
     """Find or make the session of a run.
 
@@ -144,6 +147,7 @@ def open_session(
         server: whether it has to be a Connect server.
         given: whether the caller named `session`; else it was found in the caller's thread.
         limit_s: seconds that making a session may take.
+        cores: how many an application of ours may take; None for any number.
 
     Raises:
         SpecError: the request cannot be met, such as another master than the active session's.
@@ -159,9 +163,9 @@ def open_session(
     choice = config.choose_spark(spec, around, slots, server=server)
     if choice.remote:
         return _open_remote(choice, spec, limit_s)
-    order = ContextRequest(spec, around, choice, log, app_name, slots, limit_s)
+    order = ContextRequest(spec, around, choice, log, app_name, slots, limit_s, cores)
     made = jvm.make_context(order)
-    return _describe_classic(made.context, None, owned=True, notes=made.notes, _jvm=made.jvm)
+    return _describe_classic(made.context, None, owned=True, notes=made.notes, limit=cores, _jvm=made.jvm)
 
 
 def _is_connect(session: Any) -> bool:

@@ -27,6 +27,59 @@ within seconds of a master's start, or of their own restart.
 Look = Callable[[Session, SlotNeed], Capacity]
 
 
+PARTIAL_S = 5.0
+"""For how long a run keeps a part of its slots from applications that have waited for longer.
+
+Two gangs that each hold a part, and wait for the rest, would wait for each other.
+"""
+
+
+class ReplaceSession(Exception):
+    """The run should have another session: its tasks will not all get slots in this one, which has ended.
+
+    Attributes:
+        why: a sentence for people.
+        unlimited: whether the next one must have no limit on its cores. Else it is as large as this one, but
+            stands behind those that wait already.
+    """
+
+    def __init__(self, why: str, *, unlimited: bool) -> None:
+        super().__init__(why)
+        self.why, self.unlimited = why, unlimited
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """When a run's session, which must be one of ours, is replaced.
+
+    Attributes:
+        outgrown: whether it is if its application has all cores that we requested for it, and these make too
+            few slots. That happens where workers' free cores, memory or GPUs are uneven.
+        older: who has waited for longer than this session's application, by name; empty if nobody has.
+        end: ends the session, unless another run uses it too; whether it did.
+        partial_s: for how many seconds it is kept with a part of the slots, if somebody has.
+    """
+
+    outgrown: bool
+    older: Callable[[], str]
+    end: Callable[[], bool]
+    partial_s: float = PARTIAL_S
+
+    def decide(self, capacity: Capacity, tasks: int, steady: float) -> None:
+        """Decide about a session that has too few slots, and has had as many for `steady` seconds.
+
+        Raises:
+            ReplaceSession: it has ended, and should be replaced.
+        """
+        if self.outgrown and capacity.outgrown and self.end():
+            why = f"{capacity.total} of {tasks} slots fit into what was requested: Spark is asked for more"
+            raise ReplaceSession(why, unlimited=True)
+        held = capacity.total or 0
+        if 0 < held < tasks and steady >= self.partial_s and (who := self.older()) and self.end():
+            why = f"{held} of {tasks} slots are given back: {who} has waited for longer"
+            raise ReplaceSession(why, unlimited=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Slots:
     """The slots that a stage gets.
@@ -72,6 +125,8 @@ def await_slots(
     tell: Callable[[SlotsAwaited], None],
     run: str = "",
     attempt: int = 0,
+    replacing: Replacing | None = None,
+    waited_s: float = 0.0,
     look: Look = executors.look,
     clock: Callable[[], float] = time.monotonic,
 ) -> Slots | None:
@@ -79,14 +134,15 @@ def await_slots(
 
     An elastic run takes fewer slots, but at least its minimum, when no more have come for a while or the
     time is over. Its slots count as taken until `give_back`. `_hopeless_after` says when the wait for a
-    cluster that is too small ends.
+    cluster that is too small ends. `waited_s`: the seconds that it has waited in other sessions before.
 
     Raises:
         CannotPlace: there were not enough slots in time, or never can be.
+        ReplaceSession: as `replacing` decides.
     """
     refuse_dynamic(session)
     need, least = _choose_need(session, spec, look), least_tasks(spec)
-    course = _Course(clock(), freed_at=clock(), resized_at=clock())
+    course = _Course(clock() - waited_s, freed_at=clock(), resized_at=clock())
     patience = _hopeless_after(session, attempt)
     reported = ""
     while not aborted.is_set():
@@ -97,6 +153,8 @@ def await_slots(
         if tasks and _claim(session, run, tasks, capacity):
             unknown = capacity.sentence(tasks) if capacity.outlook(tasks) is Outlook.UNKNOWN else ""
             return replace(_granted(session, spec, need, tasks), unknown=unknown)
+        if replacing is not None:
+            replacing.decide(capacity, need.tasks, now - course.freed_at)
         never = patience is not None and capacity.outlook(least) is Outlook.NEVER
         if over or (never and now - course.resized_at >= (patience or 0.0)):
             raise CannotPlace(capacity.sentence(least), hint=_advice(capacity, spec, waited))

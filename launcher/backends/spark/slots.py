@@ -22,6 +22,8 @@ EXECUTOR_GPUS = "spark.executor.resource.gpu.amount"
 WORKER_GPUS = "workers offer GPUs by spark.worker.resource.gpu.amount and .discoveryScript"
 EXECUTOR_CORES = "spark.executor.cores"
 EXECUTOR_MEMORY = "spark.executor.memory"
+LET_GO_S = 2.0
+"""Within so many seconds an idle session is ended that somebody waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,15 @@ class WorkerNode:
 class ExecutorShape:
     """What one executor of the application takes of a worker, and the cores that the application may have.
 
-    `cores` 0 means all of the worker's; `most` None means no cap.
+    `cores` 0 means all of the worker's; `most` None means no cap. `ours`: the cap is what we requested for a
+    run, so it says nothing about the cluster.
     """
 
     cores: int = 0
     memory: int = 0
     gpus: int = 0
     most: int | None = None
+    ours: bool = False
 
 
 class Outlook(StrEnum):
@@ -97,6 +101,7 @@ class Capacity:
         busy: who holds slots, and how many: jobs of this application, and other applications.
         cure: what to do about that explanation, if known.
         idle: sessions of the user's own that no run uses, by the pid of their engine, and how many they hold.
+        outgrown: the application has all that we requested for it, and it is too small for the run.
         explanation: what limits the slots, if not the number of machines, or why they are unknown.
     """
 
@@ -109,6 +114,7 @@ class Capacity:
     explanation: str = ""
     idle: tuple[tuple[int, int], ...] = ()
     cure: str = ""
+    outgrown: bool = False
 
     def outlook(self, tasks: int) -> Outlook:
         """Whether so many tasks can run at once: now, after a wait, or not with this cluster."""
@@ -143,7 +149,8 @@ class Capacity:
         if never:
             return held
         held += [
-            f"{count} held by your own idle session (`rankdeck engine stop --pid {pid}` frees it)"
+            f"{count} held by your own idle session, which lets go within {LET_GO_S:g} s"
+            f" (`rankdeck engine stop --pid {pid}` ends it)"
             for pid, count in self.idle
         ]
         if not held and self.free is not None and self.total is not None and self.free < self.total:
@@ -156,7 +163,9 @@ def beside(capacity: Capacity, claims: Mapping[str, int]) -> Capacity:
     if not claims or capacity.total is None or capacity.free is None:
         return capacity
     free = min(capacity.free, max(0, capacity.total - sum(claims.values())))
-    busy = capacity.busy or tuple((f"run {run}", tasks) for run, tasks in claims.items())
+    busy = capacity.busy or tuple(
+        (f"run {run} (`rankdeck stop {run}` ends it)", tasks) for run, tasks in claims.items()
+    )
     return replace(capacity, free=free, busy=busy)
 
 
@@ -183,16 +192,21 @@ def capacity_of(
     known = Capacity(total, free, gpu=need.gpus > 0, busy=blocked, idle=resting)
     if rooms is None:
         return known
-    left = None if shape.most is None else max(0, shape.most - sum(e.cores for e in held))
+    cores = sum(e.cores for e in held)
     ever = sum(_slots_on(need, room.cores, room.memory, room.gpus, shape) for room in rooms)
     now = sum(_slots_on(need, room.cores_free, room.memory_free, room.gpus_free, shape) for room in rooms)
     explanation, cure = ("", "") if ever or total else _obstacle(need, rooms, shape)
+    outgrown = False
     if shape.most is not None:
+        outgrown = shape.ours and cores >= shape.most and total < need.tasks
+        now = min(now, max(0, shape.most - cores) // need.cpus)
+    if shape.most is not None and not shape.ours:
         if need.fits(shape.most, shape.most * max(1, need.gpus)) < ever:
             explanation = f"spark.cores.max={shape.most} caps this application"
         ever = min(ever, shape.most // need.cpus)
-        now = min(now, (left or 0) // need.cpus)
-    return replace(known, possible=max(ever, total), coming=now, explanation=explanation, cure=cure)
+    return replace(
+        known, possible=max(ever, total), coming=now, explanation=explanation, cure=cure, outgrown=outgrown
+    )
 
 
 def _obstacle(need: SlotNeed, rooms: Sequence[WorkerNode], shape: ExecutorShape) -> tuple[str, str]:

@@ -77,6 +77,14 @@ def test_others_do_not(other: EngineKey) -> None:
         assert LOCAL.digest != other.digest
 
 
+def test_engines_side_by_side_have_keys_of_their_own() -> None:
+    lanes = [CLUSTER.lane(number) for number in range(4)]
+    assert CLUSTER == lanes[0]
+    assert 4 == len({lane.digest for lane in lanes})
+    assert {CLUSTER.target} == {lane.target for lane in lanes}
+    assert lanes[2] == CLUSTER.lane(2)
+
+
 def test_a_token_is_told_to_nobody() -> None:
     remote = "sc://h:15002/;token=secret"
     found = key(mode=Mode.CONNECT, spark={"master": "", "remote": remote})

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from launcher.engine import client
-from launcher.engine.client import start_detached, submit
+from launcher.engine.address import EngineKey, key_for
+from launcher.engine.client import Attachment, start_detached, submit
 from launcher.engine.protocol import Conversation, Message, error_document, unpack_request
 from launcher.errors import CannotPlace, InternalError
 from launcher.spec.job import JobSpec, Target, TargetKind
@@ -142,3 +143,33 @@ def test_ctrl_c_before_a_refusal_is_the_refusal(
     with engine(monkeypatch, play), pytest.raises(CannotPlace):
         submit(REQUEST, on_disconnect="detach")
     assert [] == stopped
+
+
+def test_a_run_goes_to_the_first_engine_that_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def offer(key: EngineKey, message: Message, *, whole: bool) -> Attachment | None:
+        asked.append((key.digest, whole))
+        return None if len(asked) < room else attachment
+
+    attachment: Any = object()
+    monkeypatch.setattr(client, "_submit_to", offer)
+    room = 3
+    assert submit(REQUEST, on_disconnect="stop") is attachment
+    assert [False] * 3 == [whole for _, whole in asked]
+    assert 3 == len(set(asked))
+    asked, room = [], client.LANES
+    assert submit(REQUEST, on_disconnect="stop") is attachment
+    assert [False] * (client.LANES - 1) + [True] == [whole for _, whole in asked]
+
+
+def test_an_engine_without_room_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(talk: Conversation, asked: Message) -> None:
+        assert asked.document["whole"] is False
+        talk.send({"full": True})
+        with pytest.raises(ConnectionError):
+            talk.receive()
+
+    with engine(monkeypatch, play):
+        message = Message({"op": "submit"}, ())
+        assert client._submit_to(key_for(REQUEST), message, whole=False) is None

@@ -24,6 +24,7 @@ from launcher.engine.client import engines, start_detached, stop_engine, submit
 from launcher.engine.protocol import Conversation, Message, pack_request
 from launcher.engine.server import TERMINATED, Engine
 from launcher.errors import InternalError, SpecError
+from launcher.job import Job
 from launcher.runs.paths import home as home_folder
 from launcher.runs.paths import runs_root
 from launcher.runs.reader import read_state, status_of
@@ -316,6 +317,66 @@ def test_a_run_that_is_being_started_when_it_is_told_to_end_is_stopped_too(
     client.join(30)
     near.close()
     far.close()
+
+
+class NoRoom:
+    """A backend whose session other runs fill; it remembers whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+        self.whole: list[bool] = []
+
+    def reserve(self, request: Request, *, whole: bool) -> bool:
+        self.whole.append(whole)
+        return whole
+
+    def close(self, timeout_s: float) -> bool:
+        self.closed += 1
+        return True
+
+
+def refuse(*_: object, **__: object) -> Job:
+    raise SpecError("no such file")
+
+
+@pytest.mark.parametrize(
+    ("whole", "answer", "closed"),
+    [(False, {"full": True}, 1), (True, {"error": "SpecError", "message": "no such file", "hint": None}, 1)],
+)
+def test_a_run_without_room_is_sent_on_and_one_that_fails_gives_its_room_back(
+    monkeypatch: pytest.MonkeyPatch, targets: Path, whole: bool, answer: dict[str, object], closed: int
+) -> None:
+    backend = NoRoom()
+    monkeypatch.setattr(engine_module, "make_backend", lambda *_: backend)
+    monkeypatch.setattr(engine_module, "launch", refuse)
+    identity = {"target": "t", "version": "1", "build": "b", "digest": "d", "log": "/l", "pid": 0}
+    engine = Engine(identity, runtime_folder() / "engine-d.sock", settings.load())
+    packed = pack_request(script(targets / "hello.py"))
+    near, far = map(Conversation, socket.socketpair())
+    engine._answer(
+        far, Message({**packed.document, "op": "submit", "build": "b", "whole": whole}, packed.blobs)
+    )
+    assert (answer, closed, [whole]) == (near.receive().document, backend.closed, backend.whole)
+    engine.leave()
+    engine.serve()
+    near.close()
+    far.close()
+
+
+BAD = [
+    *(("--master", "spark://127.0.0.1:1"), ("--master", "spark://no.such.host.invalid:7077")),
+    *(("--master", "spork://h:1"), ("--master", "local[x]"), ("--remote", "sc://127.0.0.1:1")),
+]
+
+
+def test_a_spark_that_cannot_be_reached_leaves_no_engine(targets: Path) -> None:
+    for option, address in BAD:
+        done = rankdeck("run", targets / "hello.py", option, address)
+        assert done.returncode in (2, 69), done.stderr
+    until(lambda: not pids())
+
+    until(lambda: {".lock"} >= {path.suffix for path in runtime_place().iterdir()})
+    assert "no engine" in rankdeck("engine", "status").stderr
 
 
 # --- what it says, and being told to end

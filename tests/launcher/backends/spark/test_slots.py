@@ -14,6 +14,7 @@ import pytest
 
 from launcher.backends.spark import executors, slots
 from launcher.backends.spark.executors import look
+from launcher.backends.spark.records import SessionRecord
 from launcher.backends.spark.session import Session, open_session
 from launcher.backends.spark.slots import (
     Capacity,
@@ -94,6 +95,45 @@ def test_a_cap_on_cores_is_named() -> None:
     assert "spark.cores.max=4" in capacity.sentence(8)
 
 
+def test_a_limit_of_ours_says_nothing_about_the_cluster() -> None:
+    shape = ExecutorShape(most=2, ours=True)
+    rooms = [WorkerNode(4, 3), WorkerNode(4, 3)]
+    capacity = capacity_of(SlotNeed(2), [executor(1, 1)], rooms, shape)
+    assert (capacity.possible, capacity.coming, capacity.explanation, capacity.outgrown) == (8, 1, "", False)
+    assert capacity_of(SlotNeed(9), [], rooms, ExecutorShape(most=9, ours=True)).outlook(9) is Outlook.NEVER
+
+
+@pytest.mark.parametrize(
+    ("need", "shape", "outgrown"),
+    [
+        (SlotNeed(2, cpus=2), ExecutorShape(most=2, ours=True), True),  # one core here, one there
+        (SlotNeed(2), ExecutorShape(most=2, ours=True), False),
+        (SlotNeed(2, cpus=2), ExecutorShape(most=3, ours=True), False),  # more are to come
+        (SlotNeed(2, cpus=2), ExecutorShape(most=2), False),  # the user's own limit
+    ],
+)
+def test_an_application_that_has_all_it_may_and_too_few_slots_is_outgrown(
+    need: SlotNeed, shape: ExecutorShape, outgrown: bool
+) -> None:
+    held = [executor(1, 1), executor(1, 1)]
+    assert capacity_of(need, held, [WorkerNode(4, 3), WorkerNode(4, 3)], shape).outgrown == outgrown
+
+
+APP = {"id": "app-1", "name": "etl", "cores": 2, "user": "ann"}
+
+
+def test_whoever_holds_slots_is_named_with_what_frees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def name(*runs: str, me: str = "ben") -> str:
+        monkeypatch.setattr(executors, "_me", lambda: me)
+        ours = {"app-1": SessionRecord("app-1", 1, runs)} if runs else {}
+        return executors.holder_name(APP, ours, "http://m:8080")
+
+    assert "application etl (app-1) of ann (ask ann, or http://m:8080 ends it)" == name()
+    assert "application etl (app-1) of ann (http://m:8080 ends it)" == name(me="ann")
+    assert "your own run r (`rankdeck stop r` ends it)" == name("r")
+    assert "your own run r and 2 more (`rankdeck stop r` ends it)" == name("r", "s", "t")
+
+
 def test_executors_without_enough_gpus_are_named() -> None:
     capacity = capacity_of(SlotNeed(2, gpus=2), [], [WorkerNode(8, 8, 0, 0, 8, 8)], ExecutorShape(4, gpus=1))
     assert capacity.outlook(2) is Outlook.NEVER
@@ -128,7 +168,8 @@ def test_workers_without_gpus_and_no_workers_are_told() -> None:
 def test_ones_own_idle_session_is_named_with_how_to_end_it() -> None:
     rooms = [WorkerNode(4, 0), WorkerNode(2, 0)]
     capacity = capacity_of(SlotNeed(4), [], rooms, ExecutorShape(), [("application X (a)", 2)], [(4711, 4)])
-    idle = "4 held by your own idle session (`rankdeck engine stop --pid 4711` frees it)"
+    idle = "4 held by your own idle session, which lets go within 2 s (`rankdeck engine stop --pid 4711` ends"
+    idle += " it)"
     held = f"2 busy with application X (a), {idle}"
     assert capacity.sentence(4).endswith(held)
     assert "engine stop" not in capacity.sentence(9)  # it would be of no use

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from launcher.runs.paths import runs_root
 from launcher.runs.reader import FactTail
 from launcher.state import events as ev
 from tests import engines, survivors
-from tests.commands import COMMAND, facts, last, until
+from tests.commands import COMMAND, Gate, facts, last, until
 from tests.spark_cluster import Cluster
 from tests.spark_runs import PROGRAM
 
@@ -138,25 +139,53 @@ def test_more_gpus_for_an_executor_than_a_worker_has(cluster: Cluster, tmp_path:
 
 
 def test_slots_that_ones_own_idle_session_holds(cluster: Cluster, tmp_path: Path) -> None:
-    """They are freed as the sentence says, and the run that waits for them goes on."""
-    first = rankdeck(cluster, f"{TARGETS}:places", "-n", "2", cwd=tmp_path)
+    """They are freed by themselves for a run with other settings; the engine stays."""
+    first = rankdeck(cluster, f"{TARGETS}:places", "-n", "4", cwd=tmp_path)
     assert 0 == first.returncode, first.stderr
-    with subprocess.Popen(
-        [COMMAND, *words(cluster, f"{TARGETS}:places", "-n", "2"), "--conf", "spark.some.setting=other"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-    ) as second:
-        assert second.stderr is not None
-        told = (
-            re.search(r"idle session \(`rankdeck (engine stop --pid \d+)`", line) for line in second.stderr
-        )
-        cure = next(match for match in told if match)
-        stopped = subprocess.run([COMMAND, *cure[1].split()], capture_output=True, timeout=60, check=False)
-        rest = second.stderr.read()
-    assert 0 == stopped.returncode, stopped.stderr
-    assert 0 == second.returncode, rest
+    (engine,) = engines.pids()
+    second = rankdeck(
+        cluster, f"{TARGETS}:places", "-n", "4", "--conf", "spark.some.setting=other", cwd=tmp_path
+    )
+
+    assert 0 == second.returncode, second.stderr
+    status = {each["pid"]: each for each in known_engines()}
+    assert engine in status
+    assert status[engine]["session"] is None
+    (other,) = (each["session"] for pid, each in status.items() if pid != engine)
+    assert (4, 0) == (other["cores"], other["runs"])
+
+
+def known_engines() -> list[dict[str, Any]]:
+    said = subprocess.run(
+        [COMMAND, "engine", "status", "--json"], capture_output=True, timeout=60, check=True
+    ).stdout
+    found: list[dict[str, Any]] = json.loads(said)
+    return found
+
+
+def test_a_session_is_as_large_as_its_run_and_a_second_run_gets_another(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two at once with the same settings: each has an engine, and the cluster is divided."""
+    gate = Gate(tmp_path / "gate", 2)
+    (tmp_path / "train.py").write_text(f"import os\nopen(f'{gate.path}.{{os.environ[\"RANK\"]}}').read()\n")
+    command = words(cluster, "train.py", "-n", "2")
+    first = subprocess.Popen(
+        [COMMAND, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    try:
+        until(lambda: sum(app["cores"] for app in cluster.state()["activeapps"]) == 2)
+        second = rankdeck(cluster, f"{TARGETS}:places", "-n", "2", cwd=tmp_path)
+        assert first.poll() is None
+    finally:
+        gate.open()
+        _, said = first.communicate(timeout=60)
+
+    assert (0, 0) == (first.returncode, second.returncode), (said, second.stderr)
+    assert 2 == len(engines.pids())
+    larger = rankdeck(cluster, f"{TARGETS}:places", "-n", "4", cwd=tmp_path)
+    assert 0 == larger.returncode, larger.stderr
+    assert [4] == [each["session"]["cores"] for each in known_engines() if each["session"]]
 
 
 def test_slots_that_somebody_else_holds(cluster: Cluster, tmp_path: Path) -> None:
@@ -180,7 +209,8 @@ def test_slots_that_somebody_else_holds(cluster: Cluster, tmp_path: Path) -> Non
         other.communicate(timeout=60)
 
     assert 69 == done.returncode
-    assert re.search(r"needs 4 GPU slots at once.*2 busy with application rankdeck", done.stderr), done.stderr
+    told = r"needs 4 GPU slots at once.*2 busy with your own run \S+ \(`rankdeck stop \S+` ends it\)"
+    assert re.search(told, done.stderr), done.stderr
     assert 143 == other.returncode
 
 

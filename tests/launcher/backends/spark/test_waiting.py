@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from launcher.backends.spark import executors, slot_wait
-from launcher.backends.spark.slot_wait import Slots, await_slots
+from launcher.backends.spark.slot_wait import ReplaceSession, Replacing, Slots, await_slots
 from launcher.backends.spark.slots import DYNAMIC, EXECUTOR_GPUS, Capacity, SlotNeed
 from launcher.errors import CannotPlace
 from launcher.spec.job import JobSpec, Target, TargetKind
@@ -71,6 +71,8 @@ class Cluster:
     told: list[SlotsAwaited] = field(default_factory=list)
     asked: list[SlotNeed] = field(default_factory=list)
     session: FakeSession = field(default_factory=FakeSession)
+    replacing: Replacing | None = None
+    waited_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.began = self.clock()
@@ -93,6 +95,8 @@ class Cluster:
             tell=self.told.append,
             run="mine",
             attempt=attempt,
+            replacing=self.replacing,
+            waited_s=self.waited_s,
             look=self.look,
             clock=self.clock,
         )
@@ -303,6 +307,59 @@ def test_dynamic_allocation_is_refused() -> None:
     session = FakeSession({DYNAMIC: "true"})
     with pytest.raises(CannotPlace, match="dynamicAllocation"):
         always(has(4), session=session).slots()
+
+
+# --- sessions of ours that should be replaced
+
+
+def replacing_session(older: str = "", *, outgrown: bool = True, ends: bool = True) -> Replacing:
+    return Replacing(outgrown, lambda: older, lambda: ends)
+
+
+def test_an_application_that_is_too_small_is_replaced_by_one_without_a_limit() -> None:
+    cluster = always(has(1, 1, 4, outgrown=True), replacing=replacing_session())
+    with pytest.raises(ReplaceSession) as replaced:
+        cluster.slots(num_processes=2)
+    assert (replaced.value.unlimited, cluster.waited) == (True, 0.0)
+    assert replaced.value.why.startswith("1 of 2 slots fit into what was requested")
+
+
+@pytest.mark.parametrize(
+    "replacing", [None, replacing_session(outgrown=False), replacing_session(ends=False)]
+)
+def test_it_stays_where_it_cannot_be_replaced(replacing: Replacing | None) -> None:
+    cluster = always(has(1, 1, 4, outgrown=True), replacing=replacing)
+    assert cluster.slots(num_processes=2, abort_after=20) is None
+
+
+def test_a_part_of_the_slots_is_given_back_if_somebody_has_waited_for_longer() -> None:
+    """Two gangs that each hold a part would wait for each other."""
+    cluster = Cluster([(0.0, has(0, 0, 4)), (3.0, has(2, 2, 4))], replacing=replacing_session("nb"))
+    with pytest.raises(ReplaceSession) as replaced:
+        cluster.slots(num_processes=4)
+    assert not replaced.value.unlimited
+    assert "2 of 4 slots are given back: nb has waited for longer" == replaced.value.why
+    assert cluster.waited == pytest.approx(3.0 + slot_wait.PARTIAL_S, abs=slot_wait.LOOK_S)
+
+
+def test_the_time_in_other_sessions_counts() -> None:
+    cluster = always(has(0, 4), waited_s=590.0)
+    with pytest.raises(CannotPlace) as caught:
+        cluster.slots(num_processes=4)
+    assert cluster.waited == pytest.approx(10.0)
+    assert caught.value.hint == "waited 600 s; --start-timeout waits longer"
+
+
+@pytest.mark.parametrize("has_now", [has(0, 0, 4), has(0, 4)])
+def test_one_that_holds_nothing_or_all_gives_nothing_back(has_now: Capacity) -> None:
+    cluster = always(has_now, replacing=replacing_session("nb"))
+    assert cluster.slots(num_processes=4, abort_after=40) is None
+
+
+def test_a_part_is_kept_if_nobody_has_waited_for_longer_or_another_run_uses_it() -> None:
+    assert always(has(2, 2, 4), replacing=replacing_session()).slots(num_processes=4, abort_after=40) is None
+    cluster = always(has(2, 2, 4), replacing=replacing_session("nb", ends=False))
+    assert cluster.slots(num_processes=4, abort_after=40) is None
 
 
 # --- elastic gangs
