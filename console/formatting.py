@@ -243,19 +243,6 @@ def seconds_of(text: str, bare: str = "d") -> float:
     return float(match[1]) * _SECONDS[unit]
 
 
-def bytes_of(text: str) -> int:
-    """The bytes of a size such as ``500M`` or ``1.5T``: powers of 1000, or with an i (``10Gi``) of 1024.
-
-    Raises:
-        SpecError: the text is not a size.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower(), re.ASCII)
-    if match is None or (match[3] and not match[2]):
-        raise SpecError(f"{text!r} is no size", hint="such as 500M, 10G or 1.5T")
-    power = "kmgt".find(match[2]) + 1 if match[2] else 0
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
-
-
 def tilde(path: str | PathLike[str]) -> str:
     """The path, with ``~`` for the home folder at its start."""
     home, text = os.path.expanduser("~").rstrip(os.sep), os.fspath(path)

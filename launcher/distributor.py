@@ -70,6 +70,7 @@ class LaunchOptions(TypedDict, total=False):
     require_group: bool
     track: str | Sequence[str]
     files: Sequence[str | os.PathLike[str]]
+    artifacts_limit: int | str
     py_files: Sequence[str | os.PathLike[str]]
 
 

@@ -27,7 +27,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def size_text(value: float) -> str:
-    """A number of bytes, for a sentence: 1.9 KiB, 512 MiB."""
+    """A number of bytes, for a sentence: 24 B, 1.9 KiB, 512 MiB."""
+    if value < 1 << 10:
+        return f"{value:.0f} B"
     for unit, power in (("GiB", 30), ("MiB", 20)):
         if value >= 1 << power:
             amount = value / (1 << power)

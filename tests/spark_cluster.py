@@ -34,6 +34,7 @@ class _Shape:
     memory: str = "2g"
     gpus: int = 2
     options: tuple[str, ...] = ()
+    hidden: Path | None = None
 
 
 class Cluster(Owner):
@@ -45,6 +46,7 @@ class Cluster(Owner):
         memory: of each worker, in Spark's words.
         gpus: fake GPUs of each worker, named 0, 1, …; 0 for none.
         netns: hosts are network namespaces; needs root.
+        hidden: a folder that workers find empty, so that they share nothing with the driver; needs root.
         master_options: more ``-D`` settings of the master, such as ``-Dspark.worker.timeout=5``.
         worker_options: more ``-D`` settings of the workers.
     """
@@ -57,12 +59,13 @@ class Cluster(Owner):
         memory: str = "2g",
         gpus: int = 2,
         netns: bool = False,
+        hidden: Path | None = None,
         master_options: Sequence[str] = (),
         worker_options: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.workers: list[Daemon] = []
-        self._shape = _Shape(cores, memory, gpus, tuple(worker_options))
+        self._shape = _Shape(cores, memory, gpus, tuple(worker_options), hidden)
         try:
             self.net = spark_net.Network(workers, self.promise) if netns else None
             self.driver_host = self.net.address(-1) if self.net else _LOOPBACK
@@ -198,6 +201,7 @@ class Cluster(Owner):
             options=options,
             env={"SPARK_LOCAL_IP": host, "SPARK_LOCAL_HOSTNAME": host},
             namespace=self.net.worker(index) if self.net else "",
+            hidden=self._shape.hidden,
         )
 
 

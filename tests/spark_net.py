@@ -12,10 +12,18 @@ import secrets
 import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
 _CLONE_NEWNET = 0x40000000
+
+
+def hiding(folder: Path | None) -> list[str]:
+    """What to put before an argv so that it runs with an empty folder in a place; None for nothing."""
+    if folder is None:
+        return []
+    return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs "$0" && exec "$@"', str(folder)]
 
 
 class Network:

@@ -133,15 +133,16 @@ class Owner:
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         namespace: str = "",
+        hidden: Path | None = None,
     ) -> Daemon:
-        """Start one of Spark's main classes; its log is ``name.log``."""
+        """Start one of Spark's main classes; its log is ``name.log``. It finds the folder `hidden` empty."""
         folders = f"-Djava.io.tmpdir={self.folder}"
         command = [java_command(), f"-Xmx{memory}", *jvm_options(), *_MODULES, folders, *options]
         command += ["-cp", spark_archive.class_path(spark_home()), *arguments]
         log = self.folder / f"{name}.log"
         with open(log, "ab") as file:
             process = subprocess.Popen(
-                [*spark_net.Network.prefix(namespace), *command],
+                [*spark_net.Network.prefix(namespace), *spark_net.hiding(hidden), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("textual", "rich", "torch", "pyspark", "numpy", "psutil", "pynvml")
-WORKER = sorted(f"launcher.agent.{p.stem}" for p in (ROOT / "launcher" / "agent").glob("[!_]*.py"))
+WORKER = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "launcher" / "agent").rglob("[!_]*.py")
+)
 
 
 def loaded(code: str, *, python: tuple[str, ...] = (), cwd: Path = ROOT) -> set[str]:

@@ -49,6 +49,7 @@ _LAZY = {
     "run": "console.cli.run:run",
     "ps": "console.cli.history:ps",
     "show": "console.cli.history:show",
+    "artifacts": "console.cli.artifacts:artifacts",
     "result": "console.cli.history:result",
     "compare": "console.cli.history:compare",
     "rerun": "console.cli.rerun:rerun",

@@ -49,8 +49,9 @@ def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dr
     from launcher import settings
     from launcher.runs import catalog
     from launcher.runs.paths import runs_root
+    from launcher.spec.options import bytes_of
 
-    from ..formatting import bytes_of, seconds_of
+    from ..formatting import seconds_of
 
     policy = settings.load().retention
     if keep is not None:

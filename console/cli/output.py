@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from launcher.display.artifacts import total_line
 from launcher.engine.client import request_stop, start_detached
 from launcher.errors import AgentLost, NoProgress, RecordError, SpecError, TimeLimit
 from launcher.job import rank_failed
@@ -73,6 +74,8 @@ def print_end(folder: Path, state: RunState) -> None:
         state.phase is Phase.SUCCEEDED and state.separate is None and not any(r.left for r in state.ranks)
     )
     why = "" if expected else f": {state.why}"
+    if came := total_line(state):
+        say(f"{came}, came home: rankdeck artifacts {state.id}")
     say(f"{state.phase.value} after {took}{why}")
     for entry in read_summary(folder)[:1]:
         if state.phase is Phase.SUCCEEDED:

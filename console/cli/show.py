@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from launcher.display.artifacts import total_line
+
 from ..data.run.narration import value_text
 from ..data.run.stacks import standstill_line
 from ..data.run.trackers import tracker_records
@@ -87,6 +89,8 @@ def _circumstances(state: RunState) -> Iterator[str]:
         yield f"output   {delivery.way}" + (f": {delivery.reason}" if delivery.reason else "")
     for record in tracker_records(state):
         yield f"tracked  {record.line}"
+    if came := total_line(state):
+        yield f"files    {came}, came home: rankdeck artifacts {state.id}"
     for restart in state.restarts:
         how = "in place" if restart.in_place else "with new agents"
         yield f"attempt  {restart.attempt} {how}, because {restart.reason}"
@@ -141,6 +145,7 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "framework": state.framework,
         "separate": state.separate,
         "trackers": tracker_records(state),
+        "artifacts": _artifacts_document(state),
         "recording": state.recording,
         "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],
@@ -148,6 +153,12 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "cleanup": [h.cleanup for h in state.hosts.values() if h.cleanup],
         "unreadable": [*unreadable_lines(state), *_unreadable(status)],
     }
+
+
+def _artifacts_document(state: RunState) -> dict[str, int] | None:
+    """How many files came home, and their size in bytes."""
+    kept = state.came_home
+    return None if kept is None else {"files": kept.total_files, "size": kept.total_size}
 
 
 def _rank_document(rank: Rank) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from launcher.errors import AgentLost, RecordError, RunNotFound, SpecError, size
 from launcher.runs import files, paths
 from launcher.runs.reader import read_spec
 from launcher.runs.status import stored_status, write_status
+from launcher.state.outcome_rules import listed
 from launcher.state.run_state import Phase
 
 from ..formatting import number
@@ -77,10 +78,11 @@ def left_out(run: Path, *, results: bool) -> str:
         secrets = len(read_spec(run).withheld)
     except RecordError:
         secrets = 0
+    kept = sum(path.parts[0] == paths.ARTIFACTS for path in paths_in_run)
     pickles = 0 if results else sum(_matches(path, pattern) for path in paths_in_run for pattern in _PICKLES)
-    counts = ((secrets, "secret value"), (pickles, "pickle"))
+    counts = ((secrets, "secret value"), (pickles, "pickle"), (kept, "artifact"))
     parts = [number(count, what) for count, what in counts if count]
-    return f"{' and '.join(parts)} left out" if parts else ""
+    return f"{listed(parts)} left out" if parts else ""
 
 
 def _exists(out: Path) -> SpecError:
@@ -136,6 +138,8 @@ def _members(run: Path, *, results: bool, logs: bool) -> Iterator[Path]:
     ]
     visible = {path for path in present if not path.name.startswith(".")}
     for path in dict.fromkeys([*first, *chunk_files, *present]):
+        if path.relative_to(run).parts[0] == paths.ARTIFACTS:
+            continue  # they may be large, and `rankdeck artifacts` copies them
         if path in visible and not any(_matches(path.relative_to(run), pattern) for pattern in left_out):
             yield path
 
@@ -182,7 +186,7 @@ RATIO = 100
 _BLOCK = 1 << 20
 _PREFIX = "rankdeck-run-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ALWAYS = (paths.SPEC, paths.EVENTS, paths.STATUS, paths.SUMMARY)
+_ALWAYS = (paths.SPEC, paths.EVENTS, paths.STATUS, paths.SUMMARY, paths.ARTIFACT_INDEX)
 _NEVER = frozenset({paths.PRIVATE, paths.RESERVE, "report.html"})
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..channel import frames, network
@@ -25,7 +26,8 @@ from .worker_group import WorkerGroup
 
 if TYPE_CHECKING:
     from ..state.events import Event
-    from .preparation import Preparation
+    from .files.collector import Collector
+    from .files.preparation import Preparation
     from .telemetry import Sampling
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.agent import agent; agent.main()"
@@ -61,6 +63,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._payload, self._bundle = bytearray(), bytearray()
         self._preparation: Preparation | None = None
+        self._collector: Collector | None = None
         self._scratch = ""
         self._group: WorkerGroup | None = None
         self._files = linux.raise_file_limit()
@@ -85,6 +88,8 @@ class Agent:
                 self._sampling.stop()
             if self._preparation:
                 self._preparation.close()
+            if self._collector:
+                self._collector.close()
             leftovers.clear(os.environ)
 
     # --- what the worker group emits -----------------------------------------------------------------
@@ -128,11 +133,14 @@ class Agent:
             self._group.poll_timeouts()
             if self._group.finished:
                 self._report_idle()
+        if self._collector:
+            self._collector.advance()
         self._line.keep_alive()
         self._flush()
 
     def _timeout(self) -> float | None:
-        times = (self._group.timeout() if self._group else None, self._line.timeout())
+        sources = (self._group, self._line, self._collector)
+        times = (each.timeout() for each in sources if each)
         return min((t for t in times if t is not None), default=None)
 
     def _report_idle(self) -> None:
@@ -170,9 +178,14 @@ class Agent:
             case frames.Kind.BUNDLE:
                 self._bundle += frame.payload
             case frames.Kind.PREPARE:
-                self._prepare(str(frame.document()["folder"]))
+                document = frame.document()
+                self._prepare(str(document["folder"]), collect=document.get("collect") is not False)
             case frames.Kind.CONTENT if self._preparation:
                 self._preparation.on_content(frame.payload)
+            case frames.Kind.SWEEP if self._collector:
+                self._collector.sweep([float(time) for time in frame.document()["deaths"]])
+            case frames.Kind.REFUSE if self._collector:
+                self._collector.on_refused(str(frame.document()["path"]))
             case frames.Kind.REACH:
                 self._reach(frame.document())
             case frames.Kind.START:
@@ -193,15 +206,48 @@ class Agent:
         reached = network.reach(request["addresses"], int(request["port"]), REACH_S)
         self._line.put(frames.document(frames.Kind.REACHED, {"found": reached}))
 
-    def _prepare(self, folder: str) -> None:
-        """Begin to get the run's files, whose manifest has arrived; `folder` may hold them already."""
+    def _prepare(self, folder: str, *, collect: bool) -> None:
+        """Begin to get the run's files, whose manifest has arrived; `folder` may hold them already.
+
+        With `collect`, what ranks write in copies of them is sent home.
+        """
         from ..spec.bundle import Manifest
-        from .preparation import Preparation
+        from .files.preparation import Preparation
 
         manifest = Manifest.decode(bytes(self._bundle))
         self._bundle.clear()
-        self._preparation = Preparation(manifest, self._folder(), folder, os.environ, self._answer)
+        self._end_preparation()
+        self._preparation = Preparation(
+            manifest,
+            self._folder(),
+            folder,
+            os.environ,
+            self._answer,
+            partial(self._on_prepared, manifest.workdir if collect else None),
+        )
         self._selector.register(self._preparation, selectors.EVENT_READ, self._preparation.advance)
+
+    def _end_preparation(self) -> None:
+        """Forget the last attempt's: what is laid out for another one is not what ranks wrote."""
+        if self._preparation:
+            self._selector.unregister(self._preparation)
+            self._preparation.close()
+        if self._collector:
+            for source in self._collector.sources:
+                self._selector.unregister(source)
+            self._collector.close()
+            self._collector = None
+
+    def _on_prepared(self, workdir: str | None, prepared: Preparation) -> None:
+        """Watch the working folder before a rank can write to it, if what ranks write is to come home."""
+        if workdir is not None and prepared.leads and prepared.layout and not prepared.layout.shared:
+            from .files.collector import Collector
+
+            put, pending = self._line.put, partial(getattr, self._line, "pending")
+            self._collector = Collector(prepared.layout.copied, workdir, put, pending)
+            for source, handle in self._collector.sources.items():
+                self._selector.register(source, selectors.EVENT_READ, handle)
+        prepared.answer(collects=self._collector is not None)
 
     def _answer(self, kind: frames.Kind, document: Mapping[str, Any]) -> None:
         self._line.put(frames.document(kind, document))

@@ -19,7 +19,7 @@ from . import process, program
 
 if TYPE_CHECKING:
     from ..state.events import Event
-    from .working_folder import Layout
+    from .files.working_folder import Layout
 
 STDIN = 0
 _LIMIT = 64 << 20

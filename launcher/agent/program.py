@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .working_folder import Layout
+    from .files.working_folder import Layout
 
 
 CONFIG = "\0config"

@@ -21,7 +21,10 @@ HEADER_SIZE = _HEADER.size
 
 
 class Kind(IntEnum):
-    """The first group opens and keeps a channel, agents send the second, engines the third."""
+    """The first group opens and keeps a channel, agents send the second, engines the third.
+
+    With the last group agents send files that ranks wrote, one after another.
+    """
 
     READY = 1
     CHALLENGE = 2
@@ -39,6 +42,8 @@ class Kind(IntEnum):
     STACKED = 24
     LACKS = 25
     PREPARED = 26
+    SWEEPING = 27
+    SWEPT = 28
 
     PAYLOAD = 32
     START = 33
@@ -50,6 +55,14 @@ class Kind(IntEnum):
     INQUIRE = 40
     PREPARE = 41
     CONTENT = 42
+    SWEEP = 43
+    REFUSE = 44
+
+    FILE_BEGIN = 48
+    FILE_DATA = 49
+    FILE_END = 50
+    FILE_ABORT = 51
+    FILES_GONE = 52
 
 
 class WireError(Exception):

@@ -7,12 +7,14 @@ import contextvars
 import sys
 import threading
 from enum import StrEnum
+from itertools import chain
 from typing import Protocol
 
 from ..errors import SpecError
 from ..job import Job
 from ..runs.logs.printer import Printer, hosts_of
 from ..state.run_state import RunState
+from .artifacts import new_artifacts
 from .streams import CallersStreams
 from .waits import new_limits, new_waits
 
@@ -70,7 +72,7 @@ class RankLines:
     def advance(self) -> None:
         """Print what is new."""
         before, self._seen = self._seen, self._job.state
-        for line in (*new_waits(before, self._seen), *new_limits(before, self._seen)):
+        for line in chain(*(new(before, self._seen) for new in (new_waits, new_limits, new_artifacts))):
             self._streams.write(f"rankdeck: {line}", err=True)
         self._printer.advance()
 

@@ -6,6 +6,7 @@
      logs/<attempt>/chunks                             in which order and when they came
      samples/                                          telemetry, of bounded size
      result/<rank>.pickle  summary.json                return values
+     artifacts/  artifacts.jsonl                       files that ranks wrote, and what each of them is
      tensorboard/                                      metrics for TensorBoard, if they were requested
      private.json   what spec.json leaves out; never exported
      reserve                                           disk space for the verdict, freed at the end
@@ -34,6 +35,8 @@ SUMMARY = "result/summary.json"
 CHUNKS = "chunks"
 CONTROL = "control.sock"
 RESERVE = "reserve"
+ARTIFACTS = "artifacts"
+ARTIFACT_INDEX = "artifacts.jsonl"
 TENSORBOARD = "tensorboard"
 
 STDOUT, STDERR = 1, 2  # a rank's descriptors, as POSIX numbers them

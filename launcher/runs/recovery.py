@@ -21,6 +21,7 @@ from ..state import events as ev
 from ..state.run_state import Phase
 from . import files, paths
 from . import files as opening
+from .artifacts import remove_partial
 from .catalog import run_ids
 from .files import Growing
 from .logs import writer
@@ -149,7 +150,8 @@ def _end_torn_line(path: Path, events: Growing) -> None:
 def _repair(run: Path) -> None:
     """Remove partial files, and write the records and summaries that are missing."""
     left = run / paths.RESERVE, run / paths.CONTROL
-    files = opening.files_below(run)
+    remove_partial(run)
+    files = [path for path in opening.files_below(run) if run / paths.ARTIFACTS not in path.parents]
     half_made = [path for path in files if path.match(".*.partial") or path.match("*.mirrored")]
     for half in (*half_made, *left):
         half.unlink(missing_ok=True)

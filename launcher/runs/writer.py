@@ -30,6 +30,7 @@ from ..state import events as ev
 from ..state.fold import fold
 from ..state.run_state import RunState
 from . import paths
+from .artifacts import ArtifactStore
 from .catalog import write_spec
 from .files import Growing, write_whole
 from .logs.writer import LogWriter, Pieces
@@ -42,6 +43,9 @@ class RunWriter:
     """Writes one run's folder, and folds every fact into `state`, even those that could not be written.
 
     Not thread-safe: the run's own thread owns it.
+
+    Attributes:
+        artifacts: keeps the files that ranks wrote.
 
     Args:
         folder: the run folder, as `launcher.runs.catalog.create_folder` makes it.
@@ -79,6 +83,7 @@ class RunWriter:
         except OSError as error:
             raise self._refused(error.strerror) from error
         self._room = DiskReserve(folder, spec.num_processes, monotonic)
+        self.artifacts = ArtifactStore(folder, spec.artifacts_limit)
 
     def _make(self, spec: JobSpec, payload: bytes | None) -> None:
         self._journal = Journal(self.folder, self._keep)
@@ -152,6 +157,7 @@ class RunWriter:
     def close(self) -> None:
         """Close every file."""
         self._write_stale()
+        self.artifacts.close()
         self._samples.close()
         self._logs.close()
         self._room.release()

@@ -48,6 +48,7 @@ class Manifest:
         path: folders and zips to import from.
         copies: folders of the bundle to import from, on every host.
         files: the files, each place once.
+        returned: what ranks wrote in earlier attempts; it takes the place of a file that was sent.
         links: places that are symbolic links, each with its target.
         own_folder: whether the ranks' working folder is a copy even where a host has the same files.
         left_out: files of the folder that are too large to travel unasked, each with its size in bytes.
@@ -63,6 +64,7 @@ class Manifest:
     path: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     files: tuple[SentFile, ...] = ()
+    returned: tuple[SentFile, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     own_folder: bool = False
     left_out: tuple[tuple[str, int], ...] = ()
@@ -85,9 +87,14 @@ class Manifest:
         return from_plain(cls, json.loads(data))
 
     @property
+    def all_files(self) -> tuple[SentFile, ...]:
+        """The files that were sent and those that were returned."""
+        return self.files + self.returned
+
+    @property
     def size(self) -> int:
         """The size of all files, in bytes; each content counts once."""
-        return sum({file.digest: file.size for file in self.files}.values())
+        return sum({file.digest: file.size for file in self.all_files}.values())
 
 
 @dataclass(frozen=True, slots=True)

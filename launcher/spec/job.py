@@ -15,9 +15,10 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import SpecError, counted
-from ..serialization import Index
+from ..serialization import Amount, Index
 from .modes import DEFAULT_MODE, SPARK, Mode, modes_taking
 from .options import (
+    BYTES,
     CONFIG,
     FLAG,
     INTERPRETER,
@@ -468,6 +469,20 @@ class JobSpec:
         label="Files sent",
         hint="data/ tokenizer.json",
         group=SPARK,
+    )
+    artifacts_limit: Amount = launch_option(
+        10 << 30,
+        "--artifacts-limit",
+        BYTES,
+        metavar="SIZE",
+        help="How much of what ranks write on other hosts comes home.",
+        doc="The bytes that all files together may have which ranks write in a working folder of ours and "
+        "that come home; 0 for none.",
+        label="Artifacts",
+        hint="{}; 0 for none",
+        group=SPARK,
+        noun="limit of the artifacts",
+        least=0,
     )
     py_files: tuple[str, ...] = launch_option(
         (),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import re
 import reprlib
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -441,6 +442,51 @@ SECONDS = ValueKind(
     lambda _, value: [str(value).removesuffix(".0")],
     types=(int, float),
     from_python=_amount,
+)
+
+
+def bytes_of(text: str) -> int:
+    """The bytes of a size such as ``500M`` or ``1.5T``: powers of 1000, or with an i (``10Gi``) of 1024.
+
+    Raises:
+        SpecError: the text is not a size.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower(), re.ASCII)
+    if match is None or (match[3] and not match[2]):
+        raise SpecError(f"{text!r} is no size", hint="such as 500M, 10G or 1.5T")
+    power = "kmgt".find(match[2]) + 1 if match[2] else 0
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def _sized(option: Option, words: Sequence[str], _: Path) -> int:
+    try:
+        return bytes_of(words[-1])
+    except SpecError:
+        wanted = option.kind.noun
+        raise SpecError(f"{option.flag_name} takes {wanted}, not {words[-1]!r}") from None
+
+
+def _size_of(value: Any) -> int:
+    return bytes_of(value) if isinstance(value, str) else whole(value)
+
+
+_UNITS = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "": 1}
+
+
+def _size_words(_: Option, value: int) -> list[str]:
+    if not value:
+        return ["0"]
+    unit, size = next((unit, size) for unit, size in _UNITS.items() if value >= size and value % size == 0)
+    return [f"{value // size}{unit}"]
+
+
+BYTES = ValueKind(
+    "a size such as 500MB or 10GiB",
+    _sized,
+    _size_words,
+    types=(int, str),
+    from_python=_size_of,
+    wanted="a number of bytes, or a text such as 10GiB",
 )
 PATH = ValueKind(
     "a path",

@@ -602,6 +602,49 @@ class NoteMade(Event):
     level: str = "info"
 
 
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file that came home.
+
+    `rank` is the one that wrote it, None if that is not known; `again` says that an older version was here.
+    """
+
+    path: str
+    size: Amount = 0
+    rank: Index | None = None
+    again: bool = False
+
+
+@event(scope="run")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactsKept(Event):
+    """Files that ranks wrote have come home. One fact may tell of many files of one host.
+
+    Attributes:
+        host: where they were written.
+        files, size: how many came, and how large they are together, in bytes.
+        named: some of them: those that are new here, and of these the largest, come first.
+        total_files, total_size: the same for all files of the run that are here now.
+    """
+
+    host: str
+    files: Amount
+    size: Amount
+    named: tuple[NamedFile, ...] = ()
+    total_files: Amount = 0
+    total_size: Amount = 0
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactsAwaited(Event):
+    """The ranks of a host have ended, and files that they wrote are still to come home."""
+
+    host: str
+    files: Amount
+    size: Amount
+
+
 @event(from_rank=True, scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerLinked(Event):

@@ -161,6 +161,7 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         attempt_index=len(state.since),
         num_processes=state.requested,
         waiting=None,
+        coming=(),
         files=None,
         near=_past(state.near, "start", "progress"),
         stacks=(),
@@ -347,6 +348,17 @@ def _noted(state: RunState, e: ev.NoteMade) -> RunState:
     return replace(state, notes=(*state.notes, e))
 
 
+@folds(ev.ArtifactsKept)
+def _artifacts_kept(state: RunState, e: ev.ArtifactsKept) -> RunState:
+    return replace(state, artifacts={**state.artifacts, e.host: e})
+
+
+@folds(ev.ArtifactsAwaited)
+def _artifacts_awaited(state: RunState, e: ev.ArtifactsAwaited) -> RunState:
+    others = (each for each in state.coming if each.host != e.host)
+    return replace(state, coming=(*others, e))
+
+
 @folds(ev.TrackerLinked)
 def _tracker_linked(state: RunState, e: ev.TrackerLinked) -> RunState:
     """Keep each record once, whatever attempt it is from, and no more than `TRACKERS`."""
@@ -390,7 +402,9 @@ def _ended(state: RunState, e: ev.RunEnded) -> RunState:
     ranks = state.ranks
     if e.state == Phase.LOST:
         ranks = tuple(r if r.phase.ended else lost_at(r, e.time) for r in ranks)
-    done = replace(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank, ranks=ranks)
+    done = replace(
+        state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank, ranks=ranks, coming=()
+    )
     phase = next((p for p in Phase if p == e.state), Phase.FAILED)  # a newer version may know more ends
     return _enter(done, phase, e.time)
 

@@ -154,6 +154,8 @@ class RunState:
         framework: by whose rules the ranks got their places; None if that is not recorded.
         separate: set if all ranks ended well, and each had trained by itself.
         trackers: the records of it in experiment trackers, over all attempts; only the first ones.
+        artifacts: the last news of files that came home, by host.
+        coming: the files that hosts still send home after their ranks' end.
         near: the last warning that a limit is near, unless the danger has passed.
         stacks: the latest stacks of the ranks of this attempt, by rank.
         recording: why the folder cannot be written; None while it can.
@@ -193,6 +195,8 @@ class RunState:
     files: ev.FilesAwaited | None = None
     notes: tuple[ev.NoteMade, ...] = ()
     trackers: tuple[ev.TrackerLinked, ...] = ()
+    artifacts: Mapping[str, ev.ArtifactsKept] = field(default_factory=dict)
+    coming: tuple[ev.ArtifactsAwaited, ...] = ()
     near: ev.LimitNear | None = None
     stacks: tuple[ev.StacksTaken, ...] = ()
     recording: ev.RecordingStopped | None = None
@@ -202,6 +206,11 @@ class RunState:
     blamed: int | None = None
     unreadable: tuple[ev.PartUnreadable, ...] = ()
     newer: int = 0
+
+    @property
+    def came_home(self) -> ev.ArtifactsKept | None:
+        """The last news of files that came home, which counts all of them; None if none came."""
+        return max(self.artifacts.values(), key=lambda e: e.time, default=None)
 
     @property
     def first_failure(self) -> Rank | None:

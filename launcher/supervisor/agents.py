@@ -10,6 +10,7 @@ import math
 import selectors
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ..channel.connection import AgentConnection, ConnectionClosed
@@ -20,9 +21,11 @@ from ..runs.results import ResultFile
 from ..runs.writer import RunWriter
 from ..serialization import LATEST, from_plain
 from ..state import events as ev
+from .collection import AgentFiles, Collection
 
 POLL_S = 0.5
-_ANSWERS = frozenset({Kind.REACHED, Kind.STACKED, Kind.LACKS, Kind.PREPARED})
+_ANSWERS = frozenset({Kind.REACHED, Kind.STACKED, Kind.LACKS, Kind.PREPARED, Kind.SWEEPING, Kind.SWEPT})
+_FILES = frozenset({Kind.FILE_BEGIN, Kind.FILE_DATA, Kind.FILE_END, Kind.FILE_ABORT, Kind.FILES_GONE})
 _BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESULT_END})
 
 
@@ -39,6 +42,7 @@ class Roster:
         active_at: monotonic time of any rank's last sign of life; None before the gang began.
         activity_count: how many batches of frames have shown signs of life.
         stacked: the last round in which each agent has reported all its stacks.
+        collection: what comes home of the files that ranks write.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Roster:
         self._polled_at = monotonic()
         self.expected: int | None = None
         self.activity_count = 0
+        self.collection = Collection(writer, self.send_to, clock, monotonic=monotonic)
         self._clear()
 
     def _clear(self) -> None:
@@ -71,6 +76,7 @@ class Roster:
         self.lacking: dict[int, tuple[int, ...]] = {}
         self.prepared: dict[int, str] = {}
         self.unprepared: dict[int, str] = {}
+        self.collection.collectors.clear()
 
     def __bool__(self) -> bool:
         return bool(self._links)
@@ -219,6 +225,7 @@ class Roster:
         self._selector.unregister(link)
         link.close()
         del self._links[link.agent]
+        self.collection.on_departed(link.agent, finished=link.agent in self._idle)
         if recorder := self._recorders.pop(link.agent, None):
             recorder.close()
         expected, now, attempt = link.agent in self._idle, self._clock(), self._writer.state.attempt
@@ -255,19 +262,32 @@ class Roster:
                 self.lacking[agent] = _numbers(frame.document().get("files"))
             elif frame.kind is Kind.PREPARED:
                 self._prepared(agent, frame.document())
+            elif frame.kind is Kind.SWEEPING:
+                self.collection.on_sweeping(agent, frame.document())
+            elif frame.kind in _FILES:
+                self.collection.on_pieces()
         if self._recorders[agent].record([f for f in frames if f.kind not in _ANSWERS]):
             self.active_at, self.activity_count = self._monotonic(), self.activity_count + 1
+        for frame in frames:
+            if frame.kind is Kind.SWEPT:  # after the files that came before it
+                self.collection.on_swept(agent, frame.document())
 
     def _prepared(self, agent: int, document: Mapping[str, Any]) -> None:
         if "error" in document:
             self.unprepared[agent] = str(document["error"])
         else:
             self.prepared[agent] = str(document.get("folder", ""))
+            if document.get("collects") is True:
+                self.collection.collectors.add(agent)
+
+    def _refuse_file(self, agent: int, path: str) -> None:
+        self.send_to(agent, Kind.REFUSE, {"path": path})
 
     def _join(self, link: AgentConnection, hello: Hello) -> None:
         self._hellos[hello.agent] = hello
         self.ports[hello.agent] = hello.port
-        self._recorders[hello.agent] = Recorder(self._writer, hello, self._clock)
+        incoming = AgentFiles(self._writer, hello, partial(self._refuse_file, hello.agent))
+        self._recorders[hello.agent] = Recorder(self._writer, hello, self._clock, incoming)
         self._writer.append(
             ev.AgentJoined(
                 time=self._clock(),
@@ -315,10 +335,13 @@ def _as_wire_errors() -> Iterator[None]:
 
 
 class Recorder:
-    """Records the frames of one agent."""
+    """Records the frames of one agent, whose files `incoming` takes."""
 
-    def __init__(self, writer: RunWriter, hello: Hello, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, writer: RunWriter, hello: Hello, clock: Callable[[], float], incoming: AgentFiles
+    ) -> None:
         self._writer = writer
+        self._incoming = incoming
         self._hello = hello
         self._clock = clock
         self._results: dict[int, ResultFile] = {}
@@ -339,6 +362,9 @@ class Recorder:
             if frame.kind is Kind.OUTPUT:
                 self._output.append(self._chunk(frame))
                 continue
+            if frame.kind in _FILES:
+                self._incoming.on_frame(frame)
+                continue
             self._flush()
             if frame.kind is Kind.FACT:
                 shows_life |= self._record_fact(frame.document()).shows_life
@@ -348,7 +374,8 @@ class Recorder:
         return shows_life
 
     def close(self) -> None:
-        """Discard incomplete results."""
+        """Discard incomplete results and files."""
+        self._incoming.close()
         for result in self._results.values():
             result.discard()
         self._results.clear()

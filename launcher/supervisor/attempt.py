@@ -121,6 +121,10 @@ class Attempt:
         """Begin another attempt with the same agents and places."""
         self.number = number
         self.started = False
+        if self._roster.collection.collectors:  # its files are to be what came home last
+            self._delivery, self._delivered = None, False
+            self._roster.prepared.clear()
+            self._roster.collection.collectors.clear()
         if self.plan:
             self._record(self.plan)
         self.advance()
@@ -192,7 +196,14 @@ class Attempt:
         if bundle is None or self._delivered:
             return True
         if self._delivery is None:
-            self._delivery = Delivery(bundle, self._roster, self._clock)
+            self._delivery = Delivery(
+                bundle,
+                self._roster,
+                self._clock,
+                run=self._writer.folder,
+                artifacts=self._writer.artifacts.kept,
+                collect=self._spec.artifacts_limit > 0,
+            )
         self._delivery.advance()
         if told := self._delivery.tell(self.number):
             self._writer.append(told)

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 
 from ..channel.connection import CHUNK
 from ..channel.frames import Kind, WireError
 from ..channel.handshake import Hello
 from ..errors import CannotPlace, counted, size_text
 from ..placement.topology import host_names
-from ..spec.bundle import Bundle, Manifest, SentFile
+from ..runs.artifacts import place_of
+from ..spec.bundle import SOURCES, Bundle, Manifest, SentFile
 from ..spec.file_search import open_file
+from ..state.artifacts import Artifact, left_to
 from ..state.events import FilesAwaited
 from ..state.outcome_rules import listed
 from .agents import Roster
@@ -37,16 +40,29 @@ class Delivery:
         bundle: the files.
         roster: the agents, all of which have joined.
         clock: the time of day.
+        run: the run's folder.
+        artifacts: what ranks wrote in earlier attempts; it lies there.
+        collect: whether what ranks write is to come home.
 
     Attributes:
         active_at: when something was sent or answered last.
     """
 
-    def __init__(self, bundle: Bundle, roster: Roster, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        roster: Roster,
+        clock: Callable[[], float],
+        *,
+        run: Path = Path(),
+        artifacts: Sequence[Artifact] = (),
+        collect: bool = True,
+    ) -> None:
         self._bundle, self._roster, self._clock = bundle, roster, clock
         self.active_at = self._began = clock()
         self._told_again_at = self._began + FIRST_TOLD_S
-        self._manifest = bundle.manifest.encode()
+        self._run, self._artifacts, self._collect = run, artifacts, collect
+        self._manifests: dict[int, Manifest] = {}
         self._hosts = _agents_by_host(roster.hellos)
         self._names = host_names(roster.hellos)
         self._asked: set[int] = set()
@@ -68,7 +84,8 @@ class Delivery:
     @property
     def patient_until(self) -> float:
         """The time by which something must have happened: to compare and copy large files takes a while."""
-        return self.active_at + IDLE_S + self._bundle.manifest.size / SLOWEST
+        largest = max((each.size for each in self._manifests.values()), default=0)
+        return self.active_at + IDLE_S + largest / SLOWEST
 
     @property
     def late(self) -> tuple[str, ...]:
@@ -103,7 +120,7 @@ class Delivery:
                 for agent in others:
                     self._ask(agent, self._roster.prepared[first])
         for agent in list(self._roster.lacking):
-            self._streams[agent] = self._stream(self._roster.lacking.pop(agent))
+            self._streams[agent] = self._stream(agent, self._roster.lacking.pop(agent))
             self.active_at = self._clock()
         for agent in list(self._streams):
             self._feed(agent)
@@ -111,7 +128,11 @@ class Delivery:
     def _ask(self, agent: int, folder: str) -> None:
         if agent not in self._asked:
             self._asked.add(agent)
-            self._roster.send_to(agent, Kind.PREPARE, {"folder": folder}, {Kind.BUNDLE: self._manifest})
+            returned = left_to(self._artifacts, self._names[agent])
+            manifest = self._manifests[agent] = with_artifacts(self._bundle.manifest, returned, self._run)
+            payload = {Kind.BUNDLE: manifest.encode()}
+            order = {"folder": folder, "collect": self._collect}
+            self._roster.send_to(agent, Kind.PREPARE, order, payload)
 
     def _feed(self, agent: int) -> None:
         """Send an agent's next piece; one that has left gets no more, and its end is a fact already."""
@@ -125,8 +146,8 @@ class Delivery:
                 self._roster.send_content(agent, piece)
                 self.active_at = self._clock()
 
-    def _stream(self, numbers: Sequence[int]) -> _Stream:
-        known = self._bundle.manifest.files
+    def _stream(self, agent: int, numbers: Sequence[int]) -> _Stream:
+        known = self._manifests[agent].all_files
         if not all(0 <= number < len(known) for number in numbers):
             raise WireError("an agent lacks a file that the run has not")
         files = [known[number] for number in numbers]
@@ -162,6 +183,21 @@ class _Stream:
         name = os.path.basename(self._files[at].place)
         size = self._ends[-1]
         return replace(fact, file=name, files=len(self._files), sent=min(self.sent, size), size=size)
+
+
+def with_artifacts(manifest: Manifest, artifacts: Mapping[str, Artifact], run: Path) -> Manifest:
+    """The manifest of another attempt, whose ranks find what the last one has written. Pure."""
+    if not artifacts:
+        return manifest
+    returned, links = [], dict(manifest.links)
+    for path, each in artifacts.items():
+        place = f"{SOURCES}{os.path.join(manifest.workdir, path)}"
+        if each.link:
+            links[place] = each.link
+        else:
+            origin = str(place_of(run, each))
+            returned.append(SentFile(place, each.digest, each.size, each.executable, origin))
+    return replace(manifest, returned=tuple(returned), links=tuple(links.items()))
 
 
 def _agents_by_host(hellos: Sequence[Hello]) -> list[list[int]]:

@@ -32,6 +32,7 @@ from ..state.run_state import Phase, RunState
 from ..state.separate import separate_trainings
 from .agents import Roster
 from .attempt import Attempt, submission
+from .collection import Collection
 from .control import ControlServer
 from .mailbox import Mailbox
 from .watchdog import StacksRequested, Watchdog
@@ -65,6 +66,10 @@ class Supervisor:
         self._watch = Watchdog(request.spec, self._writer, self._roster, clock)
         self._control: ControlServer | None = None
         self._tracking: TrackingProcess | None = None
+
+    @property
+    def _collection(self) -> Collection:
+        return self._roster.collection
 
     @property
     def state(self) -> RunState:
@@ -153,6 +158,7 @@ class Supervisor:
             return True
         if not (self._stage.given_up or self._stage.refused) and (restart := self._watch.due_restart()):
             self._writer.append(replace(restart, in_place=False))
+            self._collection.reset()
             self._attempt.restart_with_new_agents(restart.attempt)
             self._launch()
             return False
@@ -195,7 +201,8 @@ class Supervisor:
         if self.state.stop is None and not self._attempt.started:
             limits.append(join_limit(self._stage, self._spec)[1])
         waits = [max(0.0, min(limits) - self._clock())] if limits else []
-        waits += [w for w in (self._roster.timeout(), self._watch.wait_s()) if w is not None]
+        others = (self._roster.timeout(), self._watch.wait_s(), self._collection.timeout())
+        waits += [w for w in others if w is not None]
         return min(SELECT_LIMIT_S, *waits) if waits else None
 
     def _decide(self) -> None:
@@ -208,7 +215,9 @@ class Supervisor:
             self._handle(request)
         if self.state.stop is None and not self._attempt.started:
             self._start(now)
-        if self._attempt.started and self._roster.finished and not self._restarted_in_place():
+        self._collection.tell(now=time.monotonic())
+        swept = self._attempt.started and self._roster.finished and self._collection.sweep()
+        if swept and not self._restarted_in_place():
             self._roster.dismiss()
         self._watch.poll_stacks()
         self._check_stage(now)
@@ -228,6 +237,7 @@ class Supervisor:
         if restart is None or not restart.in_place or not self._roster.whole or self._stage_is_broken:
             return False
         self._writer.append(restart)
+        self._collection.reset()
         self._attempt.restart_in_place(restart.attempt)
         return True
 
@@ -263,6 +273,8 @@ class Supervisor:
         if self.state.stop is None or (request.by == "person" and self.state.final_stop is None):
             self._writer.append(request)
         end = partial(self._roster.send, Kind.STOP, lambda _: {"grace_s": request.grace_s})
+        if self._collection.sweeping:
+            self._collection.give_up(request.reason)
         if not self._attempt.started:
             self._roster.dismiss()
             self._backend.abort()
@@ -346,6 +358,7 @@ def conclude_run(
         track: called with the verdict before that is recorded: trackers may take some seconds for it.
     """
     record_end(roster.drop_all)
+    record_end(roster.collection.tell)
     backend.close(CLOSE_LIMIT_S)
     if complaint := backend.complaint():
         note = NoteMade(time=clock(), text=complaint, level="error")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.formatting import UNKNOWN, ago, bytes_of, date, number, seconds_of
+from console.formatting import UNKNOWN, ago, date, number, seconds_of
 from launcher.errors import SpecError, size_text
+from launcher.spec.options import bytes_of
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,15 @@ def test_a_bare_number_is_an_age_only_where_it_has_a_unit() -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0.0 KiB"), (2400, "2.3 KiB"), (5 << 20, "5.0 MiB"), (512 << 20, "512 MiB"), (3 << 30, "3.0 GiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (2400, "2.3 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (512 << 20, "512 MiB"),
+        (3 << 30, "3.0 GiB"),
+    ],
 )
 def test_a_size_in_a_sentence(size: int, text: str) -> None:
     assert text == size_text(size)

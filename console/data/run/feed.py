@@ -10,8 +10,10 @@ from pathlib import Path
 
 from launcher.errors import LauncherError, RecordError
 from launcher.runs import paths
+from launcher.runs.artifacts import read_artifacts
 from launcher.runs.reader import Presence, StateTail, read_spec, read_summary, reason_of
 from launcher.runs.status import Status, read_status
+from launcher.state.artifacts import Artifact, merged
 from launcher.state.events import PartUnreadable
 from launcher.state.run_state import Phase, RankPhase, RunState
 
@@ -65,6 +67,7 @@ class RunFeed:
         self._presence, self._gone = Presence(run), False
         self._state = self._tail.state
         self._results: tuple[dict[str, object], ...] = ()
+        self._artifacts: Mapping[str, Artifact] = {}
         self._limits: _Limits | None = None
         self._more = False
         self.poller = Poller(self.read, publish, self._pause, name="rankdeck-feed")
@@ -100,6 +103,8 @@ class RunFeed:
         self._note_unreadable()
         if facts:
             self._results = self._read_results()
+            if self._tail.state.artifacts != self._state.artifacts:
+                self._artifacts = self._read_artifacts()
         if facts or self._tail.state.unreadable != self._state.unreadable:
             self._state = self._tail.state
         self._check_end()
@@ -115,6 +120,14 @@ class RunFeed:
         except RecordError as error:
             self._tail.note(PartUnreadable(time=0.0, file=paths.SUMMARY, reason=reason_of(error.__cause__)))
             return ()
+
+    def _read_artifacts(self) -> Mapping[str, Artifact]:
+        try:
+            return merged(read_artifacts(self._run))
+        except RecordError as error:
+            reason = reason_of(error.__cause__)
+            self._tail.note(PartUnreadable(time=0.0, file=paths.ARTIFACT_INDEX, reason=reason))
+            return {}
 
     def _check_folder(self) -> None:
         """Report once that the record of a running run was deleted."""
@@ -157,6 +170,7 @@ class RunFeed:
             ranks=ranks,
             progress=past.progress(state, now),
             results=self._results,
+            artifacts=self._artifacts,
             logs=self.book.view(),
             max_restarts=self._read_limits().max_restarts,
             alerts=self._alerts_of(ranks, now),

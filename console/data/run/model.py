@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from launcher.state.artifacts import Artifact
 from launcher.state.events import DeviceSample
 from launcher.state.run_state import Phase, Rank, RunState
 
@@ -104,8 +105,8 @@ class Progress:
 class RunView:
     """A run at one moment.
 
-    `max_restarts` is the number of attempts that may follow the first; `recalled` is the share of the run's
-    past that has been read, 0 to 1.
+    `artifacts` are the files that came home, as one tree by their paths; `max_restarts` is the number of
+    attempts that may follow the first; `recalled` is the share of the run's past that has been read, 0 to 1.
     """
 
     state: RunState
@@ -113,6 +114,7 @@ class RunView:
     ranks: tuple[RankView, ...] = ()
     progress: Progress = Progress()
     results: tuple[Mapping[str, Any], ...] = ()
+    artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     logs: LogState = field(default_factory=LogState)
     max_restarts: int = 0
     alerts: tuple[Alert, ...] = ()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from launcher.display.artifacts import new_artifacts
 from launcher.display.waits import new_limits, new_waits
 from launcher.runs.logs.text import attempt_mark
 from launcher.state.events import (
@@ -43,6 +44,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
     yield from new_limits(before, after)
     yield from _record(before, after)
     yield from _trackers(before, after)
+    yield from map(printable, new_artifacts(before, after))
     for note in after.notes[len(before.notes) :]:
         yield f"note: {note.text}"
     yield from _ending(before, after)

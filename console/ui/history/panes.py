@@ -13,6 +13,7 @@ from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.scroll_view import ScrollView
 
+from launcher.display.artifacts import total_line
 from launcher.runs.status import Status
 from launcher.state.events import LimitNear
 from launcher.state.run_state import RunState
@@ -213,6 +214,8 @@ def card_rows(run: Status, record: RunRecord | None, width: int) -> Iterator[Row
     for label, value in _facts(run):
         if value:
             yield ((f" {label:<{_LABEL}}", "muted"), (" ".join(printable(value).split()), ""))
+    if record is not None and (came := total_line(record.state)):
+        yield ((f" {'files':<{_LABEL}}", "muted"), (f"{came}: rankdeck artifacts {run.id}", ""))
     if figures := _figures(run):
         yield ((f" {'last':<{_LABEL}}", "muted"), *figures)
     if record is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from launcher.display.artifacts import coming_line
 from launcher.display.waits import files_line, near_line
 from launcher.spec.modes import SPARK, recorded_traits
 from launcher.state.run_state import Phase, RankPhase
@@ -217,6 +218,9 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
         return [verdict_row(view, width)]
     if state.files is not None and state.phase is Phase.STARTING:
         return [clip(((f" {printable(files_line(state.files))}", "rank-behind bold"),), width)]
+    if state.coming and state.all_ended:
+        text = " · ".join(map(coming_line, state.coming))
+        return [clip(((f" {printable(text)}", "rank-behind bold"),), width)]
     if state.near is not None:
         return [clip(((f" {near_line(state.near, view.now)}", "rank-behind bold"),), width)]
     if view.progress.step is None and not view.progress.metrics:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from launcher.display.artifacts import total_line
+from launcher.errors import size_text
 from launcher.spec.places import host_labels
 from launcher.state.run_state import Rank
 
@@ -21,6 +23,7 @@ from .rank_cells import GLYPHS, STYLES
 from .view_sheet import ScrollingViewSheet
 
 _HOST = 12
+_FILES = 50
 
 
 class ResultPane(ScrollingViewSheet):
@@ -48,7 +51,7 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     first = view.state.first_failure
     if first is not None:
         rows += _failure(view, first)
-    elif no_result_yet(view):
+    elif no_result_yet(view) and not view.artifacts:
         return [((" nothing yet: values appear here as ranks return", "muted"),)]
     if view.state.why and not view.live and first is None:
         rows.append(((f" {view.state.why}", "bold"),))
@@ -58,7 +61,23 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     rows += _shaped(view.results, width)
     hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
     rows += [_rank_row(v, values.get(v.rank.rank), hosts) for v in view.ranks if _has_end(v, values)]
-    return [*rows, *_trackers(view), *_cleanup(view)]
+    return [*rows, *_trackers(view), *_artifacts(view), *_cleanup(view)]
+
+
+def _artifacts(view: RunView) -> Iterator[Row]:
+    """The files that came home: the newest first, as many as fit in a screen."""
+    if not view.artifacts:
+        return
+    command = f"rankdeck artifacts {view.state.id}"
+    yield ((f" {total_line(view.state)}, came home  ", "bold"), (command, "muted"))
+    newest = sorted(view.artifacts.items(), key=lambda item: -item[1].time)
+    for path, each in newest[:_FILES]:
+        by = each.host if each.rank is None else f"rank {each.rank}"
+        size = f"-> {each.link}" if each.link else size_text(each.size)
+        about = f"{size}  {by}  {fig.moment(each.time)}"
+        yield ((f"   {_printable(path)}  ", ""), (_printable(about), "muted"))
+    if len(newest) > _FILES:
+        yield ((f"   and {fig.number(len(newest) - _FILES, 'file')} more", "muted"),)
 
 
 def _trackers(view: RunView) -> Iterator[Row]:

@@ -151,6 +151,7 @@ WRITERS = {
         *("open_descriptor", "open_file", "names_in", "_files_below", "_opened", "_step"),
         *("opener", "write_whole", "__init__"),  # make files, and append to the run that is written
     },
+    "runs/artifacts.py": {"_export"},  # into a folder of the user's
     "runs/writer.py": {"_refill"},  # the reserve of the run that is written
     "runs/samples.py": {"_thin", "_bound"},  # the same
     "runs/results.py": {"forget_results"},  # the same

@@ -147,14 +147,20 @@ def test_any_name_that_is_text_travels(work: Path, repository: bool) -> None:
     assert 7 == len(bundle(work).manifest.files)  # and the script, and its setting
 
 
+def let_everybody_in(folder: Path) -> None:
+    """Open a folder, and those above it that tests have made."""
+    temporary = Path(tempfile.gettempdir())
+    for above in (folder, *folder.parents):
+        if above != temporary and above.is_relative_to(temporary):
+            above.chmod(0o755)
+
+
 @as_root
-def test_what_cannot_be_read_stays(work: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_stays(work: Path) -> None:
     write(work, {"secret.txt": "", "closed/a.txt": ""})
     (work / "secret.txt").chmod(0)
     (work / "closed").chmod(0)
-    for folder in (work, *work.parents):
-        if folder.is_relative_to(tmp_path.parent.parent):
-            folder.chmod(0o755)
+    let_everybody_in(work)
 
     assert 0 == as_nobody(lambda: {"train.py", "conf/run.yaml"} == places(bundle(work), work))
     (work / "closed").chmod(0o755)
@@ -336,13 +342,11 @@ def test_a_key_in_a_named_folder_stays_and_one_that_is_named_travels(work: Path,
 
 
 @as_root
-def test_what_is_named_and_cannot_be_read_is_told(work: Path, tmp_path: Path) -> None:
+def test_what_is_named_and_cannot_be_read_is_told(work: Path) -> None:
     write(work, {"data/a": "", "closed/b": ""})
     (work / "data/a").chmod(0)
     (work / "closed").chmod(0)
-    for folder in (work, *work.parents):
-        if folder.is_relative_to(tmp_path.parent.parent):
-            folder.chmod(0o755)
+    let_everybody_in(work)
 
     def refuses(named: str, why: str) -> bool:
         with pytest.raises(SpecError, match=why):
@@ -389,4 +393,4 @@ def test_a_file_that_takes_a_while_to_be_read_is_told(work: Path, monkeypatch: p
     target = Target(TargetKind.SCRIPT, str(work / "train.py"))
     make_bundle(JobSpec(target, mode=Mode.CLUSTER, files=("data",), workdir=str(work)), told.append)
 
-    assert [f"reading {work}/data/large.bin, 0.0 KiB, to name it by its content"] == told
+    assert [f"reading {work}/data/large.bin, 10 B, to name it by its content"] == told

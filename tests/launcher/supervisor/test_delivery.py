@@ -175,13 +175,18 @@ def test_a_file_that_the_run_has_not_is_no_answer(number: int) -> None:
 # --- what ends it
 
 
+def becomes_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         (lambda path: path.write_bytes(b"short"), "has changed since"),
         (lambda path: path.write_bytes(bytes(9 * CHUNK)), "has changed since"),
         (lambda path: path.unlink(), "cannot be read any more: No such file"),
-        (lambda path: (path.unlink(), os.mkfifo(path)), "cannot be read any more: it is no regular file"),
+        (lambda path: becomes_a_pipe(path), "cannot be read any more: it is no regular file"),
     ],
     ids=["shorter", "longer", "gone", "a pipe"],
 )

@@ -55,7 +55,7 @@ def test_the_stage_of_a_cluster_is_told_and_nothing_started(project: Path) -> No
 
     assert said["mode"] == "cluster: Spark 4.0.1, as filled in"
     assert said["stage"] == "2 barrier tasks, each with 2 GPUs where there are any"
-    assert said["sent"].endswith(f" KiB, from {project.name}")
+    assert said["sent"].endswith(f" B, from {project.name}")
     assert said["conf"] == "spark.a=1"
 
 

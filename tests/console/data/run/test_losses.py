@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from console.data.logs.book import LogState
-from console.data.run.model import Progress, RunView
+from console.data.run.model import RunView
 from console.data.run.narration import narrate, record_line
 from console.ui.run.header import RunHeader
 from launcher.state import events as ev
@@ -37,7 +37,7 @@ ENDED = ev.RunEnded(time=4.0, state="succeeded", exit_code=0, why="")
 def test_the_one_thing_to_know_of_a_record(facts: list[ev.Event], line: str) -> None:
     assert line == record_line(fold_all(facts))
     header = RunHeader()
-    header.view = RunView(fold_all(facts), 5.0, (), Progress(), (), LogState())
+    header.view = RunView(fold_all(facts), 5.0, logs=LogState())
     rows = ["".join(text for text, _ in row) for row in header.rows(200)]
     assert [f" {line}"] * bool(line) == rows[1:]
 

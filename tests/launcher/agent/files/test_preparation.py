@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.content_cache import ContentCache
-from launcher.agent.preparation import Preparation
-from launcher.agent.working_folder import Layout
+from launcher.agent.files.content_cache import ContentCache
+from launcher.agent.files.preparation import Preparation
+from launcher.agent.files.working_folder import Layout
 from launcher.channel.frames import Kind
 from launcher.spec.bundle import SOURCES, Bundle, Manifest, SentFile
-from tests.launcher.agent.test_content_cache import digest_of
+from tests.launcher.agent.files.test_content_cache import digest_of
 
 TEXTS = {"train.py": b"print(1)\n", "a.bin": b"a" * 5000, "again.bin": b"a" * 5000, "empty": b""}
 WORK = "/no/such/project"
@@ -39,7 +39,12 @@ class Host:
         scratch.mkdir(exist_ok=True)
         environ = {"TMPDIR": str(self.place)}
         prepared = Preparation(
-            manifest, str(scratch), given, environ, lambda kind, said: self.said.append((kind, said))
+            manifest,
+            str(scratch),
+            given,
+            environ,
+            lambda kind, said: self.said.append((kind, said)),
+            Preparation.answer,
         )
         self.open.append(prepared)
         return prepared
@@ -79,7 +84,9 @@ def test_a_host_without_the_files_asks_once_for_each_content(host: Host, size: i
     for start in range(0, len(sent.contents), size):
         first.on_content(sent.contents[start : start + size])
 
-    assert (Kind.PREPARED, {"folder": str(host.place / "agent0/files")}) == host.answer(first)
+    assert (Kind.PREPARED, {"folder": str(host.place / "agent0/files"), "collects": False}) == host.answer(
+        first
+    )
     assert TEXTS == {name: Path(layout(first).cwd, name).read_bytes() for name in TEXTS}
 
 
@@ -91,7 +98,9 @@ def test_a_second_run_asks_for_nothing(host: Host) -> None:
     host.answer(first)
     second = host.begin(sent.manifest, number=1)
 
-    assert (Kind.PREPARED, {"folder": str(host.place / "agent1/files")}) == host.answer(second)
+    assert (Kind.PREPARED, {"folder": str(host.place / "agent1/files"), "collects": False}) == host.answer(
+        second
+    )
 
 
 def test_another_agent_of_the_host_uses_the_same_folder(host: Host) -> None:
@@ -102,7 +111,7 @@ def test_another_agent_of_the_host_uses_the_same_folder(host: Host) -> None:
     folder = host.answer(first)[1]["folder"]
     second = host.begin(sent.manifest, number=1, given=folder)
 
-    assert (Kind.PREPARED, {"folder": folder}) == host.answer(second)
+    assert (Kind.PREPARED, {"folder": folder, "collects": False}) == host.answer(second)
     assert layout(first) == layout(second)
 
 
@@ -182,7 +191,7 @@ def test_what_goes_wrong_in_the_thread_is_told(
     first.on_content(sent.contents)
     kind, said = host.answer(first)
 
-    assert (Kind.PREPARED, {"error"}) == (kind, said.keys())
+    assert (Kind.PREPARED, {"error"}) == (kind, set(said))
     assert ("No space left" in said["error"]) or ("ordinal not in range" in said["error"])
 
 

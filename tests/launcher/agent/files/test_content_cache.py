@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import content_cache
-from launcher.agent.content_cache import ContentCache
+from launcher.agent.files import content_cache
+from launcher.agent.files.content_cache import ContentCache
 from tests.another_user import NOBODY, as_root
 from tests.small_disk import fill, small_disk
 

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..channel.frames import Kind
-from ..selectable_queue import SelectableQueue
-from ..spec.bundle import SOURCES, Manifest, SentFile
+from ...channel.frames import Kind
+from ...selectable_queue import SelectableQueue
+from ...spec.bundle import SOURCES, Manifest, SentFile
 from .content_cache import ContentCache, Receiving
-from .working_folder import Layout, is_shared, lay_out, layout_of, placed_files
+from .working_folder import Layout, is_shared, lay_out, layout_of, misplaced_files, placed_files
 
 _FILES = "files"
 _CACHE = "contents"
@@ -34,9 +34,11 @@ class Preparation:
         given: the working folder of another agent of this host; empty if there is none yet.
         environ: the agent's environment.
         send: sends a document to the engine.
+        on_done: called when the files are there, before the engine is told.
 
     Attributes:
         layout: where the files are; None until they are there.
+        leads: whether the folder is this agent's own, and not another's of this host.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class Preparation:
         given: str,
         environ: Mapping[str, str],
         send: Callable[[Kind, Mapping[str, Any]], None],
+        on_done: Callable[[Preparation], None],
     ) -> None:
-        self._manifest, self._given, self._send = manifest, given, send
+        self._manifest, self._given, self._send, self._on_done = manifest, given, send, on_done
         self._folder = os.path.join(scratch, _FILES)
         self._cache = ContentCache(environ, os.path.join(scratch, _CACHE))
         self._news: SelectableQueue[Callable[[], None]] = SelectableQueue()
@@ -57,6 +60,7 @@ class Preparation:
         self._shared = self._failed = False
         self._lost = 0
         self.layout: Layout | None = None
+        self.leads = True
         self._work(self._look)
 
     def fileno(self) -> int:
@@ -82,6 +86,11 @@ class Preparation:
             self._work(self._lay_out)
         return None
 
+    def answer(self, *, collects: bool = False) -> None:
+        """Tell the engine that ranks can start, and whether what they write is collected here."""
+        folder = "" if self.layout is None or self.layout.shared else self._folder
+        self._send(Kind.PREPARED, {"folder": folder, "collects": collects})
+
     def close(self) -> None:
         """Wait for the thread, so that it writes nothing after this."""
         if self._thread is not None:
@@ -104,10 +113,11 @@ class Preparation:
     def _look(self) -> Callable[[], None]:
         """Find out what this host lacks. In the thread."""
         if self._given and os.access(self._given, os.R_OK | os.W_OK | os.X_OK):
-            self._folder = self._given
+            self._folder, self.leads = self._given, False
             return lambda: self._done(layout_of(self._manifest, self._given, shared=False))
         self._shared = is_shared(self._manifest)
-        wanted = {file.digest: file for file in placed_files(self._manifest, shared=self._shared)}
+        misplaced = misplaced_files(self._manifest, self._folder, shared=self._shared)
+        wanted = {file.digest: file for file in misplaced}
         lacking = [file for file in wanted.values() if file.size and not self._cache.holds(file.digest)]
         return lambda: self._ask(lacking)
 
@@ -115,7 +125,7 @@ class Preparation:
         if not lacking:
             return self._work(self._lay_out)
         self._missing = deque(lacking)
-        numbers = {file.digest: number for number, file in enumerate(self._manifest.files)}
+        numbers = {file.digest: number for number, file in enumerate(self._manifest.all_files)}
         self._send(Kind.LACKS, {"files": [numbers[file.digest] for file in lacking]})
         return None
 
@@ -151,7 +161,7 @@ class Preparation:
 
     def _done(self, layout: Layout) -> None:
         self.layout = layout
-        self._send(Kind.PREPARED, {"folder": "" if layout.shared else self._folder})
+        self._on_done(self)
 
     def _fail(self, error: OSError | ValueError) -> None:
         self._failed = True

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.content_cache import ContentCache
-from launcher.agent.working_folder import is_shared, lay_out, placed_files
+from launcher.agent.files.content_cache import ContentCache
+from launcher.agent.files.working_folder import is_shared, lay_out, placed_files
 from launcher.spec.bundle import Bundle, Manifest
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.packing import make_bundle
-from tests.launcher.agent.test_content_cache import keep
+from tests.launcher.agent.files.test_content_cache import keep
 
 FILES = {"train.py": "print(1)\n", "conf/run.yaml": "lr: 1\n", "empty.txt": "", "run.sh": "#!/bin/sh\n"}
 

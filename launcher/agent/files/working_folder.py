@@ -12,10 +12,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..spec.bundle import SOURCES
+from ...spec.bundle import SOURCES
 
 if TYPE_CHECKING:
-    from ..spec.bundle import Manifest, SentFile
+    from ...spec.bundle import Manifest, SentFile
     from .content_cache import ContentCache
 
 _SLACK_S = 2.0  # a file server's clock may be behind the caller's
@@ -71,7 +71,7 @@ def is_shared(manifest: Manifest) -> bool:
 def placed_files(manifest: Manifest, *, shared: bool) -> list[SentFile]:
     """The files of which this host needs copies."""
     if not shared:
-        return list(manifest.files)
+        return list({file.place: file for file in manifest.all_files}.values())
     roots = tuple(f"{folder}/" for folder in manifest.copies)
     return [file for file in manifest.files if file.place.startswith(roots)] if roots else []
 
@@ -82,17 +82,39 @@ def lay_out(manifest: Manifest, folder: str, cache: ContentCache, *, shared: boo
     Raises:
         OSError: there is no room, or a content is missing.
     """
-    for file in placed_files(manifest, shared=shared):
-        target = os.path.join(folder, file.place)
-        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-        mode = 0o700 if file.executable else 0o600
-        cache.copy(file.digest, target, mode) if file.size else os.close(os.open(target, _EMPTY, mode))
+    for file in misplaced_files(manifest, folder, shared=shared):
+        _place(file, os.path.join(folder, file.place), cache)
     if not shared:
         for place, leads_to in manifest.links:
-            with contextlib.suppress(FileExistsError):
-                os.symlink(leads_to, os.path.join(folder, place))
+            _link(leads_to, os.path.join(folder, place))
         os.makedirs(os.path.join(folder, f"{SOURCES}{manifest.workdir}"), mode=0o700, exist_ok=True)
     return layout_of(manifest, folder, shared=shared)
+
+
+def misplaced_files(manifest: Manifest, folder: str, *, shared: bool) -> list[SentFile]:
+    """The files that are not in their places, or were changed there by ranks of an earlier attempt."""
+    files = placed_files(manifest, shared=shared)
+    return [file for file in files if not _is_same(os.path.join(folder, file.place), file)]
+
+
+def _place(file: SentFile, target: str, cache: ContentCache) -> None:
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    mode = 0o700 if file.executable else 0o600
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target)
+    if file.size:
+        cache.copy(file.digest, target, mode)
+    else:
+        os.close(os.open(target, _EMPTY, mode))
+
+
+def _link(leads_to: str, place: str) -> None:
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    with contextlib.suppress(OSError):
+        if os.readlink(place) != leads_to:
+            os.unlink(place)
+    with contextlib.suppress(FileExistsError):
+        os.symlink(leads_to, place)
 
 
 def layout_of(manifest: Manifest, folder: str, *, shared: bool) -> Layout:
