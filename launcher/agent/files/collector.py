@@ -18,8 +18,9 @@ from typing import Any
 from ...channel import frames
 from ...channel.frames import Kind
 from ...selectable_queue import SelectableQueue
+from .endings import Close, Endings, is_torn
 from .folder_events import FolderEvents
-from .ledger import Close, Ledger, is_torn
+from .ledger import Ledger
 from .scan import Scan, Stamp, scan, stamp_at, stamp_of
 from .writers import Writers
 
@@ -81,6 +82,7 @@ class Collector:
         self._writers = Writers(root, monotonic)
         self._wrote: dict[str, int] = {}
         self._closed: dict[str, Close] = {}
+        self._endings = Endings()
         self._scanning: threading.Thread | None = None
         self._next_scan = monotonic() + _SCAN_S
         self._outgoing: _Outgoing | None = None
@@ -106,7 +108,9 @@ class Collector:
         for new, old in changes.renamed.items():
             if old in self._wrote:
                 self._wrote[new] = self._wrote.pop(old)
-        close = Close(self._clock(), certain=bool(changes.closed) and self._writers.all_alive())
+        if changes.closed:
+            self._endings.look(self._writers.look(), self._clock())
+        close = Close(self._clock(), certain=self._endings.all_alive)
         for path in changes.closed:
             self._closed[path] = close
             self._ledger.on_closed(path, now)
@@ -119,7 +123,8 @@ class Collector:
             if after_ranks:
                 self._sweep(result)
             elif not self._sweeping:
-                self._ledger.on_scan(result.found, self._monotonic())
+                self._endings.look(self._writers.look(), self._clock())
+                self._ledger.on_scan(self._undoubted(result.found), self._monotonic())
             self._report_missing(result)
 
     def advance(self) -> None:
@@ -191,7 +196,18 @@ class Collector:
         close = self._closed.get(path)
         if close is None or stamp.mtime_ns / 1e9 > close.time + _TURN_S:
             return  # opened again: it will be closed again, or be quiet
-        self._ledger.offer(path, stamp, now)
+        if path in self._undoubted({path: stamp}):
+            self._ledger.offer(path, stamp, now)
+
+    def _undoubted(self, found: Mapping[str, Stamp]) -> Mapping[str, Stamp]:
+        """Without the files that a rank may have been writing when it ended: the sweep knows how it did."""
+        if not self._endings.seen:
+            return found
+        return {
+            path: stamp
+            for path, stamp in found.items()
+            if not self._endings.may_have_torn(stamp.mtime_ns / 1e9, self._closed.get(path))
+        }
 
     def _start_scan(self) -> None:
         after_ranks = self._sweeping  # one that began before their end may have seen less

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from .scan import Stamp
 
@@ -125,41 +124,3 @@ class Ledger:
         if self._home.get(path) == stamp:
             del self._home[path]
         self._refused[path] = stamp
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """A file was closed after writing.
-
-    Attributes:
-        time: when the news of it was read, in seconds since the epoch.
-        certain: whether every rank was alive then: its program has closed it, not the kernel.
-    """
-
-    time: float
-    certain: bool = False
-
-
-def is_torn(written: float, closed: Close | None, deaths: Iterable[float]) -> bool:
-    """Whether a file may be half of what its writer meant, because a rank was killed while it wrote.
-
-    The kernel closes the files of a process that it kills. So a close is the program's own if that was alive
-    afterwards, or died well after it; and a file that was quiet then was complete.
-
-    Args:
-        written: when the file was written last, in seconds since the epoch.
-        closed: its last close; None if that was not seen.
-        deaths: when ranks of this host were killed by signals.
-    """
-    if closed is not None and closed.certain and written <= closed.time:
-        return False
-    for death in deaths:
-        if written < death - QUIET_S or written > death + _LATE_S:
-            continue
-        if closed is None or closed.time < written - _CLOSE_S or closed.time > death - _CLOSE_S:
-            return True
-    return False
-
-
-_CLOSE_S = 0.25  # between the kernel's closing a file and our reading of the news of it
-_LATE_S = 1.0

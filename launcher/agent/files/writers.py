@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 _KNOWN_S = 2.0
 _LOOKS_A_SECOND = 10
@@ -13,6 +14,13 @@ _NAMES = ("RANK", "RANKDECK_RANK")
 _HOST_SIZES = ("LOCAL_WORLD_SIZE", "RANKDECK_LOCAL_WORLD_SIZE")
 _FLAGS = 6  # among the fields of /proc/PID/stat after the name, see proc(5)
 _PF_EXITING = 0x4  # include/linux/sched.h
+
+
+class Look(NamedTuple):
+    """The ranks of this host that are known to be alive, and how many it has; 0 if none was ever seen."""
+
+    alive: frozenset[int]
+    size: int
 
 
 class Writers:
@@ -37,14 +45,11 @@ class Writers:
         self._next_look = now + 1 / _LOOKS_A_SECOND
         return next((rank for pid, rank in self._known().items() if _has_open(pid, path)), None)
 
-    def all_alive(self) -> bool:
-        """Whether every rank of this host is known to be alive, so that none has closed files by its death.
-
-        A rank that ended before it was ever seen is missed by its number: each rank knows how many there are.
-        """
+    def look(self) -> Look:
+        """Which ranks of this host are alive, and how many there are; each rank knows that."""
         known = self._known()
-        complete = len(set(known.values())) == self._size > 0
-        return complete and not any(_is_ending(pid) for pid in known)
+        ending = {rank for pid, rank in known.items() if _is_ending(pid)}
+        return Look(frozenset(known.values()) - ending, self._size)
 
     def _known(self) -> Mapping[int, int]:
         """The ranks' processes as of a moment ago, each with its rank; sooner if some are missing."""

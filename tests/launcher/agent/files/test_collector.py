@@ -18,6 +18,7 @@ import pytest
 from launcher.agent.files import collector as module
 from launcher.agent.files.collector import Collector
 from launcher.agent.files.scan import Scan, scan
+from launcher.agent.files.writers import Look
 from launcher.channel.frames import Decoder, Frame, Kind
 
 WORKDIR = "/home/ann/proj"
@@ -195,11 +196,14 @@ def test_what_a_killed_rank_was_writing_does_not_come_and_goes_away(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, torn = host.folder / "good.pt", host.folder / "torn.pt"
-    monkeypatch.setattr(host.collector._writers, "all_alive", lambda: True)
+    alive = {0}
+    monkeypatch.setattr(host.collector._writers, "look", lambda: Look(frozenset(alive), 1))
     good.write_bytes(b"whole")
-    host.collector.on_changes()
-    monkeypatch.setattr(host.collector._writers, "all_alive", lambda: False)
+    host.until(lambda: "good.pt" in host.home.files)
+    alive.clear()
     torn.write_bytes(b"ha")
+    host.collector.on_changes()
+    host.until(lambda: not host.collector._ledger.next_due())  # it would be sent by now
     answer = host.sweep(time.time())
     assert answer == {"left": {"torn.pt": module.TORN}, "left_count": 1}
     assert host.home.files == {"good.pt": b"whole"}

@@ -1,4 +1,4 @@
-"""Which file comes home next, and which is only half of what its writer meant."""
+"""Which file comes home next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.agent.files.ledger import QUIET_S, SETTLE_S, Close, Ledger, is_torn
+from launcher.agent.files.ledger import QUIET_S, SETTLE_S, Ledger
 from launcher.agent.files.scan import Stamp
 
 
@@ -120,37 +120,3 @@ def test_every_last_version_is_sent_in_the_end(writes: list[tuple[str, int, int]
     ledger.hurry(files, now)
     home.update(dict(iter(ledger.take, None)))
     assert home == files
-
-
-DEATH = 1000.0
-
-
-@pytest.mark.parametrize(
-    ("written", "closed", "torn"),
-    [
-        (DEATH - 60, None, False),  # quiet for a minute
-        (DEATH - 60, DEATH, False),  # the kernel closed it
-        (DEATH - 1, DEATH - 1, False),  # its program closed it well before
-        (DEATH - 0.01, DEATH, True),  # the kernel closed it while it was written
-        (DEATH - 1, DEATH + 0.01, True),
-        (DEATH - 0.1, DEATH - 0.1, True),  # too near to tell
-        (DEATH - 1, None, True),  # nobody saw it being closed
-        (DEATH - 0.5, DEATH - 5, True),  # written again since it was closed
-        (DEATH + 30, DEATH + 30, False),  # another rank's, much later
-    ],
-)
-def test_a_file_is_torn_if_its_writer_may_have_been_killed(
-    written: float, closed: float | None, torn: bool
-) -> None:
-    close = None if closed is None else Close(closed)
-    assert is_torn(written, close, [DEATH]) is torn
-    assert not is_torn(written, close, [])
-
-
-def test_a_close_while_all_ranks_were_alive_is_the_programs_own() -> None:
-    assert not is_torn(DEATH - 0.01, Close(DEATH - 0.01, certain=True), [DEATH])
-    assert is_torn(DEATH - 0.01, Close(DEATH - 0.5, certain=True), [DEATH])  # written since
-
-
-def test_any_of_several_deaths_tears() -> None:
-    assert is_torn(20.0, Close(20.0), [1.0, 20.1])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.agent.files.writers import Writers
+from launcher.agent.files.writers import Look, Writers
 
 _OPEN = "import sys; f = open(sys.argv[1], 'wb'); print(flush=True); sys.stdin.read()"
 
@@ -71,22 +71,22 @@ def test_a_rank_that_was_killed_is_not_alive(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         writers = Writers(str(tmp_path), lambda: 0.0)
-        assert writers.all_alive()
+        assert writers.look() == Look(frozenset({0}), 1)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert not writers.all_alive()  # a zombie
+        assert writers.look() == Look(frozenset(), 1)  # a zombie
         process.communicate()
-        assert not writers.all_alive()
+        assert writers.look() == Look(frozenset(), 1)
 
 
-def test_a_rank_that_ended_before_it_was_seen_is_missed(tmp_path: Path) -> None:
+def test_each_rank_knows_how_many_there_are(tmp_path: Path) -> None:
     with writing(tmp_path, "a", RANK="0", LOCAL_WORLD_SIZE="2"):
         now = iter(range(100))
         writers = Writers(str(tmp_path), lambda: float(next(now)))
-        assert not writers.all_alive()
+        assert writers.look() == Look(frozenset({0}), 2)
         with writing(tmp_path, "b", RANK="1", LOCAL_WORLD_SIZE="2"):
-            assert writers.all_alive()
+            assert writers.look() == Look(frozenset({0, 1}), 2)
 
 
-def test_nobody_is_known_to_be_alive_where_there_is_no_rank(tmp_path: Path) -> None:
-    assert not Writers(str(tmp_path), lambda: 0.0).all_alive()
+def test_where_there_is_no_rank_none_is_alive(tmp_path: Path) -> None:
+    assert Writers(str(tmp_path), lambda: 0.0).look() == Look(frozenset(), 0)
