@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def artifacts(id: str, *, folder: Path | None, as_json: bool) -> int:  # noqa: A002  the name in the usage line
     """List the files that ranks wrote on other hosts and that came home, or copy them into a folder.
 
-    Where hosts have different files of one name, that of the host with the lowest rank keeps it, and the
-    others lie in rank-N.
+    Where hosts have different files of one name, that of the latest attempt keeps it, and of one attempt that
+    of the host with the lowest rank. The others lie in rank-N.
     """
     from launcher.runs.artifacts import read_artifacts
     from launcher.state.artifacts import merged
@@ -79,7 +79,7 @@ def _why_none(run: Path) -> str:
 
 
 def _copy(run: Path, tree: Mapping[str, Artifact], folder: Path) -> int:
-    """Copy the files; those that are there already with the same content stay."""
+    """Copy the files into a folder that has none of these names."""
     from launcher.errors import SpecError, size_text
     from launcher.runs.artifacts import export_artifacts
 

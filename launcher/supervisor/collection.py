@@ -36,6 +36,7 @@ class AgentFiles:
 
     def __init__(self, writer: RunWriter, hello: Hello, refuse: Callable[[str], None]) -> None:
         self._writer, self._hello, self._refuse = writer, hello, refuse
+        self._entry_path = ""
         self._link: Artifact | None = None
         self._incoming: IncomingFile | None = None
 
@@ -91,8 +92,6 @@ class AgentFiles:
             self._link = None
         elif incoming is not None:
             self._store.finish(incoming, digest)
-
-    _entry_path = ""
 
     @property
     def _host(self) -> str:

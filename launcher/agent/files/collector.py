@@ -173,8 +173,7 @@ class Collector:
         """Stop watching."""
         if self._scanning is not None:
             self._scanning.join()
-        if self._outgoing is not None:
-            os.close(self._outgoing.descriptor)
+        self._close_outgoing()
         self.events.close()
         self.scans.close()
 
@@ -316,17 +315,14 @@ class Collector:
         now = self._monotonic()
         self._put(frames.document(Kind.FILE_END, {"digest": outgoing.hasher.hexdigest()}))
         self._ledger.on_sent(outgoing.path, outgoing.stamp, took_s=now - outgoing.begun, now=now)
-        os.close(outgoing.descriptor)
-        self._outgoing = None
-        return None
+        return self._close_outgoing()
 
     def _give_up(self, outgoing: _Outgoing, *, announced: bool = True) -> None:
         """The file has changed: home drops what it has of it."""
         if announced:
             self._put(frames.document(Kind.FILE_ABORT, {}))
         self._put_off(outgoing.path, CHANGED)
-        os.close(outgoing.descriptor)
-        self._outgoing = None
+        self._close_outgoing()
 
     def _put_off(self, path: str, why: str) -> None:
         """Try again later to send a file; after the ranks' end, at once, or say that it did not come home."""
@@ -342,8 +338,12 @@ class Collector:
 
     def _drop(self) -> None:
         """Stop sending what home does not take."""
+        self._put(frames.document(Kind.FILE_ABORT, {}))
+        self._close_outgoing()
+
+    def _close_outgoing(self) -> None:
+        """No file is being sent any more."""
         if self._outgoing is not None:
-            self._put(frames.document(Kind.FILE_ABORT, {}))
             os.close(self._outgoing.descriptor)
             self._outgoing = None
 

@@ -7,30 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from console.data.run.feed import RunFeed
-from console.data.run.model import RunView
 from console.ui.run.header import headline_rows
 from console.ui.run.result import result_rows
-from console.ui.widgets.rows import Row
 from launcher.runs import paths
 from launcher.state import events as ev
 from launcher.state.artifacts import Artifact
+from tests.console.run_views import view_of, words
 from tests.console.scripted import START, Scripted
 
 HOSTS = ("alpha", "beta")
-
-
-def words(rows: list[Row]) -> list[str]:
-    return [" ".join("".join(text for text, _ in row).split()) for row in rows]
-
-
-def view_of(run: Scripted) -> RunView:
-    views: list[RunView] = []
-    feed = RunFeed(run.folder, publish=views.append, failed=pytest.fail, clock=lambda: START + 31)
-    while feed.look():
-        pass
-    feed.close()
-    return views[-1]
 
 
 @pytest.fixture

@@ -10,27 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.app import RankdeckApp
-from console.data.run.feed import RunFeed
-from console.data.run.model import RunView
 from console.ui.run.charts import Charts, host_rows, pace_row, pace_rows
 from console.ui.run.header import Headline, headline_rows
 from console.ui.run.rank_detail import RankDetail
 from console.ui.run.rank_grid import RankGrid
-from console.ui.widgets.rows import Row
 from launcher.state import events as ev
 from launcher.state.events import HostSample
 from tests.console.looking import shown, text
-from tests.console.scripted import START, Scripted
+from tests.console.run_views import view_of, words
+from tests.console.scripted import Scripted
 
 if TYPE_CHECKING:
     from tests.console.conftest import Until
 
 Open = Callable[..., RankdeckApp]
 GIB = 1 << 30
-
-
-def words(rows: list[Row]) -> list[str]:
-    return [" ".join("".join(text for text, _ in row).split()) for row in rows]
 
 
 @pytest.fixture
@@ -55,15 +49,6 @@ def slow_run(root: Path) -> Scripted:
         ]
     run.add(*facts)
     return run
-
-
-def view_of(run: Scripted) -> RunView:
-    views: list[RunView] = []
-    feed = RunFeed(run.folder, publish=views.append, failed=pytest.fail, clock=lambda: START + 31)
-    while feed.look():
-        pass
-    feed.close()
-    return views[-1]
 
 
 def test_the_slowest_rank_and_the_one_behind_are_named(slow_run: Scripted) -> None:
