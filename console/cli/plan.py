@@ -90,6 +90,8 @@ def _print_sent(spec: JobSpec) -> None:
         _row(f"         {file.place.removeprefix(SOURCES)}  {size_text(file.size)}")
     for path, size in manifest.left_out:
         _row(f"not sent {path}  {size_text(size)}: too large to travel unasked; --files {path}")
+    for folder, link in manifest.unsent_folders:
+        _row(f"not sent {folder}, which {link} leads to, and hosts may have; --files {link}")
     if manifest.private:
         _row(f"not sent what else is in {manifest.private}: it is no folder of this program alone")
     if manifest.keys:

@@ -10,6 +10,7 @@ lacks them; a host keeps what it got by the hash of its content.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 
 from ..serialization import Moment, from_plain, to_plain
@@ -50,6 +51,8 @@ class Manifest:
         files: the files, each place once.
         returned: what ranks wrote in earlier attempts; it takes the place of a file that was sent.
         links: places that are symbolic links, each with its target.
+        linked: the same of the caller's links to folders of which nothing was sent. A host has such a link if
+            it has what the link leads to.
         own_folder: whether the ranks' working folder is a copy even where a host has the same files.
         left_out: files of the folder that are too large to travel unasked, each with its size in bytes.
         uncounted: whether that folder holds more files than were looked at.
@@ -66,6 +69,7 @@ class Manifest:
     files: tuple[SentFile, ...] = ()
     returned: tuple[SentFile, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    linked: tuple[tuple[str, str], ...] = ()
     own_folder: bool = False
     left_out: tuple[tuple[str, int], ...] = ()
     uncounted: bool = False
@@ -85,6 +89,12 @@ class Manifest:
             ValueError: it is none.
         """
         return from_plain(cls, json.loads(data))
+
+    @property
+    def unsent_folders(self) -> list[tuple[str, str]]:
+        """What `linked` leads to on the caller's machine, each with the path of its link."""
+        links = [(place.removeprefix(SOURCES), leads_to) for place, leads_to in self.linked]
+        return [(os.path.normpath(os.path.join(os.path.dirname(p), to)), p) for p, to in links]
 
     @property
     def all_files(self) -> tuple[SentFile, ...]:

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BufferedReader
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -39,21 +39,33 @@ def find_sources(workdir: Path, limit: int = 2000) -> list[Path]:
 
     At most `limit` files, the shallowest first.
     """
-    return _shallowest(_listed_by_git(workdir, "*.py") or _walked(workdir, limit, ".py"), limit)
+    files = _listed_by_git(workdir, "*.py", _is_source) or _walked(workdir, limit, _is_source)
+    return _shallowest(files, limit)
 
 
 def find_files(folder: Path, limit: int) -> list[Path]:
-    """The same for files of any kind, without hidden ones; those of git repositories below are included."""
-    files = _listed_by_git(folder, ".") or _walked(folder, limit, "")
+    """The same for files of any kind, and for links to folders, which are not followed; without hidden ones.
+
+    Those of git repositories below are included.
+    """
+    files = _listed_by_git(folder, ".", _is_entry) or _walked(folder, limit, _is_entry)
     return _shallowest((file for file in files if not file.name.startswith(".")), limit)
+
+
+def _is_source(path: str) -> bool:
+    return path.endswith(".py") and os.path.isfile(path)
+
+
+def _is_entry(path: str) -> bool:
+    return os.path.isfile(path) or (os.path.islink(path) and os.path.isdir(path))
 
 
 def _shallowest(files: Iterable[Path], limit: int) -> list[Path]:
     return sorted(files, key=lambda p: (len(p.parts), p))[:limit]
 
 
-def _listed_by_git(workdir: Path, pattern: str) -> list[Path]:
-    """The files that match a pattern of git's. Of a repository below, git lists no more than its folder."""
+def _listed_by_git(workdir: Path, pattern: str, wanted: Callable[[str], bool]) -> list[Path]:
+    """What matches a pattern of git's and is wanted. Of a repository below, git lists only its folder."""
     command = ["git", "-C", str(workdir), "ls-files", "-coz", "--exclude-standard", "--", pattern]
     try:
         done = subprocess.run(command, capture_output=True, timeout=5, stdin=subprocess.DEVNULL, check=True)
@@ -64,8 +76,8 @@ def _listed_by_git(workdir: Path, pattern: str) -> list[Path]:
     foreign = {f for f in folders if _foreign(workdir / f)}
     own = [workdir / n for n in names if foreign.isdisjoint(n.parents)]
     inner = [p for p in own if os.path.isdir(p) and not p.is_symlink() and not _foreign(p)]
-    below = [file for folder in inner for file in _listed_by_git(folder, pattern)]
-    return [p for p in own if os.path.isfile(p)] + below
+    below = [file for folder in inner for file in _listed_by_git(folder, pattern, wanted)]
+    return [p for p in own if wanted(str(p))] + below
 
 
 def _foreign(folder: Path) -> bool:
@@ -74,8 +86,8 @@ def _foreign(folder: Path) -> bool:
     return hidden or os.path.exists(folder / "pyvenv.cfg")
 
 
-def _walked(workdir: Path, limit: int, suffix: str) -> list[Path]:
-    """Files with such names, found without git, level by level, so that the limit cuts off the deepest."""
+def _walked(workdir: Path, limit: int, wanted: Callable[[str], bool]) -> list[Path]:
+    """What is wanted, found without git, level by level, so that the limit cuts off the deepest."""
     found: list[Path] = []
     level, seen = [(workdir, IgnoreRules().within(str(workdir)))], 0
     while level and len(found) < limit and seen < 10 * limit:
@@ -86,14 +98,10 @@ def _walked(workdir: Path, limit: int, suffix: str) -> list[Path]:
                 if entry.is_dir(follow_symlinks=False):
                     if not _foreign(Path(entry.path)) and not rules.ignore(entry.path, is_folder=True):
                         below.append((Path(entry.path), rules.within(entry.path)))
-                elif _is_file(entry, suffix) and not rules.ignore(entry.path, is_folder=False):
+                elif wanted(entry.path) and not rules.ignore(entry.path, is_folder=False):
                     found.append(Path(entry.path))
         level = below
     return found
-
-
-def _is_file(entry: os.DirEntry[str], suffix: str) -> bool:
-    return entry.name.endswith(suffix) and os.path.isfile(entry.path)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -22,7 +22,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from .. import names
 from ..errors import SpecError, size_text
@@ -382,6 +382,8 @@ def _packed(collected: _Collected, tell: Tell) -> Bundle:
         except OSError as error:
             if place in collected.needed:
                 raise SpecError(f"{file} cannot be read: {error.strerror}") from error
+    travelling = set(collected.files.values())
+    linked = _add_folder_links(collected)
     manifest = Manifest(
         workdir=str(collected.workdir),
         lead=str(collected.lead),
@@ -391,14 +393,33 @@ def _packed(collected: _Collected, tell: Tell) -> Bundle:
         files=tuple(sent),
         links=tuple(collected.links.items()),
         own_folder=collected.own_folder,
-        left_out=tuple((str(file), size) for file, size in collected.project.left_out),
+        linked=tuple(linked),
+        left_out=tuple(
+            (str(file), size) for file, size in collected.project.left_out if file not in travelling
+        ),
         uncounted=collected.project.uncounted,
-        keys=collected.keys + len(set(collected.project.keys).difference(collected.files.values())),
+        keys=collected.keys + len(set(collected.project.keys) - travelling),
         private=collected.private,
         made=time.time(),
     )
     used = dict.fromkeys(file.digest for file in sent if not file.origin)
     return Bundle(manifest, b"".join(contents[digest] for digest in used))
+
+
+def _add_folder_links(collected: _Collected) -> list[tuple[str, str]]:
+    """Add the folder's links to folders that travel; those that lead to what does not, as `linked` has it."""
+    folders = {os.path.dirname(place) for place in collected.files}
+    folders |= {str(above) for folder in folders for above in PurePath(folder).parents}
+    linked = []
+    for link, leads_to in collected.project.linked:
+        place = f"{SOURCES}{link}"
+        if place in folders or place in collected.files or not _is_unicode(place + leads_to):
+            continue
+        if os.path.normpath(os.path.join(os.path.dirname(place), leads_to)) in folders:
+            collected.links.setdefault(place, leads_to)
+        else:
+            linked.append((place, leads_to))
+    return linked
 
 
 def _sent(place: str, file: Path, contents: dict[str, bytes], *, kept: bool) -> SentFile:

@@ -54,12 +54,15 @@ class ProjectFiles:
         files: what travels, the smallest first.
         left_out: files for which there was no room, each with its size in bytes; the largest first.
         keys: files that look like keys.
+        linked: links to folders, each with where it leads: relative to its own folder if that is in this
+            folder too, else absolute. What lies there does not travel.
         uncounted: whether the folder holds more files than were looked at.
     """
 
     files: tuple[Path, ...] = ()
     left_out: tuple[tuple[Path, int], ...] = ()
     keys: tuple[Path, ...] = ()
+    linked: tuple[tuple[Path, str], ...] = ()
     uncounted: bool = False
 
 
@@ -70,7 +73,8 @@ def select_files(folder: Path, *, room: int = LIMIT) -> ProjectFiles:
     is named with ``--files``.
     """
     found = find_files(folder, FILES + 1)
-    sizes = {file: size for file in found[:FILES] if (size := _size(file)) is not None}
+    linked = {link: _where_it_leads(link, folder) for link in found[:FILES] if link.is_dir()}
+    sizes = {file: size for file in found[:FILES] if file not in linked and (size := _size(file)) is not None}
     keys = {file: None for file in sizes if looks_like_a_key(file)}
     files: list[Path] = []
     left_out: list[tuple[Path, int]] = []
@@ -82,7 +86,20 @@ def select_files(folder: Path, *, room: int = LIMIT) -> ProjectFiles:
             files.append(file)
         else:
             left_out.append((file, size))
-    return ProjectFiles(tuple(files), tuple(reversed(left_out)), tuple(keys), uncounted=len(found) > FILES)
+    return ProjectFiles(
+        tuple(files),
+        tuple(reversed(left_out)),
+        tuple(keys),
+        tuple(linked.items()),
+        uncounted=len(found) > FILES,
+    )
+
+
+def _where_it_leads(link: Path, folder: Path) -> str:
+    """Where a link leads, for a copy of this folder that lies elsewhere."""
+    real = os.path.realpath(link)
+    inside = Path(real).is_relative_to(os.path.realpath(folder))
+    return os.path.relpath(real, os.path.realpath(link.parent)) if inside else real
 
 
 def is_private(folder: Path) -> bool:

@@ -37,6 +37,7 @@ class Roster:
         ports: the port that each agent holds for rank 0's store.
         reached: the addresses that each agent could reach, with its interface for each.
         lacking: the files that each agent lacks, by their numbers in the manifest.
+        absent: what the caller's links lead to and the hosts of agents lack, by numbers in the manifest.
         prepared: the working folder of each agent that has its files; empty for the caller's own.
         unprepared: why an agent cannot take its files.
         active_at: monotonic time of any rank's last sign of life; None before the gang began.
@@ -74,6 +75,7 @@ class Roster:
         self.stacked: dict[int, int] = {}
         self.reached: dict[int, dict[str, str]] = {}
         self.lacking: dict[int, tuple[int, ...]] = {}
+        self.absent: dict[int, tuple[int, ...]] = {}
         self.prepared: dict[int, str] = {}
         self.unprepared: dict[int, str] = {}
         self.collection.collectors.clear()
@@ -277,6 +279,8 @@ class Roster:
             self.unprepared[agent] = str(document["error"])
         else:
             self.prepared[agent] = str(document.get("folder", ""))
+            if absent := _numbers(document.get("absent", [])):
+                self.absent[agent] = absent
             if document.get("collects") is True:
                 self.collection.collectors.add(agent)
 

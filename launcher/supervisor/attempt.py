@@ -41,7 +41,7 @@ from ..spec.request import Request
 from ..state import events as ev
 from ..state.outcome_rules import listed
 from .agents import Roster
-from .delivery import Delivery, unsent_notes
+from .delivery import Delivery
 
 
 def submission(request: Request, time: float) -> ev.RunSubmitted:
@@ -209,7 +209,7 @@ class Attempt:
             self._writer.append(told)
         self._delivered = self._delivery.complete
         if self._delivered and not self.number:  # hosts of a later attempt lack the same
-            for text in unsent_notes(bundle.manifest, self._delivery.unshared):
+            for text in self._delivery.notes:
                 self._note(text, level="warning")
         return self._delivered
 

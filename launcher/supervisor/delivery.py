@@ -16,15 +16,15 @@ from pathlib import Path
 from ..channel.connection import CHUNK
 from ..channel.frames import Kind, WireError
 from ..channel.handshake import Hello
-from ..errors import CannotPlace, counted, size_text
+from ..errors import CannotPlace
 from ..placement.topology import host_names
 from ..runs.artifacts import place_of
 from ..spec.bundle import SOURCES, Bundle, Manifest, SentFile
 from ..spec.file_search import open_file
 from ..state.artifacts import Artifact, left_to
 from ..state.events import FilesAwaited
-from ..state.outcome_rules import listed
 from .agents import Roster
+from .unsent_files import unsent_notes
 
 FIRST_TOLD_S = 1.0
 TOLD_EVERY_S = 5.0
@@ -80,6 +80,12 @@ class Delivery:
         """The names of the hosts that work in copies."""
         prepared = self._roster.prepared.items()
         return tuple(dict.fromkeys(self._names[agent] for agent, folder in sorted(prepared) if folder))
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what these hosts lack."""
+        absent = {self._names[agent]: lacks for agent, lacks in sorted(self._roster.absent.items())}
+        return unsent_notes(self._bundle.manifest, self.unshared, absent)
 
     @property
     def patient_until(self) -> float:
@@ -246,38 +252,3 @@ def _pieces(contents: Iterator[memoryview]) -> Iterator[memoryview]:
             size += len(block)
     if gathered:
         yield memoryview(b"".join(gathered))
-
-
-_SHOWN = 3
-
-
-def unsent_notes(manifest: Manifest, hosts: Sequence[str]) -> list[str]:
-    """Sentences about files of the caller's folder that hosts lack because they did not travel. Pure."""
-    if not hosts:
-        return []
-    where, notes = listed(list(hosts), most=_SHOWN), []
-    if manifest.left_out:
-        shown = [
-            f"{os.path.relpath(path, manifest.workdir)} ({size_text(size)})"
-            for path, size in manifest.left_out
-        ]
-        notes.append(
-            f"{where} lacks {listed(shown, most=_SHOWN)}: too large to travel unasked. "
-            "Name what is needed with --files, or keep it on shared storage"
-        )
-    if manifest.private:
-        notes.append(
-            f"{where} has only the Python files of {manifest.private}, which is no folder of this program "
-            "alone: give it one, or name with --files what it reads"
-        )
-    if manifest.keys:
-        notes.append(
-            f"{counted(manifest.keys, 'file')} did not travel, because of looking like a key: "
-            "--files sends one that it names itself"
-        )
-    if manifest.uncounted:
-        notes.append(
-            f"{manifest.workdir} holds more files than were looked at, and {where} lacks those that lie "
-            "deepest: start from a smaller folder, or name with --files what is read"
-        )
-    return notes

@@ -90,5 +90,7 @@ def _stage(request: Request) -> Iterator[Line]:
         )
         for path, size in sent.left_out:
             yield "not sent", f"{tilde(path)}, {size_text(size)}"
+        for folder, link in sent.unsent_folders:
+            yield "not sent", f"{tilde(folder)}, where {Path(link).name} leads"
     for name, value in redacted(spec.spark.conf).items():
         yield "conf", f"{name}={value}"

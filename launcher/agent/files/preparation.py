@@ -55,6 +55,7 @@ class Preparation:
         self._cache = ContentCache(environ, os.path.join(scratch, _CACHE))
         self._news: SelectableQueue[Callable[[], None]] = SelectableQueue()
         self._thread: threading.Thread | None = None
+        self._misplaced: list[SentFile] = []
         self._missing: deque[SentFile] = deque()
         self._receiving: Receiving | None = None
         self._shared = self._failed = False
@@ -89,7 +90,8 @@ class Preparation:
     def answer(self, *, collects: bool = False) -> None:
         """Tell the engine that ranks can start, and whether what they write is collected here."""
         folder = "" if self.layout is None or self.layout.shared else self._folder
-        self._send(Kind.PREPARED, {"folder": folder, "collects": collects})
+        absent = list(self.layout.absent) if self.layout else []
+        self._send(Kind.PREPARED, {"folder": folder, "collects": collects, "absent": absent})
 
     def close(self) -> None:
         """Wait for the thread, so that it writes nothing after this."""
@@ -116,8 +118,8 @@ class Preparation:
             self._folder, self.leads = self._given, False
             return lambda: self._done(layout_of(self._manifest, self._given, shared=False))
         self._shared = is_shared(self._manifest)
-        misplaced = misplaced_files(self._manifest, self._folder, shared=self._shared)
-        wanted = {file.digest: file for file in misplaced}
+        self._misplaced = misplaced_files(self._manifest, self._folder, shared=self._shared)
+        wanted = {file.digest: file for file in self._misplaced}
         lacking = [file for file in wanted.values() if file.size and not self._cache.holds(file.digest)]
         return lambda: self._ask(lacking)
 
@@ -148,7 +150,7 @@ class Preparation:
     def _lay_out(self) -> Callable[[], None]:
         """Lay out the files. In the thread."""
         try:
-            layout = lay_out(self._manifest, self._folder, self._cache, shared=self._shared)
+            layout = lay_out(self._manifest, self._misplaced, self._folder, self._cache, shared=self._shared)
         except FileNotFoundError:  # another agent has pruned a content, or one was damaged
             self._lost += 1
             if self._lost > _TRIES:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...spec.bundle import SOURCES
@@ -33,6 +34,7 @@ class Layout:
         lead: the first folder of the import path, if the target is no file.
         copied: the folder with the copies, below it by their paths on the caller's machine.
         cwd: the ranks' working directory if they do not run in the caller's.
+        absent: what the caller's links to folders lead to and this host lacks, by numbers in the manifest.
     """
 
     source: str
@@ -40,6 +42,7 @@ class Layout:
     lead: str
     copied: str
     cwd: str = ""
+    absent: tuple[int, ...] = ()
 
     @property
     def shared(self) -> bool:
@@ -76,19 +79,25 @@ def placed_files(manifest: Manifest, *, shared: bool) -> list[SentFile]:
     return [file for file in manifest.files if file.place.startswith(roots)] if roots else []
 
 
-def lay_out(manifest: Manifest, folder: str, cache: ContentCache, *, shared: bool) -> Layout:
-    """Lay out the files of which this host needs copies, below `folder`.
+def lay_out(
+    manifest: Manifest, misplaced: Sequence[SentFile], folder: str, cache: ContentCache, *, shared: bool
+) -> Layout:
+    """Lay out what is not in its place below `folder`, and the links of the caller's folder.
 
     Raises:
         OSError: there is no room, or a content is missing.
     """
-    for file in misplaced_files(manifest, folder, shared=shared):
+    for file in misplaced:
         _place(file, os.path.join(folder, file.place), cache)
+    absent = []
     if not shared:
         for place, leads_to in manifest.links:
             _link(leads_to, os.path.join(folder, place))
+        for number, (place, leads_to) in enumerate(manifest.linked):
+            if not _link_folder(leads_to, os.path.join(folder, place)):
+                absent.append(number)
         os.makedirs(os.path.join(folder, f"{SOURCES}{manifest.workdir}"), mode=0o700, exist_ok=True)
-    return layout_of(manifest, folder, shared=shared)
+    return replace(layout_of(manifest, folder, shared=shared), absent=tuple(absent))
 
 
 def misplaced_files(manifest: Manifest, folder: str, *, shared: bool) -> list[SentFile]:
@@ -115,6 +124,17 @@ def _link(leads_to: str, place: str) -> None:
             os.unlink(place)
     with contextlib.suppress(FileExistsError):
         os.symlink(leads_to, place)
+
+
+def _link_folder(leads_to: str, place: str) -> bool:
+    """Link a folder if it is here; whether it is.
+
+    A link that leads nowhere would be worse than none: a program cannot make a folder where it lies.
+    """
+    if not os.path.isdir(os.path.normpath(os.path.join(os.path.dirname(place), leads_to))):
+        return False
+    _link(leads_to, place)
+    return True
 
 
 def layout_of(manifest: Manifest, folder: str, *, shared: bool) -> Layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -32,12 +33,12 @@ def fill(folder: Path, *lines: str, below: str = ".") -> None:
 
 
 def walked(folder: Path) -> set[str]:
-    return {str(p.relative_to(folder)) for p in file_search._walked(folder, 1000, ".py")}
+    return {str(p.relative_to(folder)) for p in file_search._walked(folder, 1000, file_search._is_source)}
 
 
 def by_git(folder: Path) -> set[str]:
     subprocess.run(["git", "-C", str(folder), "init", "-q"], check=True)
-    return {str(p.relative_to(folder)) for p in file_search._listed_by_git(folder, "*.py")}
+    return {str(p.relative_to(folder)) for p in file_search._listed_by_git(folder, "*.py", os.path.isfile)}
 
 
 LINES = [

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,39 @@ def test_the_smallest_come_first_and_what_is_too_large_is_told_with_its_size(wor
 
     assert {"train.py", "conf/run.yaml", "b.bin"} == {str(f.relative_to(work)) for f in found.files}
     assert ((work / "c.bin", 500), (work / "a.bin", 100)) == found.left_out
+
+
+def test_what_is_too_large_and_named_is_not_told(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(work, {"a.bin": "x" * 100, "b.bin": "x" * 500})
+    monkeypatch.setattr(packing, "select_files", partial(select_files, room=50))
+
+    assert ((str(work / "b.bin"), 500), (str(work / "a.bin"), 100)) == bundle(work).manifest.left_out
+    assert ((str(work / "b.bin"), 500),) == bundle(work, "a.bin").manifest.left_out
+
+
+@pytest.mark.parametrize("by", ["git", "rankdeck"])
+def test_a_link_to_a_folder_is_told_and_nothing_of_it_travels(work: Path, tmp_path: Path, by: str) -> None:
+    write(tmp_path, {"store/a.bin": "a"})
+    (work / "data").symlink_to(tmp_path / "store")
+    (work / "conf/own").symlink_to(work / "conf")
+    (work / "gone").symlink_to(tmp_path / "nowhere")
+    if by == "git":
+        subprocess.run(["git", "init", "-q", work], check=True)
+    found = bundle(work)
+
+    assert {"train.py", "conf/run.yaml"} == places(found, work)
+    assert ((f"{SOURCES}{work}/data", str(tmp_path / "store")),) == found.manifest.linked
+    assert [(str(tmp_path / "store"), str(work / "data"))] == found.manifest.unsent_folders
+    assert ((f"{SOURCES}{work}/conf/own", "."),) == found.manifest.links
+
+
+def test_a_link_that_is_named_travels_as_the_folder_that_it_leads_to(work: Path, tmp_path: Path) -> None:
+    write(tmp_path, {"store/a.bin": "a"})
+    (work / "data").symlink_to(tmp_path / "store")
+    found = bundle(work, "data")
+
+    assert {"train.py", "conf/run.yaml", "data/a.bin"} == places(found, work)
+    assert () == found.manifest.linked
 
 
 def test_more_files_than_are_looked_at_are_told(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,8 @@ from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.supervisor.agents import Roster
-from launcher.supervisor.delivery import Delivery, unsent_notes
+from launcher.supervisor.delivery import Delivery
+from launcher.supervisor.unsent_files import unsent_notes
 from launcher.testing import FakeClock, Script, ScriptedAgent, ScriptedCluster, ScriptedStage
 from tests.launcher.supervisor.test_attempts import live
 
@@ -56,6 +57,7 @@ class Agents:
         self.prepared: dict[int, str] = {}
         self.unprepared: dict[int, str] = {}
         self.lacking: dict[int, tuple[int, ...]] = {}
+        self.absent: dict[int, tuple[int, ...]] = {}
         self.asked: list[tuple[int, str]] = []
         self.got: dict[int, bytes] = {}
         self.pieces = 0
@@ -301,6 +303,18 @@ def test_what_did_not_travel_is_told_of_hosts_that_lack_it() -> None:
     assert [] == unsent_notes(manifest, [])
     assert [] == unsent_notes(Manifest(WORK), ["a"])
     assert "only the Python files of /root" in unsent_notes(Manifest("/root", private="/root"), ["a"])[0]
+
+
+def test_what_links_lead_to_is_told_of_the_hosts_that_lack_it() -> None:
+    linked = ((f"{SOURCES}{WORK}/data", "/mnt/data"), (f"{SOURCES}{WORK}/d/out", "/scratch"))
+    agents = Agents("a", "b", "c", "d")
+    delivery = begun(bundle(linked=linked), agents)
+    agents.prepared = dict.fromkeys(range(4), "/tmp/x")
+    agents.absent = {0: (0, 1), 1: (1,), 3: (0, 1, 7)}
+
+    data, scratch = delivery.notes
+    assert data.startswith("a and d lack /mnt/data (linked as data): name what is needed of it with --files")
+    assert scratch.startswith("a, b and d lack /scratch (linked as d/out): ")
 
 
 # --- with agents that talk

@@ -84,9 +84,10 @@ def test_a_host_without_the_files_asks_once_for_each_content(host: Host, size: i
     for start in range(0, len(sent.contents), size):
         first.on_content(sent.contents[start : start + size])
 
-    assert (Kind.PREPARED, {"folder": str(host.place / "agent0/files"), "collects": False}) == host.answer(
-        first
-    )
+    assert (
+        Kind.PREPARED,
+        {"folder": str(host.place / "agent0/files"), "collects": False, "absent": []},
+    ) == host.answer(first)
     assert TEXTS == {name: Path(layout(first).cwd, name).read_bytes() for name in TEXTS}
 
 
@@ -98,9 +99,10 @@ def test_a_second_run_asks_for_nothing(host: Host) -> None:
     host.answer(first)
     second = host.begin(sent.manifest, number=1)
 
-    assert (Kind.PREPARED, {"folder": str(host.place / "agent1/files"), "collects": False}) == host.answer(
-        second
-    )
+    assert (
+        Kind.PREPARED,
+        {"folder": str(host.place / "agent1/files"), "collects": False, "absent": []},
+    ) == host.answer(second)
 
 
 def test_another_agent_of_the_host_uses_the_same_folder(host: Host) -> None:
@@ -111,7 +113,7 @@ def test_another_agent_of_the_host_uses_the_same_folder(host: Host) -> None:
     folder = host.answer(first)[1]["folder"]
     second = host.begin(sent.manifest, number=1, given=folder)
 
-    assert (Kind.PREPARED, {"folder": folder, "collects": False}) == host.answer(second)
+    assert (Kind.PREPARED, {"folder": folder, "collects": False, "absent": []}) == host.answer(second)
     assert layout(first) == layout(second)
 
 

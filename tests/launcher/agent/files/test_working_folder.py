@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.files.content_cache import ContentCache
-from launcher.agent.files.working_folder import is_shared, lay_out, placed_files
+from launcher.agent.files.working_folder import Layout, is_shared, lay_out, misplaced_files, placed_files
 from launcher.spec.bundle import Bundle, Manifest
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
@@ -43,6 +43,11 @@ def cache_with(bundle: Bundle, place: Path) -> ContentCache:
     for piece in bundle.places().values():
         keep(cache, bundle.contents[piece])
     return cache
+
+
+def laid_out(manifest: Manifest, folder: Path, cache: ContentCache) -> Layout:
+    misplaced = misplaced_files(manifest, str(folder), shared=False)
+    return lay_out(manifest, misplaced, str(folder), cache, shared=False)
 
 
 def changed(path: Path, text: str, *, ago_s: float) -> None:
@@ -116,7 +121,7 @@ def test_no_file_at_all_is_nobodys_folder() -> None:
 
 def test_copies_lie_under_the_same_paths_with_the_same_rights(work: Path, tmp_path: Path) -> None:
     bundle = packed(work, "conf/run.yaml")
-    layout = lay_out(bundle.manifest, str(tmp_path / "host"), cache_with(bundle, tmp_path), shared=False)
+    layout = laid_out(bundle.manifest, tmp_path / "host", cache_with(bundle, tmp_path))
     copy = Path(layout.cwd)
 
     assert copy == Path(f"{tmp_path}/host/src{work}")
@@ -132,16 +137,16 @@ def test_copies_lie_under_the_same_paths_with_the_same_rights(work: Path, tmp_pa
 def test_what_ranks_write_into_a_copy_changes_no_content(work: Path, tmp_path: Path) -> None:
     bundle = packed(work)
     cache = cache_with(bundle, tmp_path)
-    layout = lay_out(bundle.manifest, str(tmp_path / "one"), cache, shared=False)
+    layout = laid_out(bundle.manifest, tmp_path / "one", cache)
     Path(layout.cwd, "conf/run.yaml").write_text("lr: 3\n")
-    again = lay_out(bundle.manifest, str(tmp_path / "two"), cache, shared=False)
+    again = laid_out(bundle.manifest, tmp_path / "two", cache)
 
     assert "lr: 1\n" == Path(again.cwd, "conf/run.yaml").read_text()
 
 
 def test_a_working_folder_without_files_is_there_all_the_same(tmp_path: Path) -> None:
     cache = ContentCache({"TMPDIR": str(tmp_path)}, str(tmp_path / "own"))
-    layout = lay_out(Manifest("/w/o/r/k"), str(tmp_path / "host"), cache, shared=False)
+    layout = laid_out(Manifest("/w/o/r/k"), tmp_path / "host", cache)
 
     assert os.path.isdir(layout.cwd)
 
@@ -149,4 +154,41 @@ def test_a_working_folder_without_files_is_there_all_the_same(tmp_path: Path) ->
 def test_a_content_that_is_gone_is_told(work: Path, tmp_path: Path) -> None:
     cache = ContentCache({"TMPDIR": str(tmp_path)}, str(tmp_path / "own"))
     with pytest.raises(FileNotFoundError):
-        lay_out(manifest(work), str(tmp_path / "host"), cache, shared=False)
+        laid_out(manifest(work), tmp_path / "host", cache)
+
+
+def test_a_link_to_a_folder_is_there_only_where_it_leads_to_something(work: Path, tmp_path: Path) -> None:
+    """A program that makes the folder where the link would be finds no link in its way."""
+    store = tmp_path / "store"
+    store.mkdir()
+    (work / "data").symlink_to(store)
+    (work / "deep").mkdir()
+    (work / "deep/up").symlink_to("../conf")
+    (work / "conf/hidden").symlink_to("../.hidden")
+    (work / ".hidden").mkdir()
+    (work / "out").symlink_to(tmp_path / "gone")
+    (tmp_path / "gone").mkdir()
+    bundle = packed(work)
+    (tmp_path / "gone").rmdir()
+    layout = laid_out(bundle.manifest, tmp_path / "host", cache_with(bundle, tmp_path))
+    copy = Path(layout.cwd)
+
+    assert (str(store), "../conf") == (os.readlink(copy / "data"), os.readlink(copy / "deep/up"))
+    absent = {bundle.manifest.unsent_folders[number] for number in layout.absent}
+    assert {
+        (str(tmp_path / "gone"), str(work / "out")),
+        (str(work / ".hidden"), str(work / "conf/hidden")),
+    } == absent
+    assert not os.path.lexists(copy / "out")
+
+
+def test_a_folder_that_ranks_made_is_not_replaced_by_a_link(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (work / "data").symlink_to(tmp_path / "store")
+    bundle = packed(work)
+    made = Path(f"{tmp_path}/host/src{work}/data")
+    made.mkdir(parents=True)
+    (made / "a.pt").write_text("a")
+    laid_out(bundle.manifest, tmp_path / "host", cache_with(bundle, tmp_path))
+
+    assert "a" == (made / "a.pt").read_text()
