@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from launcher.engine.client import Attachment, submit
+from launcher.engine.client import Attachment, prepare, submit
 from launcher.errors import AgentLost, InternalError
 from launcher.runs.logs.printer import Printer, hosts_of
 from launcher.runs.reader import Presence, StateTail
@@ -209,9 +209,10 @@ def run_in_foreground(request: Request, *, output: str, ranks: str, on_disconnec
     """
     chosen = parse_ranks(ranks, request.spec.num_processes)
     policy = on_disconnect or ("detach" if from_terminal() else "stop")
+    request = prepare(request, say)
     handler = SignalHandler(hangup_stops=on_disconnect == "stop")
     with _handling(handler):
-        started = submit(request, on_disconnect=policy, tell=say)
+        started = submit(request, on_disconnect=policy)
         try:
             handler.watch(started)
             say(f"run {started.id}")

@@ -86,6 +86,18 @@ class Attachment:
         self._talk.close()
 
 
+def prepare(request: Request, tell: Tell = None) -> Request:
+    """The request with all that its hosts need: the part of a submission that may be interrupted.
+
+    To read large files takes a while, and nothing has been started yet.
+
+    Raises:
+        SpecError: the request is invalid.
+    """
+    _require_address(request)
+    return with_bundle(request, tell)
+
+
 def submit(request: Request, *, on_disconnect: str, tell: Tell = None) -> Attachment:
     """Start a run in its engine and stay connected.
 
@@ -188,8 +200,7 @@ def _ask(place: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _submit(request: Request, *, hold: bool, on_disconnect: str, tell: Tell) -> Attachment:
-    _require_address(request)
-    request = with_bundle(request, tell)
+    request = prepare(request, tell)
     key, packed = key_for(request), pack_request(request)
     fields: dict[str, Any] = {"op": "submit", "version": key.version, "build": key.build}
     fields |= {"root": str(runs_root()), "hold": hold, "on_disconnect": on_disconnect}

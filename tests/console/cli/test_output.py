@@ -204,6 +204,20 @@ def test_ctrl_c_lets_the_ranks_finish(targets: Path, tmp_path: Path, mark: str) 
     assert "stopped after" in run.narrated
 
 
+def test_ctrl_c_while_files_are_read_starts_nothing(targets: Path, tmp_path: Path, mark: str) -> None:
+    large = tmp_path / "large.bin"
+    large.touch()
+    os.truncate(large, 64 << 30)
+    words = ("run", "--mode", "cluster", "--master", "spark://127.0.0.1:1", "--files", large)
+    with Foreground(*words, targets / "waiting.py", folder=tmp_path) as run:
+        run.await_narration("reading")
+        run.signal(signal.SIGINT)
+        assert 130 == run.finish()
+        assert {} == survivors.alive(mark)
+
+    assert not commands.runs()
+
+
 def test_a_second_ctrl_c_kills(targets: Path, tmp_path: Path, mark: str) -> None:
     words = ("run", targets / "waiting.py", "-n", "2", "--grace", "300", "--", "stubborn")
     with Foreground(*words, folder=tmp_path) as run:
