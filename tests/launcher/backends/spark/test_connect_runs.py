@@ -21,6 +21,7 @@ from launcher.distributor import Distributor
 from launcher.errors import RankFailed
 from launcher.job import Job
 from launcher.runs import paths
+from launcher.runs.artifacts import place_of, read_artifacts
 from launcher.runs.reader import read_state
 from launcher.spec.job import SparkSpec
 from launcher.state import events as ev
@@ -129,6 +130,24 @@ def test_what_ranks_wrote_and_returned_is_here_to_the_byte(
     for rank in range(4):
         assert NOISE * 100 == log(job, rank)
         assert NOISE[::-1] * 100 == log(job, rank, paths.STDERR)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_travel_and_come_home_to_the_byte(
+    desk: Desk, tmp_path: Path, way: str, request: pytest.FixtureRequest
+) -> None:
+    """A file from elsewhere makes the ranks' working folder one of their own, which ends with the run."""
+    prepare(way, request)
+    data = os.urandom(3 << 20)
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else/tokens.bin").write_bytes(data)
+    job = desk.distributor(2, way=way, files=[tmp_path / "else/tokens.bin"]).start(target("copy"), 5)
+    state = job.wait(120)
+
+    assert ("succeeded", way) == (state.phase, ways(job)[-1]), state.why
+    kept = {each.path: place_of(job.folder, each).read_bytes() for each in read_artifacts(job.folder)}
+    assert {f"out/{rank}.{n}.bin": data for rank in range(2) for n in range(5)} == kept
+    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("way", WAYS)
