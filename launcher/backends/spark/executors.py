@@ -177,7 +177,7 @@ def _job_name(context: Any, tracker: Any, job: int) -> str:
     """Its group; without one, or if that is unknown, its number and the name of its last stage."""
     if group := internals.job_group(context, job):
         return f"job group {group}"
-    stages = ask(lambda: tracker.getJobInfo(job).stageIds) or ()
+    stages = internals.job_stages(tracker, job) or ()
     name = ask(lambda: tracker.getStageInfo(max(stages)).name) if stages else None
     return f"job {job} ({name})" if name else f"job {job}"
 
@@ -240,14 +240,35 @@ def _held_by_pages(session: Session, need: SlotNeed) -> tuple[HeldSlots, ...] | 
 
 
 def _executors_at(address: str, need: SlotNeed) -> tuple[HeldSlots, ...] | None:
+    """The executors on an application's pages; None if they cannot be read.
+
+    The pages show most tasks of a job up to 10 s after they began, but its stages at once. So tasks of stages
+    that go on are taken to run on whatever executor has room.
+    """
     entries = pages.read_json(f"{address}/executors")
     if not isinstance(entries, list):
         return None
-    return tuple(_held_by_page(e, need) for e in entries if e.get("id") != "driver" and e.get("isActive"))
+    entries = [entry for entry in entries if entry.get("id") != "driver" and entry.get("isActive")]
+    unseen = _open_tasks(address) - sum(int(entry["activeTasks"]) for entry in entries)
+    held = []
+    for entry in entries:
+        active = int(entry["activeTasks"])
+        more = max(0, min(unseen, int(entry["totalCores"]) // need.cpus - active))
+        held.append(_held_by_page(entry, active + more, need))
+        unseen -= more
+    return tuple(held)
 
 
-def _held_by_page(entry: Mapping[str, Any], need: SlotNeed) -> HeldSlots:
-    cores, active = int(entry["totalCores"]), int(entry["activeTasks"])
+def _open_tasks(address: str) -> int:
+    """The tasks that have not ended, of the stages that go on; 0 if that page cannot be read."""
+    stages = pages.read_json(f"{address}/stages?status=active")
+    if not isinstance(stages, list):
+        return 0
+    return sum(max(0, int(stage["numTasks"]) - int(stage["numCompleteTasks"])) for stage in stages)
+
+
+def _held_by_page(entry: Mapping[str, Any], active: int, need: SlotNeed) -> HeldSlots:
+    cores = int(entry["totalCores"])
     gpus = _gpu_count(entry.get("resources"))
     free = max(0, cores - active * need.cpus)
     return HeldSlots(

@@ -48,6 +48,11 @@ def job_group(context: Any, job: int) -> str | None:
     return ask(lambda: _group(context._jsc.sc().statusStore().job(job).jobGroup()))
 
 
+def job_stages(tracker: Any, job: int) -> list[int] | None:
+    """The stages of a job, by its id. The list is the JVM's, and read by calls to it."""
+    return ask(lambda: list(tracker.getJobInfo(job).stageIds))
+
+
 def master_page_port(context: Any, host: str, port: int) -> int | None:
     """The port of the page of the standalone master at an address, requested by Spark's own protocol."""
     return ask(lambda: _bound_page_port(context, host, port))

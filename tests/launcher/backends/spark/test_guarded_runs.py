@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,34 @@ def test_slots_are_known_from_the_pages_of_the_session(bench: Bench, tmp_path: P
     capacity = executors.look(made, SlotNeed(2, cpus=1, gpus=2))
 
     assert (2, 2, None) == (capacity.total, capacity.free, capacity.possible)
+
+
+def test_a_run_waits_for_the_callers_own_job_and_names_it(bench: Bench, tmp_path: Path) -> None:
+    """Spark's pages show a task up to 10 s late."""
+    made = adopt(bench.session, tmp_path)
+    until(lambda: executors.look(made, SlotNeed(1)).free == 4, within=60)
+    gate, context = tmp_path / "gate", bench.session.sparkContext
+
+    def held(_: object) -> int:
+        while not gate.exists():
+            time.sleep(0.05)
+        return 1
+
+    def work() -> int:
+        return int(context.parallelize(range(4), 4).map(held).sum())
+
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        stack.callback(gate.touch)
+        busy = pool.submit(work)
+        until(lambda: executors.own_jobs(made) != ())
+        job = bench.distributor(2, spark=bench.session).start(target("places"))
+        until(lambda: job.state.waiting is not None)
+        reason = job.state.waiting.reason if job.state.waiting else ""
+    assert 4 == busy.result()
+    assert 2 == len(job.results(timeout=120))
+
+    assert "4 busy with job " in reason
+    assert facts(job, ev.StageSubmitted)[0].time > facts(job, ev.SlotsAwaited)[0].time
 
 
 def test_the_active_session_is_found_where_pyspark_hides_the_context(
