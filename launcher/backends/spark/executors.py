@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...errors import counted
@@ -41,7 +42,7 @@ def look(session: Session, need: SlotNeed) -> Capacity:
         return _capacity_by_http(session, need)
     if session.local:
         return _local_capacity(session, need)
-    held = executors(session)
+    held, starting = _registered(session)
     held = _held_by_pages(session, need) if held is None else held
     if held is None:
         return Capacity(gpu=need.gpus > 0, explanation=_KEPT)
@@ -56,7 +57,19 @@ def look(session: Session, need: SlotNeed) -> Capacity:
         resting = [app for app in others if app["id"] in ours and not ours[app["id"]].runs]
         busy += tuple((holder_name(app, ours, page), app["cores"]) for app in others if app not in resting)
         idle = tuple((ours[app["id"]].pid, app["cores"]) for app in resting)
-    return capacity_of(need, held, workers, shape_of(session), busy, idle)
+    capacity = capacity_of(need, held, workers, shape_of(session), busy, idle)
+    return replace(capacity, coming=capacity.coming + sum(need.fits(e.cores, e.gpus) for e in starting))
+
+
+def _registered(session: Session) -> tuple[tuple[HeldSlots, ...] | None, tuple[HeldSlots, ...]]:
+    """The executors that take tasks, None if the session refuses to tell, and those that do not yet.
+
+    For about a second, one that has registered has no free cores, as if all were in use.
+    """
+    held = executors(session)
+    if held is None or all(e.cores_free for e in held) or own_jobs(session):
+        return held, ()
+    return tuple(e for e in held if e.cores_free), tuple(e for e in held if not e.cores_free)
 
 
 def executors(session: Session) -> tuple[HeldSlots, ...] | None:

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -55,6 +56,31 @@ def test_how_many_tasks_so_much_room_holds(need: SlotNeed, cores: int, gpus: int
 
 def executor(cores: int = 2, free: int = 2, gpus: int = 0, gpus_free: int | None = None) -> HeldSlots:
     return HeldSlots("0", "host", cores, free, gpus, gpus if gpus_free is None else gpus_free)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ((), "2 of them up and 2 starting"),
+        (("job 3 (sum)",), "2 busy with job 3 (sum)"),
+    ],
+)
+def test_an_executor_that_has_just_registered_is_starting_and_not_in_use(
+    monkeypatch: pytest.MonkeyPatch, jobs: tuple[str, ...], said: str
+) -> None:
+    """It has no free cores at first, as one has whose tasks take them all."""
+    session = cast(
+        "Session", SimpleNamespace(remote="", local=False, limit=None, conf=lambda _, default="": default)
+    )
+    worker = WorkerNode(cores=2, cores_free=0, memory=4096, memory_free=3072)
+    monkeypatch.setattr(executors, "executors", lambda _: (executor(), executor(free=0)))
+    monkeypatch.setattr(executors, "own_jobs", lambda _: jobs)
+    monkeypatch.setattr(executors, "_master", lambda _: ("http://m", {"workers": ()}))
+    monkeypatch.setattr(executors, "worker_nodes", lambda _: (worker, worker))
+    capacity = look(session, SlotNeed(4))
+
+    assert said in capacity.sentence(4)
+    assert 4 == capacity.possible
 
 
 def test_who_is_busy_is_said_with_what_is_needed() -> None:
