@@ -182,7 +182,7 @@ def _import_path(spec: JobSpec) -> tuple[str, ...]:
     """
     if not spec.target.kind.called:
         return ()
-    from .spec.packing import is_installed  # executors have none of it
+    from .spec.files.packing import is_installed  # executors have none of it
 
     return tuple(folder for folder in sys.path if not (spec.python and is_installed(f"{folder}{os.sep}")))
 
@@ -217,7 +217,7 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
         SpecError, CannotPlace: it cannot be placed.
         RecordError: the run folder cannot be made.
     """
-    from .spec.packing import with_bundle  # executors have none of it
+    from .spec.files.packing import with_bundle  # executors have none of it
 
     root = root or runs_root()
     original, request = request, with_bundle(_with_trackers(request))

@@ -123,7 +123,7 @@ def test_neither_agents_nor_ranks_wait_for_facts_before_they_start(module: str) 
 
 @pytest.mark.parametrize("module", ["agent", "boot", "rank_main"])
 def test_neither_agents_nor_ranks_wait_for_the_option_table(module: str) -> None:
-    late = {"launcher.spec.job", "launcher.spec.options", "launcher.spec.bundle"}
+    late = {"launcher.spec.job", "launcher.spec.options", "launcher.spec.files.bundle"}
     loaded(f"import sys, launcher.agent.{module}; assert not {late} & sys.modules.keys()")
 
 

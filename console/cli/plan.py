@@ -9,10 +9,10 @@ from launcher.distributor import plan_for
 from launcher.errors import size_text
 from launcher.frameworks.registry import choose
 from launcher.placement.plan import THREADS, Plan
-from launcher.spec.bundle import SOURCES
 from launcher.spec.environment import carried_by
+from launcher.spec.files.bundle import SOURCES
+from launcher.spec.files.packing import make_bundle
 from launcher.spec.job import JobSpec
-from launcher.spec.packing import make_bundle
 from launcher.spec.request import Request
 
 from ..data.launch.targets import choice_text

@@ -211,7 +211,7 @@ class Agent:
 
         With `collect`, what ranks write in copies of them is sent home.
         """
-        from ..spec.bundle import Manifest
+        from ..spec.files.bundle import Manifest
         from .files.preparation import Preparation
 
         manifest = Manifest.decode(bytes(self._bundle))

@@ -18,7 +18,7 @@ from .. import __version__, runtime_dir
 from ..errors import AgentLost, InternalError, LauncherError, RunStopped
 from ..runs.paths import home, runs_root
 from ..runs.status import process_start
-from ..spec.packing import Tell, with_bundle
+from ..spec.files.packing import Tell, with_bundle
 from ..spec.request import Request
 from ..supervisor.control import send_command
 from .address import ROOT, EngineKey, key_for

@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import errors, serialization
 from ..errors import InternalError, LauncherError, RankFailed, SpecError
-from ..spec.bundle import Bundle, Manifest
+from ..spec.files.bundle import Bundle, Manifest
 from ..spec.inherited import Inherited
 from ..spec.job import JobSpec
 from ..spec.request import Request

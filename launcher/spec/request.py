@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
-from .bundle import Bundle
+from .files.bundle import Bundle
 from .inherited import Inherited
 from .job import JobSpec, SparkSpec
 

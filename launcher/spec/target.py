@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import SpecError
-from .file_search import find_sources
+from .files.file_search import find_sources
 from .job import RUN_MODULE, Target, TargetKind, named_module
 from .program import find_program
 from .signature import Parameter, ParameterKind, Signature, literal

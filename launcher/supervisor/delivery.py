@@ -19,8 +19,8 @@ from ..channel.handshake import Hello
 from ..errors import CannotPlace
 from ..placement.topology import host_names
 from ..runs.artifacts import place_of
-from ..spec.bundle import SOURCES, Bundle, Manifest, SentFile
-from ..spec.file_search import open_file
+from ..spec.files.bundle import SOURCES, Bundle, Manifest, SentFile
+from ..spec.files.file_search import open_file
 from ..state.artifacts import Artifact, left_to
 from ..state.events import FilesAwaited
 from .agents import Roster

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..errors import counted, size_text
-from ..spec.bundle import Manifest
+from ..spec.files.bundle import Manifest
 from ..state.outcome_rules import listed
 
 _SHOWN = 3

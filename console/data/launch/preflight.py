@@ -11,8 +11,8 @@ from launcher.errors import CannotPlace, size_text
 from launcher.frameworks.registry import choose
 from launcher.placement.plan import Plan
 from launcher.spec.environment import carried_by
+from launcher.spec.files.packing import make_bundle
 from launcher.spec.job import JobSpec
-from launcher.spec.packing import make_bundle
 from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from launcher.errors import SpecError
 from launcher.frameworks.registry import FrameworkChoice, choose
 from launcher.runs.status import Status
-from launcher.spec.file_search import find_sources
+from launcher.spec.files.file_search import find_sources
 from launcher.spec.job import JobSpec, named_module
 from launcher.spec.script_options import ScriptOption, options_in
 from launcher.spec.signature import Parameter, ParameterKind, Signature

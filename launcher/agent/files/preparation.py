@@ -16,7 +16,7 @@ from typing import Any
 
 from ...channel.frames import Kind
 from ...selectable_queue import SelectableQueue
-from ...spec.bundle import SOURCES, Manifest, SentFile
+from ...spec.files.bundle import SOURCES, Manifest, SentFile
 from .content_cache import ContentCache, Receiving
 from .working_folder import Layout, is_shared, lay_out, layout_of, misplaced_files, placed_files
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...spec.bundle import SOURCES
+from ...spec.files.bundle import SOURCES
 
 if TYPE_CHECKING:
-    from ...spec.bundle import Manifest, SentFile
+    from ...spec.files.bundle import Manifest, SentFile
     from .content_cache import ContentCache
 
 _SLACK_S = 2.0  # a file server's clock may be behind the caller's

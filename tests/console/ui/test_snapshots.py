@@ -35,7 +35,7 @@ from console.ui.rendering.driver import frugal
 from console.ui.run.screen import RunScreen
 from launcher.runs.catalog import new_id
 from launcher.runs.status import Owner, Status, write_status
-from launcher.spec.bundle import Bundle, Manifest, SentFile
+from launcher.spec.files.bundle import Bundle, Manifest, SentFile
 from launcher.spec.modes import Mode
 from launcher.state import events as ev
 from launcher.state.run_state import Phase

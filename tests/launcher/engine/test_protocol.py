@@ -23,7 +23,7 @@ from launcher.engine.protocol import (
     unpack_request,
 )
 from launcher.errors import InternalError, LauncherError, RankFailed
-from launcher.spec.bundle import Bundle, Manifest, SentFile
+from launcher.spec.files.bundle import Bundle, Manifest, SentFile
 from launcher.spec.inherited import Inherited
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import SpecError
-from launcher.spec.file_search import find_sources
+from launcher.spec.files.file_search import find_sources
 from launcher.spec.job import Target, TargetKind
 from launcher.spec.source import described
 from launcher.spec.target import resolve

@@ -15,7 +15,7 @@ from launcher.channel.frames import Kind
 from launcher.distributor import launch
 from launcher.errors import CannotPlace
 from launcher.job import Job
-from launcher.spec.bundle import Bundle, Manifest
+from launcher.spec.files.bundle import Bundle, Manifest
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request

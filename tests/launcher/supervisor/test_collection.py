@@ -15,7 +15,7 @@ from launcher.distributor import launch
 from launcher.job import Job
 from launcher.runs import artifacts
 from launcher.runs.artifacts import read_artifacts
-from launcher.spec.bundle import Bundle, Manifest
+from launcher.spec.files.bundle import Bundle, Manifest
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request

@@ -18,7 +18,7 @@ from launcher.display.waits import files_line
 from launcher.distributor import launch
 from launcher.errors import CannotPlace
 from launcher.job import Job
-from launcher.spec.bundle import SOURCES, Bundle, Manifest, SentFile
+from launcher.spec.files.bundle import SOURCES, Bundle, Manifest, SentFile
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request

@@ -13,7 +13,7 @@ from launcher.agent.files.content_cache import ContentCache
 from launcher.agent.files.preparation import Preparation
 from launcher.agent.files.working_folder import Layout
 from launcher.channel.frames import Kind
-from launcher.spec.bundle import SOURCES, Bundle, Manifest, SentFile
+from launcher.spec.files.bundle import SOURCES, Bundle, Manifest, SentFile
 from tests.launcher.agent.files.test_content_cache import digest_of
 
 TEXTS = {"train.py": b"print(1)\n", "a.bin": b"a" * 5000, "again.bin": b"a" * 5000, "empty": b""}

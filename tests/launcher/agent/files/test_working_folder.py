@@ -10,10 +10,10 @@ import pytest
 
 from launcher.agent.files.content_cache import ContentCache
 from launcher.agent.files.working_folder import Layout, is_shared, lay_out, misplaced_files, placed_files
-from launcher.spec.bundle import Bundle, Manifest
+from launcher.spec.files.bundle import Bundle, Manifest
+from launcher.spec.files.packing import make_bundle
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
-from launcher.spec.packing import make_bundle
 from tests.launcher.agent.files.test_content_cache import keep
 
 FILES = {"train.py": "print(1)\n", "conf/run.yaml": "lr: 1\n", "empty.txt": "", "run.sh": "#!/bin/sh\n"}

@@ -22,11 +22,11 @@ from launcher.distributor import launch, pack
 from launcher.errors import SpecError
 from launcher.job import Job
 from launcher.runs import paths
-from launcher.spec import packing
-from launcher.spec.bundle import SOURCES, Bundle
+from launcher.spec.files import packing
+from launcher.spec.files.bundle import SOURCES, Bundle
+from launcher.spec.files.packing import make_bundle
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
-from launcher.spec.packing import make_bundle
 from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.state.run_state import RankPhase

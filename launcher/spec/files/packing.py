@@ -24,15 +24,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePath
 
-from .. import names
-from ..errors import SpecError, size_text
+from ... import names
+from ...errors import SpecError, size_text
+from ..job import JobSpec, Target, TargetKind
+from ..request import Request, require_sent_files, sent_path
+from ..source import find_module
 from .bundle import NAMED, SOURCES, Bundle, Manifest, SentFile
 from .file_search import find_sources, open_file
-from .job import JobSpec, Target, TargetKind
 from .named_files import find_named
 from .project_files import ProjectFiles, is_private, select_files
-from .request import Request, require_sent_files, sent_path
-from .source import find_module
 
 LIMIT = 32 << 20
 FILES = 10_000

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import SpecError
-from launcher.spec import file_search, named_files, packing, project_files
-from launcher.spec.bundle import SOURCES, Bundle
-from launcher.spec.file_search import open_file
+from launcher.spec.files import file_search, named_files, packing, project_files
+from launcher.spec.files.bundle import SOURCES, Bundle
+from launcher.spec.files.file_search import open_file
+from launcher.spec.files.named_files import find_named
+from launcher.spec.files.packing import make_bundle, with_bundle
+from launcher.spec.files.project_files import is_private, looks_like_a_key, select_files
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
-from launcher.spec.named_files import find_named
-from launcher.spec.packing import make_bundle, with_bundle
-from launcher.spec.project_files import is_private, looks_like_a_key, select_files
 from launcher.spec.request import Request
 from tests.another_user import as_nobody, as_root
 

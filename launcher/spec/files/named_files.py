@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import SpecError
+from ...errors import SpecError
 from .project_files import is_private, looks_like_a_key
 
 MOST = 100_000

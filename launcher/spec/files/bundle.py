@@ -13,7 +13,7 @@ import json
 import os
 from dataclasses import dataclass, field
 
-from ..serialization import Moment, from_plain, to_plain
+from ...serialization import Moment, from_plain, to_plain
 
 SOURCES = "src"
 NAMED = "named"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher.spec import file_search
-from launcher.spec.file_search import IgnoreRules
+from launcher.spec.files import file_search
+from launcher.spec.files.file_search import IgnoreRules
 
 PATHS = (
     "a.py",
