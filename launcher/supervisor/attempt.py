@@ -94,6 +94,7 @@ class Attempt:
         self._reach_sent = False
         self._delivery: Delivery | None = None
         self._delivered = False
+        self._explained = -1
 
     def place(self) -> None:
         """Record a plan that was made beforehand, when its agents are being started."""
@@ -116,6 +117,16 @@ class Attempt:
             self._meeting = self._choose_meeting(self.plan)
         if self._meeting is not None and delivered:
             self._start(self.plan, self._meeting)
+
+    def explain(self) -> None:
+        """Note once which files ranks have missed that the caller has, and that did not travel."""
+        if self._delivery is None or self._explained == self.number:
+            return
+        self._explained = self.number
+        raised = (rank.raised for rank in self._writer.state.ranks)
+        messages = dict.fromkeys(each.message for each in raised if each and each.kind == "FileNotFoundError")
+        for text in dict.fromkeys(filter(None, map(self._delivery.missed, messages))):
+            self._note(text, level="warning")
 
     def restart_in_place(self, number: int) -> None:
         """Begin another attempt with the same agents and places."""

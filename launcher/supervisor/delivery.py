@@ -24,7 +24,7 @@ from ..spec.files.file_search import open_file
 from ..state.artifacts import Artifact, left_to
 from ..state.events import FilesAwaited
 from .agents import Roster
-from .unsent_files import unsent_notes
+from .unsent_files import missed_note, unsent_notes
 
 FIRST_TOLD_S = 1.0
 TOLD_EVERY_S = 5.0
@@ -86,6 +86,10 @@ class Delivery:
         """Sentences about what these hosts lack."""
         absent = {self._names[agent]: lacks for agent, lacks in sorted(self._roster.absent.items())}
         return unsent_notes(self._bundle.manifest, self.unshared, absent)
+
+    def missed(self, message: str) -> str:
+        """A sentence on a file that did not travel, if a rank on such a host has missed it; else empty."""
+        return missed_note(self._bundle.manifest, message) if self.unshared else ""
 
     @property
     def patient_until(self) -> float:

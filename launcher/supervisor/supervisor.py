@@ -217,8 +217,10 @@ class Supervisor:
             self._start(now)
         self._collection.tell(now=time.monotonic())
         swept = self._attempt.started and self._roster.finished and self._collection.sweep()
-        if swept and not self._restarted_in_place():
-            self._roster.dismiss()
+        if swept:
+            self._attempt.explain()
+            if not self._restarted_in_place():
+                self._roster.dismiss()
         self._watch.poll_stacks()
         self._check_stage(now)
 

@@ -1,15 +1,18 @@
-"""What hosts that share nothing with the caller lack of its folder, in sentences. Pure."""
+"""What hosts that share nothing with the caller lack of its folder, in sentences."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..errors import counted, size_text
-from ..spec.files.bundle import Manifest
+from ..spec.files.bundle import SOURCES, Manifest
 from ..state.outcome_rules import listed
 
 _SHOWN = 3
+_MISSED = re.compile(r"No such file or directory: '(?P<path>[^']+)'")  # Python's words for ENOENT
 
 
 def unsent_notes(
@@ -51,6 +54,28 @@ def unsent_notes(
             "deepest: start from a smaller folder, or name with --files what is read"
         )
     return [*notes, *_links(manifest, absent or {})]
+
+
+def missed_note(manifest: Manifest, message: str) -> str:
+    """A sentence on a file that a rank has missed, if the caller has it, and it did not travel; else empty.
+
+    Args:
+        manifest: what travelled.
+        message: what the rank's exception says.
+    """
+    found = _MISSED.search(message)
+    if found is None:
+        return ""
+    path = found["path"].rpartition(f"/{SOURCES}{manifest.workdir}/")[2]  # it may name the copy's place
+    here = os.path.normpath(os.path.join(manifest.workdir, path))
+    sent = any(file.place == f"{SOURCES}{here}" for file in manifest.files)
+    if sent or here == manifest.workdir or not os.path.exists(here):
+        return ""
+    folder = os.path.dirname(here)
+    named = here if folder == manifest.workdir else folder
+    if here.startswith(f"{manifest.workdir}/"):
+        named = os.path.relpath(named, manifest.workdir)
+    return f"{path} is on this machine, and it did not travel: --files {shlex.quote(named)} sends it"
 
 
 def _links(manifest: Manifest, absent: Mapping[str, Sequence[int]]) -> Iterator[str]:

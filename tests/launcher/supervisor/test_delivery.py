@@ -25,7 +25,7 @@ from launcher.spec.request import Request
 from launcher.state import events as ev
 from launcher.supervisor.agents import Roster
 from launcher.supervisor.delivery import Delivery
-from launcher.supervisor.unsent_files import unsent_notes
+from launcher.supervisor.unsent_files import missed_note, unsent_notes
 from launcher.testing import FakeClock, Script, ScriptedAgent, ScriptedCluster, ScriptedStage
 from tests.launcher.supervisor.test_attempts import live
 
@@ -315,6 +315,33 @@ def test_what_links_lead_to_is_told_of_the_hosts_that_lack_it() -> None:
     data, scratch = delivery.notes
     assert data.startswith("a and d lack /mnt/data (linked as data): name what is needed of it with --files")
     assert scratch.startswith("a, b and d lack /scratch (linked as d/out): ")
+
+
+@pytest.mark.parametrize(
+    ("missed", "named"),
+    [
+        ("data/char/train.bin", "data/char"),
+        ("/scratch/x/files/src{work}/data/char/train.bin", "data/char"),
+        ("./top.bin", "top.bin"),
+        ("{work}/it's.bin", ""),
+        ("{elsewhere}/vocab.txt", "{elsewhere}"),
+        ("data/gone.bin", ""),
+        ("sent.yaml", ""),
+        (".", ""),
+        ("a\0b", ""),
+    ],
+)
+def test_a_file_that_a_rank_missed_and_that_is_here_is_named(tmp_path: Path, missed: str, named: str) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
+    for file in (work / "data/char/train.bin", work / "top.bin", work / "sent.yaml", elsewhere / "vocab.txt"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    manifest = Manifest(str(work), files=(SentFile(f"{SOURCES}{work}/sent.yaml", "d", 0),))
+    missed = missed.format(work=work, elsewhere=elsewhere)
+    note = missed_note(manifest, f"[Errno 2] No such file or directory: {missed!r}")
+
+    assert (f": --files {named.format(elsewhere=elsewhere)} sends it" in note) == bool(named), note
+    assert bool(note) == bool(named)
 
 
 # --- with agents that talk

@@ -126,12 +126,18 @@ def test_files_travel_and_checkpoints_come_home_and_serve_the_next_attempt(
     assert not (project / "out").exists()
 
 
-def test_a_run_that_fails_leaves_its_files_at_home(strangers: Cluster, project: Path) -> None:
-    (project / "train.py").write_text("open('last.txt', 'w').write('words'); raise SystemExit(3)")
+def test_a_run_that_fails_leaves_its_files_at_home_and_the_file_that_it_missed_is_named(
+    strangers: Cluster, project: Path
+) -> None:
+    (project / ".gitignore").write_text("data/\n")
+    (project / "data").mkdir()
+    (project / "data/train.bin").touch()
+    (project / "train.py").write_text("open('last.txt', 'w').write('words'); open('data/train.bin')")
     with start(strangers, project, "-n", "1") as command:
         _, err = command.communicate(timeout=120)
     (project / "train.py").write_text(TRAIN)
-    assert command.returncode == 3, err
+    assert command.returncode == 1, err
+    assert 1 == err.count("data/train.bin is on this machine, and it did not travel: --files data sends it")
     assert [each.path for each in read_artifacts(last())] == ["last.txt"]
     assert "1 file, 5 B, came home" in err
     assert [fact.files for fact in facts(ev.ArtifactsKept) if isinstance(fact, ev.ArtifactsKept)] == [1]
