@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar
@@ -27,7 +26,7 @@ from ...sanitize import printable
 from ..launch.panes import outcome
 from ..run.failure import circumstances, place
 from ..widgets.lists import Column, LongList, fitting
-from ..widgets.rows import Row, ScrollingSheet, clip, differing, safe
+from ..widgets.rows import Row, ScrollingSheet, clip, differing, safe, wrapped_rows
 
 if TYPE_CHECKING:
     from ...data.history.run_list import RunRecord
@@ -206,9 +205,9 @@ def card_rows(run: Status, record: RunRecord | None, width: int) -> Iterator[Row
     code = "" if run.exit_code is None else f" · exit {run.exit_code}"
     name = " ".join(printable(run.name or run.id).split())
     yield ((f" {glyph} {run.state}{code}", f"{style} bold"), (f"  {name}", "bold"))
-    yield from _wrapped(run.why[:_WHY], width)
+    yield from wrapped_rows(run.why[:_WHY], width)
     if run.unreadable is not None:
-        yield from _wrapped(f"! unreadable: {run.unreadable[:_WHY]}", width, "rank-behind")
+        yield from wrapped_rows(f"! unreadable: {run.unreadable[:_WHY]}", width, "rank-behind")
     if record is not None:
         yield from _end(record, width)
     for label, value in _facts(run):
@@ -227,14 +226,14 @@ def _end(record: RunRecord, width: int) -> Iterator[Row]:
     state = record.state
     first = state.first_failure
     if first is not None:
-        yield from _wrapped(circumstances(state, first), width, "muted")
-        yield from _wrapped(f"in {place(first)}" if place(first) else "", width, "muted")
+        yield from wrapped_rows(circumstances(state, first), width, "muted")
+        yield from wrapped_rows(f"in {place(first)}" if place(first) else "", width, "muted")
     for restart in state.restarts:
-        yield from _wrapped(f"attempt {restart.attempt} began because {restart.reason}", width, "muted")
+        yield from wrapped_rows(f"attempt {restart.attempt} began because {restart.reason}", width, "muted")
     for near in record.limits:
-        yield from _wrapped(f"! {_limit_line(near, state.started)}", width, "rank-behind")
+        yield from wrapped_rows(f"! {_limit_line(near, state.started)}", width, "rank-behind")
     for text in (*(note.text for note in state.notes), record_line(state), record.problem):
-        yield from _wrapped(f"! {text}" if text else "", width, "rank-behind")
+        yield from wrapped_rows(f"! {text}" if text else "", width, "rank-behind")
 
 
 def _limit_line(near: LimitNear, started: float | None) -> str:
@@ -255,20 +254,9 @@ def _long(state: RunState, width: int) -> Iterator[Row]:
 
 def _block(title: str, text: str, width: int) -> Iterator[Row]:
     yield ()
-    yield from _wrapped(title, width, "bold")
+    yield from wrapped_rows(title, width, "bold")
     for line in text.rstrip().splitlines():
-        yield from _wrapped(line, width) if line.strip() else ((),)
-
-
-def _wrapped(text: str, width: int, style: str = "") -> Iterator[Row]:
-    """A text wrapped to the width, with its indentation; nothing for an empty text."""
-    for line in printable(text).splitlines():
-        inner = line.lstrip()
-        indent = " " * min(len(line) - len(inner), width // 2)
-        wrapped = textwrap.wrap(
-            inner, max(width - 2, 20), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-        )
-        yield from (((f" {part}", style),) for part in wrapped)
+        yield from wrapped_rows(line, width) if line.strip() else ((),)
 
 
 def _facts(run: Status) -> Iterator[tuple[str, str]]:

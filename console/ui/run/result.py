@@ -17,7 +17,7 @@ from ...data.run.model import RankView, RunView
 from ...data.run.stacks import standstills
 from ...data.run.trackers import tracker_records
 from ..widgets.plots import plot_rows
-from ..widgets.rows import Row, clip
+from ..widgets.rows import Row, clip, wrapped_rows
 from .failure import circumstances, ending
 from .rank_cells import GLYPHS, STYLES
 from .view_sheet import ScrollingViewSheet
@@ -52,7 +52,8 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     if first is not None:
         rows += _failure(view, first)
     elif no_result_yet(view) and not view.artifacts:
-        return [((" nothing yet: values appear here as ranks return", "muted"),)]
+        nothing: Row = ((" nothing yet: values appear here as ranks return", "muted"),)
+        return [nothing, *_warnings(view, width)]
     if view.state.why and not view.live and first is None:
         rows.append(((f" {view.state.why}", "bold"),))
     if not view.live and first is None:
@@ -61,7 +62,14 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     rows += _shaped(view.results, width)
     hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
     rows += [_rank_row(v, values.get(v.rank.rank), hosts) for v in view.ranks if _has_end(v, values)]
-    return [*rows, *_trackers(view), *_artifacts(view), *_cleanup(view)]
+    return [*rows, *_trackers(view), *_artifacts(view), *_warnings(view, width), *_cleanup(view)]
+
+
+def _warnings(view: RunView, width: int) -> Iterator[Row]:
+    """What was noted that may need somebody's attention; the rest is in the history."""
+    for note in view.state.notes:
+        if note.level != "info":
+            yield from wrapped_rows(f"! {note.text}", width, "rank-behind")
 
 
 def _artifacts(view: RunView) -> Iterator[Row]:

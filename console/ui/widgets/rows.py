@@ -7,7 +7,8 @@ the border's line is repainted and titles are plain text, because they come from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -21,6 +22,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ...sanitize import printable
 from ..rendering.focus import Framed
 from .failed_pane import FailedPane
 
@@ -298,6 +300,17 @@ def spread(left: Row, right: Row, width: int) -> Row:
     """`left` and `right` at the two ends; without room for both, only `left`."""
     room = width - width_of(left) - width_of(right)
     return (*left, (" " * room, ""), *right) if room >= 1 else clip(left, width)
+
+
+def wrapped_rows(text: str, width: int, style: str = "") -> Iterator[Row]:
+    """A text wrapped to the width, with its indentation; nothing for an empty text."""
+    for line in printable(text).splitlines():
+        inner = line.lstrip()
+        indent = " " * min(len(line) - len(inner), width // 2)
+        wrapped = textwrap.wrap(
+            inner, max(width - 2, 20), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+        yield from (((f" {part}", style),) for part in wrapped)
 
 
 def clip(row: Row, width: int) -> Row:

@@ -75,3 +75,15 @@ def test_an_index_that_cannot_be_read_is_named_and_nothing_else_is_lost(run: Scr
     view = view_of(run)
     assert view.artifacts == {}
     assert [part.file for part in view.state.unreadable] == [paths.ARTIFACT_INDEX]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_did_not_come_home_is_told_and_other_notes_are_not(run: Scripted, kept: bool) -> None:
+    if kept:
+        keep(run, "a.bin", b"1")
+        tell(run)
+    run.add(ev.NoteMade(time=6.0, text="no GPU found"))
+    run.add(ev.NoteMade(time=6.0, text="4 files did not come home,\x1b[2J the disk is full", level="warning"))
+    rows = words(result_rows(view_of(run), 24))
+    assert "! 4 files did not come home, the disk is full" == " ".join(rows[-2:])
+    assert not any("GPU" in row for row in rows)
