@@ -42,13 +42,16 @@ def look(session: Session, need: SlotNeed) -> Capacity:
         return _capacity_by_http(session, need)
     if session.local:
         return _local_capacity(session, need)
-    held, starting = _registered(session)
-    held = _held_by_pages(session, need) if held is None else held
+    known = executors(session)
+    held = _held_by_pages(session, need) if known is None else known
     if held is None:
         return Capacity(gpu=need.gpus > 0, explanation=_KEPT)
     found = _master(session)
     workers = None if found is None else worker_nodes(found[1])
-    busy = _own_busy(session, held)
+    busy = _own_busy(session, sum(e.cores - e.cores_free for e in held))
+    # for about a second, one that has registered has no free cores, as if all were in use
+    starting = () if busy or known is None else tuple(e for e in known if not e.cores_free)
+    held = tuple(e for e in held if e not in starting)
     idle: tuple[tuple[int, int], ...] = ()
     if found is not None:
         page, state = found
@@ -59,17 +62,6 @@ def look(session: Session, need: SlotNeed) -> Capacity:
         idle = tuple((ours[app["id"]].pid, app["cores"]) for app in resting)
     capacity = capacity_of(need, held, workers, shape_of(session), busy, idle)
     return replace(capacity, coming=capacity.coming + sum(need.fits(e.cores, e.gpus) for e in starting))
-
-
-def _registered(session: Session) -> tuple[tuple[HeldSlots, ...] | None, tuple[HeldSlots, ...]]:
-    """The executors that take tasks, None if the session refuses to tell, and those that do not yet.
-
-    For about a second, one that has registered has no free cores, as if all were in use.
-    """
-    held = executors(session)
-    if held is None or all(e.cores_free for e in held) or own_jobs(session):
-        return held, ()
-    return tuple(e for e in held if e.cores_free), tuple(e for e in held if not e.cores_free)
 
 
 def executors(session: Session) -> tuple[HeldSlots, ...] | None:
@@ -179,11 +171,10 @@ def mebibytes(text: str) -> int:
     return int(match[1]) << 10 * " kmgtp".index(match[2] or "m") >> 20 if match else 0
 
 
-def _own_busy(session: Session, held: tuple[HeldSlots, ...]) -> tuple[tuple[str, int], ...]:
-    """Cores in use by this application's own jobs. Spark's store of tasks lags behind; `held` does not."""
-    used = sum(e.cores - e.cores_free for e in held)
+def _own_busy(session: Session, used: int | None) -> tuple[tuple[str, int], ...]:
+    """This application's jobs, with what they use of it; empty if it is not in use, or if none is known."""
     names = own_jobs(session) if used else ()
-    return ((" and ".join(names), used),) if names else ()
+    return ((" and ".join(names), used),) if used and names else ()
 
 
 def _job_name(context: Any, tracker: Any, job: int) -> str:
@@ -209,11 +200,9 @@ def _local_capacity(session: Session, need: SlotNeed) -> Capacity:
     if cores is None:
         return Capacity(gpu=need.gpus > 0, explanation="this session keeps to itself how many cores it has")
     total, used = need.fits(cores, 0), _running(session)
-    names = own_jobs(session) if used else ()
     free = None if used is None else max(0, total - used // need.cpus)
     explanation = f"{session.master} runs {counted(cores, 'task')} at once"
-    busy = ((" and ".join(names), used),) if used and names else ()
-    return Capacity(total, free, total, 0, need.gpus > 0, busy, explanation)
+    return Capacity(total, free, total, 0, need.gpus > 0, _own_busy(session, used), explanation)
 
 
 def _local_cores(session: Session) -> int | None:
