@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...spec.files.bundle import SOURCES
+from ...spec.files.bundle import SOURCES, place_led_to
 
 if TYPE_CHECKING:
     from ...spec.files.bundle import Manifest, SentFile
@@ -131,7 +131,7 @@ def _link_folder(leads_to: str, place: str) -> bool:
 
     A link that leads nowhere would be worse than none: a program cannot make a folder where it lies.
     """
-    if not os.path.isdir(os.path.normpath(os.path.join(os.path.dirname(place), leads_to))):
+    if not os.path.isdir(place_led_to(place, leads_to)):
         return False
     _link(leads_to, place)
     return True

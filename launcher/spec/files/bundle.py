@@ -94,7 +94,7 @@ class Manifest:
     def unsent_folders(self) -> list[tuple[str, str]]:
         """What `linked` leads to on the caller's machine, each with the path of its link."""
         links = [(place.removeprefix(SOURCES), leads_to) for place, leads_to in self.linked]
-        return [(os.path.normpath(os.path.join(os.path.dirname(p), to)), p) for p, to in links]
+        return [(place_led_to(path, leads_to), path) for path, leads_to in links]
 
     @property
     def all_files(self) -> tuple[SentFile, ...]:
@@ -105,6 +105,11 @@ class Manifest:
     def size(self) -> int:
         """The size of all files, in bytes; each content counts once."""
         return sum({file.digest: file.size for file in self.all_files}.values())
+
+
+def place_led_to(link: str, leads_to: str) -> str:
+    """The path to which a link leads, whether it says so relative to its own folder or not. Pure."""
+    return os.path.normpath(os.path.join(os.path.dirname(link), leads_to))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from ...errors import SpecError, size_text
 from ..job import JobSpec, Target, TargetKind
 from ..request import Request, require_sent_files, sent_path
 from ..source import find_module
-from .bundle import NAMED, SOURCES, Bundle, Manifest, SentFile
+from .bundle import NAMED, SOURCES, Bundle, Manifest, SentFile, place_led_to
 from .file_search import find_sources, open_file
 from .named_files import find_named
 from .project_files import ProjectFiles, is_private, select_files
@@ -415,7 +415,7 @@ def _add_folder_links(collected: _Collected) -> list[tuple[str, str]]:
         place = f"{SOURCES}{link}"
         if place in folders or place in collected.files or not _is_unicode(place + leads_to):
             continue
-        if os.path.normpath(os.path.join(os.path.dirname(place), leads_to)) in folders:
+        if place_led_to(place, leads_to) in folders:
             collected.links.setdefault(place, leads_to)
         else:
             linked.append((place, leads_to))
