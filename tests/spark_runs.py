@@ -15,7 +15,7 @@ from launcher.job import Job
 from launcher.runs import paths
 from launcher.state import events as ev
 from launcher.state.run_state import RunState
-from tests import survivors
+from tests import engines, survivors
 from tests.commands import until
 from tests.spark_cluster import Cluster
 
@@ -97,6 +97,13 @@ class Bench:
     def executors_back(self, count: int) -> None:
         """Wait until Spark has replaced the executors that a test has ended."""
         until(lambda: len(self.cluster.executors()) == count, within=60)
+
+
+def end_engines(cluster: Cluster, mark: str) -> None:
+    """End the engines of a test; no rank of it and no agent is left then."""
+    engines.end_all()
+    assert survivors.gone(mark, within=60) == {}
+    until(lambda: not cluster.processes(PROGRAM), within=60)
 
 
 def parent(pid: int) -> int:

@@ -14,10 +14,10 @@ import pytest
 from launcher.runs.artifacts import place_of, read_artifacts
 from launcher.runs.reader import read_state
 from launcher.state import events as ev
-from tests import engines, spark_net, survivors
+from tests import spark_net, survivors
 from tests.commands import COMMAND, facts, last, runs, until
 from tests.spark_cluster import Cluster
-from tests.spark_runs import PROGRAM
+from tests.spark_runs import end_engines
 
 pytestmark = [pytest.mark.spark, pytest.mark.netns, pytest.mark.timeout(240)]
 
@@ -71,9 +71,7 @@ def strangers(spark_here: None, project: Path) -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def undisturbed(strangers: Cluster, mark: str) -> Iterator[None]:
     yield
-    engines.end_all()
-    assert survivors.gone(mark, within=60) == {}
-    until(lambda: not strangers.processes(PROGRAM), within=60)
+    end_engines(strangers, mark)
 
 
 def start(strangers: Cluster, project: Path, *words: str | Path) -> subprocess.Popen[str]:

@@ -18,7 +18,7 @@ from launcher.state.run_state import Phase
 from tests import bare_python, engines, survivors
 from tests.commands import COMMAND, facts, last, until
 from tests.spark_cluster import Cluster
-from tests.spark_runs import PROGRAM
+from tests.spark_runs import end_engines
 
 pytestmark = [pytest.mark.spark, pytest.mark.netns, pytest.mark.timeout(240)]
 
@@ -40,9 +40,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def undisturbed(islands: Cluster, mark: str) -> Iterator[None]:
     yield
-    engines.end_all()
-    assert survivors.gone(mark, within=60) == {}
-    until(lambda: not islands.processes(PROGRAM), within=60)
+    end_engines(islands, mark)
 
 
 def start(islands: Cluster, bare: Path, cwd: Path, *words: str | Path) -> subprocess.Popen[str]:
