@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,14 +100,18 @@ def test_of_many_ranks_that_find_a_stale_lock_one_builds(tmp_path: Path) -> None
 def test_a_builder_that_is_just_done_removes_its_lock_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def at_the_pause(happens: Callable[[], object]) -> None:
+        # the module's own `time`: a thread that an earlier test's library left may sleep too
+        monkeypatch.setattr(build_locks, "time", SimpleNamespace(sleep=lambda _: happens()))
+
     lock = tmp_path / "lock"
     lock.touch()
-    monkeypatch.setattr("time.sleep", lambda _: lock.unlink())
+    at_the_pause(lock.unlink)
     assert remove_if_stale(lock)
 
     lock.touch()
     (tmp_path / "next").touch()
-    monkeypatch.setattr("time.sleep", lambda _: (tmp_path / "next").rename(lock))
+    at_the_pause(lambda: (tmp_path / "next").rename(lock))
     assert not remove_if_stale(lock)
     assert lock.exists()
 

@@ -281,10 +281,14 @@ def test_a_file_that_a_process_outside_still_writes_is_left_out_and_named(
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (host.folder / "secret").write_bytes(b"1")
+    secret = host.folder / "secret"
+    secret.write_bytes(b"1")
+    open_file = os.open
 
-    def refuse(path: str, flags: int) -> int:
-        raise PermissionError(13, "Permission denied")
+    def refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if os.fspath(path) == str(secret):  # root reads everything
+            raise PermissionError(13, "Permission denied")
+        return open_file(path, flags, mode)  # other threads open files too
 
     monkeypatch.setattr(os, "open", refuse)
     assert host.sweep() == {"left": {"secret": "Permission denied"}, "left_count": 1}
