@@ -61,10 +61,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def strangers(spark_here: None, project: Path) -> Iterator[Cluster]:
-    """Two hosts without the driver's files."""
+    """Two hosts without the driver's files, of one slot each: two ranks never share a folder."""
     if not spark_net.permitted():
         pytest.skip("needs network namespaces: not permitted here")
-    with Cluster(netns=True, hidden=project.parent, gpus=0) as made:
+    with Cluster(cores=1, netns=True, hidden=project.parent, gpus=0) as made:
         yield made
 
 
@@ -109,6 +109,7 @@ def test_files_travel_and_checkpoints_come_home_and_serve_the_next_attempt(
         (tmp_path / "gate").touch()
         out, err = command.communicate(timeout=120)
     assert command.returncode == 0, err
+    assert len({each.host for each in read_state(last()).ranks}) == 2
     said = [json.loads(line.partition(" | ")[2]) for line in out.splitlines()]
     wrote = next(each["wrote"] for each in said if "wrote" in each)
     starts = {(each["attempt"], each["rank"]): each["found"] for each in said if "found" in each}
