@@ -11,6 +11,7 @@ import pytest
 from console.data.cluster.model import ClusterView, Use
 from console.data.cluster.monitor import MachinePoller
 from console.data.cluster.spark_api import ask
+from launcher.backends.spark import slot_wait
 from launcher.distributor import Distributor
 from launcher.placement.inventory import Machine
 from launcher.runs.paths import runs_root
@@ -71,7 +72,11 @@ def uses(view: ClusterView) -> list[Use]:
     return [gpu.use for host in view.hosts for gpu in host.gpus]
 
 
-def test_who_has_which_gpus_and_what_waits_and_who_is_silent(own_cluster: Cluster) -> None:
+def test_who_has_which_gpus_and_what_waits_and_who_is_silent(
+    own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the session can never have what the run needs: it is to wait until it was seen, however slow we look
+    monkeypatch.setattr(slot_wait, "NEVER_S", 600.0)
     looking = Looking(own_cluster)
     free = looking.until(lambda view: len(uses(view)) == 2)
     assert [Use.FREE, Use.FREE] == uses(free)
