@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from jupyter_client.manager import start_new_kernel
+from jupyter_client.manager import KernelManager
 
 LIMIT_S = 120.0
 
@@ -105,9 +106,15 @@ def notebook(folder: Path) -> Iterator[Notebook]:
         name: str(folder / "jupyter") for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR")
     }
     env = {**os.environ, **own, "NO_COLOR": "1"}
-    manager, client = start_new_kernel(kernel_name="python3", cwd=str(folder), env=env)
-    try:
-        yield Notebook(manager, client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=False)
+    # sockets with names, which must be short: ports are only guessed, and another kernel may take them first
+    with TemporaryDirectory(prefix="nb", dir="/tmp") as sockets:
+        manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
+        manager.start_kernel(cwd=str(folder), env=env)
+        client = manager.client()
+        try:
+            client.start_channels()
+            client.wait_for_ready(timeout=LIMIT_S)
+            yield Notebook(manager, client)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=False)
