@@ -66,6 +66,7 @@ class LaunchOptions(TypedDict, total=False):
     env: Mapping[str, str] | None
     env_all: bool
     framework: str
+    roles: Mapping[str, int] | None
     deepspeed_config: Mapping[str, Any] | str | os.PathLike[str] | None
     require_group: bool
     track: str | Sequence[str]

@@ -61,6 +61,7 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
         fields |= {
             "num_processes": st.integers(1, 9999).map(lambda n: 2 * n),
             "min_processes": st.none() | st.integers(1, 2),
+            "roles": st.dictionaries(name, st.just(1), max_size=1),
             "gpus_per_rank": st.integers(1, 8),
             "gpus_per_task": st.none(),
             "max_restarts": st.integers(0, 9),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher.display.artifacts import total_line
+from launcher.display.service import service_line
 
 from ..data.run.narration import value_text
 from ..data.run.stacks import standstill_line
@@ -46,8 +47,9 @@ def show(folder: Path, *, as_json: bool) -> int:
         print_text(line)
     print_text(f"folder   {escaped(str(folder))}")
     print_text()
-    rows = [_rank_row(r) for r in state.ranks]
-    print_text(table(("RANK", "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
+    role = ["ROLE"] if any(rank.role for rank in state.ranks) else []
+    rows = [_rank_row(r, with_role=bool(role)) for r in state.ranks]
+    print_text(table(("RANK", *role, "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
     for note in state.notes:
         print_text(f"note: {note.text}")
     for line in (record_line(state), *_unreadable(status)):
@@ -80,6 +82,8 @@ def _circumstances(state: RunState) -> Iterator[str]:
         yield from _origin(origin)
     if (chosen := state.framework) is not None:
         yield f"uses     {framework_text(chosen.framework, asked=chosen.asked, found=bool(chosen.detected))}"
+    if services := service_line(state):
+        yield f"service  {escaped(services)}"
     if together := sum(rank.world_size > 1 for rank in state.ranks):
         yield f"group    {together} of {number(len(state.ranks), 'rank')} joined"
     if (spark := state.spark) is not None:
@@ -116,12 +120,13 @@ def _checkout(code: OriginFound | Checkout) -> str:
     return f"{code.revision[:12] or 'no revision'}{branch}{state}, in {code.root}"
 
 
-def _rank_row(rank: Rank) -> tuple[str, ...]:
+def _rank_row(rank: Rank, *, with_role: bool) -> tuple[str, ...]:
     code = "" if rank.exit_code is None else str(rank.exit_code)
     devices = " ".join(f"{d.index}:{d.name}" for d in rank.devices) or "cpu"
     step = "" if rank.step is None else str(rank.step)
     pid = str(rank.pid or "")
-    return (str(rank.rank), rank.host, pid, rank.phase.value, rank.signal or code, devices, step)
+    role = (rank.role,) if with_role else ()
+    return (str(rank.rank), *role, rank.host, pid, rank.phase.value, rank.signal or code, devices, step)
 
 
 def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: Status) -> dict[str, Any]:
@@ -143,6 +148,7 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "spark": state.spark,
         "delivery": state.delivery,
         "framework": state.framework,
+        "services": state.services,
         "separate": state.separate,
         "trackers": tracker_records(state),
         "artifacts": _artifacts_document(state),
@@ -164,6 +170,7 @@ def _artifacts_document(state: RunState) -> dict[str, int] | None:
 def _rank_document(rank: Rank) -> dict[str, Any]:
     return {
         "rank": rank.rank,
+        "role": rank.role,
         "host": rank.host,
         "pid": rank.pid,
         "state": rank.phase.value,

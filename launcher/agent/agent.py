@@ -68,6 +68,7 @@ class Agent:
         self._group: WorkerGroup | None = None
         self._files = linux.raise_file_limit()
         self._port = network.hold_port()
+        self._held: list[network.HeldPort] = []
         self._sampling: Sampling | None = None
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._terminated = False
@@ -145,6 +146,7 @@ class Agent:
 
     def _report_idle(self) -> None:
         """Report that the worker group has finished, with a fresh port for the next one."""
+        self._let_go()
         self._port.sock.close()
         self._port = network.hold_port()
         self._line.put(frames.document(frames.Kind.IDLE, {"port": self._port.number}))
@@ -188,6 +190,12 @@ class Agent:
                 self._collector.on_refused(str(frame.document()["path"]))
             case frames.Kind.REACH:
                 self._reach(frame.document())
+            case frames.Kind.HOLD:
+                self._hold(int(frame.document()["count"]))
+            case frames.Kind.PROCEED if self._group:
+                self._group.proceed()
+            case frames.Kind.RELEASE if self._group:
+                self._group.release()
             case frames.Kind.START:
                 self._start(frame.document())
             case frames.Kind.STOP if self._group:
@@ -204,7 +212,18 @@ class Agent:
 
     def _reach(self, request: dict[str, Any]) -> None:
         reached = network.reach(request["addresses"], int(request["port"]), REACH_S)
-        self._line.put(frames.document(frames.Kind.REACHED, {"found": reached}))
+        found = {address: [way.interface, way.source] for address, way in reached.items()}
+        self._line.put(frames.document(frames.Kind.REACHED, {"found": found}))
+
+    def _hold(self, count: int) -> None:
+        """Hold ports for the ranks' framework, in place of those of the last attempt."""
+        self._let_go()
+        self._held = [network.hold_port() for _ in range(count)]
+        self._line.put(frames.document(frames.Kind.HELD, {"ports": [held.number for held in self._held]}))
+
+    def _let_go(self) -> None:
+        while self._held:
+            self._held.pop().sock.close()
 
     def _prepare(self, folder: str, *, collect: bool) -> None:
         """Begin to get the run's files, whose manifest has arrived; `folder` may hold them already.
@@ -256,13 +275,13 @@ class Agent:
         """Start a worker group. Its program is a JSON line and the pickle that arrived before the order."""
         layout = self._preparation.layout if self._preparation else None
         config = self._config_file(start["program"].get("config", ""))
-        order = prepare(start, bytes(self._payload), layout, self._root, files=self._files, config=config)
+        payload, folder = bytes(self._payload), partial(leftovers.make_short_folder, os.environ)
+        order = prepare(start, payload, layout, self._root, files=self._files, config=config, folder=folder)
         self._payload.clear()
         if order.shared_memory:
             leftovers.note_segments(self._folder(), order.shared_memory)
         self._group = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
         self._group.start()
-        os.close(order.program)
         self._sample(self._group)
 
     def _folder(self) -> str:

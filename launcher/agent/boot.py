@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -92,6 +92,21 @@ def _line(descriptor: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceOrder:
+    """A service that the engine orders to start beside a rank.
+
+    Attributes:
+        name: what people call it.
+        program: a descriptor from which it reads its order.
+        is_rank: whether the rank is this service and runs no target.
+    """
+
+    name: str
+    program: int
+    is_rank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StartOrder:
     """The ranks that the engine orders to start.
 
@@ -105,6 +120,8 @@ class StartOrder:
         files: how many open files a rank may have; -1 leaves the limit alone.
         copied: the folder into which the target's sources were unpacked; empty if they were not.
         shared_memory: a pattern for the names of the segments that the ranks leave; empty for none.
+        services: the services to start, by the rank beside which they run.
+        awaits: whether the ranks wait for the order to proceed.
     """
 
     python: str
@@ -117,6 +134,8 @@ class StartOrder:
     copied: str = ""
     files: int = -1
     shared_memory: str = ""
+    services: Mapping[int, ServiceOrder] = field(default_factory=dict)
+    awaits: bool = False
 
 
 class Emit(Protocol):
@@ -172,6 +191,7 @@ def prepare(
     *,
     files: int = -1,
     config: str = "",
+    folder: Callable[[], str] = lambda: "",
 ) -> StartOrder:
     """The order in a START frame.
 
@@ -185,9 +205,10 @@ def prepare(
         root: the folder or zip that holds `launcher`.
         files: how many open files a rank may have; -1 for as many as this process.
         config: the path of the framework's configuration file; empty without one.
+        folder: makes a folder of the agent's own with a short path; called if there are services.
 
     Raises:
-        OSError: there is no memory for the program.
+        OSError: there is no memory for the program, or no such folder.
     """
     python, cwd = start["python"] or sys.executable, _cwd(start["cwd"], layout)
     env, ranks = start["env"], start["ranks"]
@@ -195,6 +216,10 @@ def prepare(
         env = base_environ(os.environ, env, python=python)
         ranks = {rank: yielding(own, os.environ, start.get("yields", ())) for rank, own in ranks.items()}
     is_program = start["program"]["target"]["kind"] == "program"
+    words = {program.PYTHON: python}
+    if start.get("services"):
+        imports = program.import_folders(start["program"], layout, cwd)
+        words |= {program.FOLDER: folder(), program.IMPORTS: os.pathsep.join(imports)}
     return StartOrder(
         # a program is started through this interpreter, whatever interpreter it may use itself
         python=sys.executable if is_program else python,
@@ -209,7 +234,21 @@ def prepare(
         copied=layout.copied if layout else "",
         files=files,
         shared_memory=start.get("shared_memory", ""),
+        services=_services(start, words),
+        awaits=bool(start.get("awaits")),
     )
+
+
+def _services(start: Mapping[str, Any], words: Mapping[str, str]) -> dict[int, ServiceOrder]:
+    """What runs beside each rank; `words` stand for what only the agent knows."""
+    return {
+        int(rank): ServiceOrder(
+            name=order["name"],
+            program=process.memory_file(program.encode_service(order, words)),
+            is_rank=order["is_rank"],
+        )
+        for rank, order in start.get("services", {}).items()
+    }
 
 
 def _cwd(callers: str, layout: Layout | None) -> str:

@@ -12,9 +12,10 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-NAME = f"rankdeck-{os.urandom(8).hex()}"
+NAME = f"rankdeck-{os.urandom(6).hex()}"
 _USUAL = ("/tmp", "/var/tmp")
 _NOTE = "shared-memory"
+_SHORT = 37  # Ray adds 70
 _SEGMENTS = Path("/dev/shm")  # where glibc's shm_open has them
 
 
@@ -37,6 +38,28 @@ def make_folder(environ: Mapping[str, str]) -> str:
         else:
             return folder
     raise refused or FileNotFoundError("no folder for temporary files")
+
+
+def make_short_folder(environ: Mapping[str, str]) -> str:
+    """The same with a path that leaves room for the names of Unix sockets, of 107 bytes in all.
+
+    Raises:
+        OSError: it can be made nowhere.
+    """
+    refused: OSError | None = None
+    for place in (environ.get("TMPDIR", ""), *_USUAL):
+        folder = os.path.join(os.path.realpath(place), NAME)
+        if not os.path.isabs(place) or len(os.fsencode(folder)) > _SHORT:
+            continue
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:  # `make_folder` has made it: nobody else knows the name
+            return folder
+        except OSError as error:
+            refused = error
+        else:
+            return folder
+    raise refused or FileNotFoundError("no folder for temporary files with a short path")
 
 
 def note_segments(folder: str, pattern: str) -> None:

@@ -55,10 +55,11 @@ def start_rank(
     env: Mapping[str, str],
     cwd: str,
     files: int = -1,
+    boot: str = rank_main.BOOT,
 ) -> RankProcess:
     """Start one rank in a session of its own, its output on pipes that the agent reads.
 
-    `files` is its limit of open files; -1 keeps this process's own.
+    `files` is its limit of open files; -1 keeps this process's own. `boot` is the code that it begins with.
 
     Raises:
         OSError: the interpreter or the working directory cannot be used.
@@ -73,7 +74,7 @@ def start_rank(
         opened.pop_all()
     try:
         numbers = (far.fileno(), program, os.getpid(), stacks, files, rank)
-        argv = [python, "-u", "-c", rank_main.BOOT, root, *map(str, numbers)]
+        argv = [python, "-u", "-c", boot, root, *map(str, numbers)]
         popen = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 CONFIG = "\0config"
 """Stands in arguments for the path of the framework's configuration file, which only the agent knows."""
+PYTHON, FOLDER, IMPORTS = "\0python", "\0folder", "\0imports"
+"""Stand in a service's settings for the ranks' interpreter, a short folder of the agent's own, and the
+folders from which the target's modules are imported, as in PYTHONPATH."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,35 @@ def encode(
         if layout.source:
             document["target"] = {**document["target"], "source": layout.source}
     return b"%s\n%s" % (json.dumps(document).encode(), payload)
+
+
+def encode_service(order: Mapping[str, Any], words: Mapping[str, str]) -> bytes:
+    """The bytes from which a service reads its order; in texts of its settings, `words` get their meaning."""
+    settings = {
+        name: words.get(value, value) if isinstance(value, str) else value
+        for name, value in order["settings"].items()
+    }
+    return json.dumps({"module": order["module"], "settings": settings}).encode()
+
+
+def read_service(descriptor: int) -> dict[str, Any]:
+    """A service's order: its `module`, and the `settings` for it."""
+    order: dict[str, Any] = json.loads(_whole(descriptor))
+    return order
+
+
+def import_folders(order: Mapping[str, Any], layout: Layout | None, cwd: str) -> tuple[str, ...]:
+    """The folders from which ranks import the target's modules: that of the target, and the caller's.
+
+    Args:
+        order: `program` of the START document.
+        layout: where the run's files are, if the engine sent them.
+        cwd: the ranks' working directory.
+    """
+    source = layout.source if layout and layout.source else order["target"]["source"]
+    lead = os.path.dirname(os.path.realpath(source)) if order["is_file"] else (layout and layout.lead) or cwd
+    sent = layout.path if layout else ()
+    return tuple(dict.fromkeys(filter(None, (lead, *sent, *order["path"]))))
 
 
 def _folder_of(package: str) -> str:

@@ -1,5 +1,7 @@
 """A rank's process: tie it to its agent, run the target, report how it ended, exit as Python would.
 
+A service beside a rank is started in the same way, by SERVICE_BOOT.
+
 Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES RANK``: the folder or zip that holds
 `launcher`, the descriptor of the pipe to the agent, the descriptor of the program (a JSON line and then a
 pickle), the agent's pid, the descriptor to which stacks are written, the limit of open files, and the rank.
@@ -58,6 +60,7 @@ BOOT = (
     "sys.path[: not sys.path[0]] = [sys.argv.pop(1)]; "
     "from launcher.agent import rank_main; rank_main.main()"
 )
+SERVICE_BOOT = BOOT.replace("rank_main.main", "rank_main.serve")
 # For the agent alone, far from the signals that scripts and virtual machines use.
 STACKS_SIGNAL = signal.SIGRTMAX - 5
 USER_SIGNAL = signal.SIGUSR2
@@ -68,6 +71,25 @@ _FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 def main() -> None:
     """Run as a rank, to the end of the process."""
     root = sys.path[0]
+    line, program_fd, rank = begin()
+    target = program.read(program_fd, rank)
+    os.close(program_fd)
+    _order_path("" if target.foreign else root, target.path)
+    leave(run(line, target))
+
+
+def serve() -> None:
+    """Run as a service beside a rank, to the end of the process."""
+    from . import services
+
+    line, program_fd, _ = begin()
+    order = program.read_service(program_fd)
+    os.close(program_fd)
+    services.serve(line, order)
+
+
+def begin() -> tuple[RankPipe, int, int]:
+    """Tie this process to its agent; the pipe to it, the descriptor of the program, and the rank."""
     descriptor, program_fd, parent, stacks, files, rank = map(int, sys.argv[1:7])
     die_with(parent)
     if files >= 0:
@@ -79,10 +101,7 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(USER_SIGNAL, chain=False)
     faulthandler.register(STACKS_SIGNAL, file=stacks, chain=False)
-    target = program.read(program_fd, rank)
-    os.close(program_fd)
-    _order_path("" if target.foreign else root, target.path)
-    leave(run(line, target))
+    return line, program_fd, rank
 
 
 def die_with(parent: int) -> None:

@@ -9,6 +9,7 @@ that module is not imported here, because its import would delay every rank.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -25,6 +26,9 @@ RESULT_DATA = b"D"
 RESULT_END = b"Z"
 RESULT_ABORT = b"A"
 LEFT = b"L"
+READY = b"Y"
+LOST = b"X"
+"""A service beside a rank says that it can be used, or why it will end."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -88,6 +92,12 @@ def receive(sock: socket.socket) -> tuple[bytes, bytes] | Literal["empty", "clos
     except ConnectionError:
         return "closed"
     return (packet[:1], packet[1:]) if packet else "closed"
+
+
+def close_to_rank(sock: socket.socket) -> None:
+    """Send nothing more from the agent's end: a service takes that for its release."""
+    with contextlib.suppress(OSError):  # closed already, or its peer is gone
+        sock.shutdown(socket.SHUT_WR)
 
 
 def parse(data: bytes) -> dict[str, Any]:

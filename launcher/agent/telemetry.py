@@ -42,7 +42,7 @@ class Sampling:
         """The descriptor for a selector; readable while there is something to deliver."""
         return self._queue.fileno()
 
-    def start(self, ranks: Callable[[], Mapping[int, int]]) -> None:
+    def start(self, ranks: Callable[[], Processes]) -> None:
         """Start sampling; `ranks` returns the main process of each rank."""
         self.stop()
         boot, devices = self._boot, self._devices
@@ -67,6 +67,8 @@ class Sampling:
             self._emit(fact)
 
 
+Processes = Mapping[int, tuple[int, ...]]
+"""The pids of each rank's own processes: its main one, and a service's beside it."""
 # Sampling waits for the launch: importing psutil takes as long as starting a few ranks.
 HEAD_START_S = 0.2
 
@@ -98,8 +100,8 @@ class Probe:
         self._census = Census(self._psutil)
         self._trees: dict[int, Tree] = {}
 
-    def sample(self, now: float, ranks: Mapping[int, int]) -> Sampled:
-        """Read all figures; `ranks` maps each rank to the pid of its main process."""
+    def sample(self, now: float, ranks: Processes) -> Sampled:
+        """Read all figures; `ranks` has the pids of each rank's own processes."""
         trees = self._sample_ranks(ranks)
         memory = self._process_memory()
         return replace(
@@ -109,7 +111,7 @@ class Probe:
             ranks=tuple(replace(s, device_memory=self._device_memory(s.rank, memory)) for s in trees),
         )
 
-    def unknown(self, now: float, ranks: Mapping[int, int]) -> Sampled:
+    def unknown(self, now: float, ranks: Processes) -> Sampled:
         """A sample without figures."""
         return Sampled(
             time=now,
@@ -126,10 +128,10 @@ class Probe:
 
     # --- ranks ---------------------------------------------------------------------------------------
 
-    def _sample_ranks(self, ranks: Mapping[int, int]) -> list[RankSample]:
+    def _sample_ranks(self, ranks: Processes) -> list[RankSample]:
         before = {rank: self._trees.get(rank) for rank in ranks}
         self._trees = {
-            rank: tree if tree is not None and tree.pid == ranks[rank] else Tree(ranks[rank])
+            rank: tree if tree is not None and tree.roots == ranks[rank] else Tree(ranks[rank])
             for rank, tree in before.items()
         }
         if self._psutil is None or not ranks:
@@ -199,7 +201,7 @@ class Sampler(threading.Thread):
         self,
         probe_factory: Callable[[], Probe],
         interval_s: float,
-        ranks: Callable[[], Mapping[int, int]],
+        ranks: Callable[[], Processes],
         deliver: Callable[[Sampled], None],
         clock: Callable[[], float] = time.time,
         note: Callable[[str], None] = lambda _: None,
@@ -375,15 +377,15 @@ Readings = Mapping[tuple[int, float], ProcessReading]
 
 
 class Tree:
-    """One rank's main process and all its descendants.
+    """A rank's own processes, one or a service's besides, and all their descendants.
 
     A member stays in the tree until it ends, even if its parent ends before it.
     """
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, roots: tuple[int, ...]) -> None:
+        self.roots = roots
         self._readings: Readings = {}
-        self._main: tuple[int, float] | None = None
+        self._keys: dict[int, tuple[int, float]] = {}
         self._clock = 0.0
         self._io: tuple[int, int] | None = None
 
@@ -422,14 +424,11 @@ class Tree:
         return readings
 
     def _members(self, census: Census) -> list[ProcessEntry]:
-        """The main process and the members of the last sample that still live."""
-        main = census.find(self.pid)
-        if main is not None and self._main is None:
-            self._main = main.key
-        entries = [main, *(census.find(pid) for pid in self.pids)]
-        return [
-            entry for entry in entries if entry and (entry.key == self._main or entry.key in self._readings)
-        ]
+        """The rank's own processes and the members of the last sample that still live."""
+        found = [entry for entry in map(census.find, self.roots) if entry]
+        roots = [entry for entry in found if self._keys.setdefault(entry.process.pid, entry.key) == entry.key]
+        members = (census.find(pid) for pid in self.pids)
+        return roots + [entry for entry in members if entry and entry.key in self._readings]
 
     def _accumulate(self, readings: Iterable[ProcessReading]) -> tuple[int, int] | None:
         """I/O of the tree's whole life: a dead process's counters pass to the process that waited for it."""

@@ -44,6 +44,7 @@ class Kind(IntEnum):
     PREPARED = 26
     SWEEPING = 27
     SWEPT = 28
+    HELD = 29
 
     PAYLOAD = 32
     START = 33
@@ -57,6 +58,9 @@ class Kind(IntEnum):
     CONTENT = 42
     SWEEP = 43
     REFUSE = 44
+    HOLD = 45
+    PROCEED = 46
+    RELEASE = 47
 
     FILE_BEGIN = 48
     FILE_DATA = 49

@@ -78,8 +78,16 @@ def host_name(environ: Mapping[str, str] = os.environ) -> str:
     return _spark_name(environ) or socket.gethostname()
 
 
-def reach(candidates: Sequence[str], port: int, timeout_s: float) -> dict[str, str]:
-    """Which addresses of a host can be reached from here, and our interface on the way to each.
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How this host reaches another one: its interface on the way, and its own address on it."""
+
+    interface: str = ""
+    source: str = ""
+
+
+def reach(candidates: Sequence[str], port: int, timeout_s: float) -> dict[str, Way]:
+    """Which addresses of a host can be reached from here, and our way to each.
 
     All are tried at once. Hosts may have the same address, such as that of a container bridge: an address of
     ours leads to this host, and counts only if the port is held here, which shows that this host is meant.
@@ -94,7 +102,7 @@ def reach(candidates: Sequence[str], port: int, timeout_s: float) -> dict[str, s
     for address in candidates:
         if interface := interface_of(address):
             if _held_here(address, port):
-                reached[address] = interface
+                reached[address] = Way(interface, address)
         else:
             with contextlib.suppress(OSError, UnicodeError):
                 elsewhere.update(dict.fromkeys(dial_addresses(address, port), address))
@@ -105,7 +113,8 @@ def reach(candidates: Sequence[str], port: int, timeout_s: float) -> dict[str, s
             continue
         address = elsewhere[target]
         with contextlib.suppress(OSError):
-            reached[address] = interface_of(source_for(address))
+            source = source_for(address)
+            reached[address] = Way(interface_of(source), source)
     return {address: reached[address] for address in candidates if address in reached}
 
 

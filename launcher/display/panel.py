@@ -16,6 +16,7 @@ from ..runs.logs.text import plain
 from ..spec.places import host_labels
 from ..state.run_state import Phase, Rank, RankPhase, RunState
 from ..state.separate import describe_separate
+from .service import awaited_line, service_line, tells
 from .waits import files_line
 
 ROWS = 24
@@ -147,6 +148,8 @@ def _lines(state: RunState) -> list[str]:
         lines.append(f"waiting for slots: {waiting.have} of {waiting.need}{limit} {waiting.reason}")
     if state.files is not None and state.phase is Phase.STARTING:
         lines.append(files_line(state.files))
+    if tells(state) and (line := awaited_line(state) or service_line(state)):
+        lines.append(line)
     if state.phase is Phase.STOPPING and state.stop is not None:
         lines.append(f"stopping: {state.stop.reason}")
     lines += [f"note: {note.text}" for note in state.notes[-_NOTES:]]

@@ -15,10 +15,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from ..spec.places import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """How others reach a rank: an address of its host, and the ports that its agent holds for it."""
+
+    address: str
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,9 @@ class Rendezvous:
         run_id: the run's id.
         restart_count: how often the gang has been restarted; 0 for the first attempt.
         max_restarts: how often it may be restarted.
+        peers: every rank, in order, if the framework asks for ports; else none.
+        node_sizes: how many ranks each host has, by its node rank.
+        roles: how many ranks have each role, in the order in which the request names them.
     """
 
     address: str
@@ -37,6 +49,9 @@ class Rendezvous:
     run_id: str
     restart_count: int = 0
     max_restarts: int = 0
+    peers: tuple[Peer, ...] = ()
+    node_sizes: tuple[int, ...] = ()
+    roles: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +83,40 @@ def _plain(word: str) -> str:
     return word.partition("=")[0].replace("-", "_")
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceCommand:
+    """A process of the framework's own that an agent runs beside a rank.
+
+    Attributes:
+        name: what people call it, such as ``Horovod's rendezvous server``.
+        module: the module of `launcher.agent.services` that runs it.
+        settings: what its function `serve` is called with. The words of `launcher.agent.program` in texts
+            stand for what only the agent knows.
+    """
+
+    name: str
+    module: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
 def _no_defaults(interface: str) -> Mapping[str, str]:
     del interface
     return {}
+
+
+def _no_service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand | None:
+    del place, rendezvous
+    return None
+
+
+def _no_role(rank: int, world_size: int, roles: Mapping[str, int]) -> str:
+    del rank, world_size, roles
+    return ""
+
+
+def _no_caution(source: str) -> str:
+    del source
+    return ""
 
 
 def _nothing_left(rendezvous: Rendezvous) -> str:
@@ -99,7 +145,16 @@ class Framework:
         packages: its top-level packages, by which ranks find out that they use it.
         watches: the modules whose import in a rank calls `on_import`.
         cure: what a user must do so that its ranks meet, for the warning that they did not.
-        apart: why its ranks cannot meet, for a warning before the start; empty if they can.
+        caution: from the target's source, what a user should know before the start; empty for nothing.
+        ports: how many ports the agents hold for each rank, besides the one of rank 0's store.
+        roles: the roles that a request may give ranks; the first is that of ranks without another one.
+        role: what people call a rank's part in the gang, from the rank, the world size and the request's
+            roles; empty if all ranks have the same.
+        service: what an agent runs beside a rank; None for nothing. Ranks start once all services are ready,
+            and a service ends when the ranks that run the target have ended.
+        followers: whether the target runs at rank 0 only; every other rank is its service and nothing else.
+        isolates: whether a rank sees its own GPUs only, and not those of all ranks on its host.
+        threads: whether a rank's share of the cores is told by OMP_NUM_THREADS.
     """
 
     name: str
@@ -111,7 +166,18 @@ class Framework:
     packages: tuple[str, ...] = ()
     watches: tuple[str, ...] = ()
     cure: str = ""
-    apart: str = ""
+    caution: Callable[[str], str] = _no_caution
+    ports: int = 0
+    roles: tuple[str, ...] = ()
+    role: Callable[[int, int, Mapping[str, int]], str] = _no_role
+    service: Callable[[Assignment, Rendezvous], ServiceCommand | None] = _no_service
+    followers: bool = False
+    isolates: bool = False
+    threads: bool = True
+
+    def leads(self, rank: int) -> bool:
+        """Whether a rank runs the target."""
+        return rank == 0 or not self.followers
 
 
 def imports(source: str, packages: Sequence[str]) -> bool:

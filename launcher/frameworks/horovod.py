@@ -1,13 +1,63 @@
-"""Horovod, which meets through a rendezvous server of its own: recognised, and not served."""
+"""Horovod, whose ranks find each other through a store that is made anew for each attempt.
+
+Its variables are those that `horovodrun` sets for gloo (horovod/runner/gloo_run.py, 0.28). Operations on GPUs
+use NCCL if Horovod was built with it, and gloo otherwise; both need nothing but these variables.
+"""
 
 from __future__ import annotations
 
+import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..agent import import_hooks
-from .base import Framework, importing
-from .torch import CONTRACT
+from ..spec.places import Assignment
+from . import torch
+from .base import Framework, Rendezvous, ServiceCommand, importing, imports
+
+_ELASTIC = re.compile(r"\b(?:hvd|horovod(?:\.\w+)?)\.elastic\b|\bimport\s+elastic\b")
+ELASTIC = "Horovod's elastic mode is not served: the world keeps its size, and --max-restarts starts it again"
+
+
+def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
+    """The variables of one rank: torchrun's, for code that asks torch too, and Horovod's."""
+    own = {
+        "HOROVOD_RANK": place.rank,
+        "HOROVOD_SIZE": place.world_size,
+        "HOROVOD_LOCAL_RANK": place.local_rank,
+        "HOROVOD_LOCAL_SIZE": place.local_world_size,
+        **_across(place, rendezvous.node_sizes),
+        "HOROVOD_HOSTNAME": f"node{place.node_rank}",  # ranks with the same one are taken for neighbours
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.address,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": rendezvous.peers[0].ports[0],
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+    }
+    return {**torch.environ(place, rendezvous), **{name: str(value) for name, value in own.items()}}
+
+
+def _across(place: Assignment, node_sizes: tuple[int, ...]) -> dict[str, int]:
+    """The rank's place among those that have its local rank on other hosts."""
+    has_one = [size > place.local_rank for size in node_sizes]
+    return {"HOROVOD_CROSS_RANK": sum(has_one[: place.node_rank]), "HOROVOD_CROSS_SIZE": sum(has_one)}
+
+
+def defaults(interface: str) -> Mapping[str, str]:
+    """The variables of a rank that apply unless the user or the host has set them."""
+    return {**torch.defaults(interface), **({"HOROVOD_GLOO_IFACE": interface} if interface else {})}
+
+
+def service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand | None:
+    """The store, beside rank 0."""
+    if place.rank:
+        return None
+    settings = {"port": rendezvous.peers[0].ports[0]}
+    return ServiceCommand("Horovod's rendezvous server", "horovod_store", settings)
+
+
+def caution(source: str) -> str:
+    """Elastic training is out of scope."""
+    return ELASTIC if imports(source, ["horovod"]) and _ELASTIC.search(source) else ""
 
 
 def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:
@@ -18,9 +68,12 @@ def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:
 HOROVOD = Framework(
     "horovod",
     matches=importing("horovod"),
-    **CONTRACT,
+    environ=environ,
+    defaults=defaults,
     packages=("horovod",),
     watches=("horovod.common.basics",),
-    cure="give the ranks the address of a Horovod rendezvous (HOROVOD_*), or train with torch",
-    apart="rankdeck starts no rendezvous for Horovod: without HOROVOD_* variables each rank trains by itself",
+    cure="call hvd.init() in every rank",
+    caution=caution,
+    ports=1,
+    service=service,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from ..errors import SpecError
 from ..spec.job import JobSpec, TargetKind
 from ..spec.program_sources import program_sources
 from ..spec.request import config_text
+from ..state.outcome_rules import listed
 from .accelerate import ACCELERATE
 from .base import Framework
 from .colossalai import COLOSSALAI
@@ -18,12 +19,14 @@ from .deepspeed import DEEPSPEED
 from .horovod import HOROVOD
 from .lightning import LIGHTNING
 from .none import NONE
+from .ray import RAY
 from .tensorflow import TENSORFLOW
 from .torch import TORCH
 from .transformers import TRANSFORMERS
 
 DEFAULT = TORCH
 FRAMEWORKS: tuple[Framework, ...] = (
+    RAY,
     HOROVOD,
     COLOSSALAI,
     LIGHTNING,
@@ -57,7 +60,8 @@ class FrameworkChoice:
 
     def notes(self, spec: JobSpec) -> tuple[str, ...]:
         """What a person should know before the start."""
-        return (self.framework.apart,) if self.framework.apart and spec.num_processes > 1 else ()
+        caution = self.framework.caution(self.source) if spec.num_processes > 1 else ""
+        return (caution,) if caution else ()
 
 
 def require_framework(spec: JobSpec) -> None:
@@ -66,7 +70,7 @@ def require_framework(spec: JobSpec) -> None:
     Raises:
         SpecError: as `choose`.
     """
-    if spec.deepspeed_config:
+    if spec.deepspeed_config or spec.roles:
         choose(spec)
     else:  # reading the program's sources can wait
         asked_for(spec)
@@ -90,8 +94,8 @@ def choose(spec: JobSpec) -> FrameworkChoice:
     """The framework of a run: the one that is asked for, else the first that its program uses, else torch.
 
     Raises:
-        SpecError: no framework has the name that is asked for, a group is required of ranks that cannot have
-            one, or the configuration is that of another framework or cannot be read.
+        SpecError: no framework has the name that is asked for, it has no such role, a group is required of
+            ranks that cannot have one, or the configuration is another framework's or cannot be read.
     """
     asked = asked_for(spec)
     texts = list(program_sources(spec.target, Path(spec.workdir)))
@@ -101,7 +105,18 @@ def choose(spec: JobSpec) -> FrameworkChoice:
     if spec.deepspeed_config and chosen is not DEEPSPEED:
         hint = "--framework deepspeed, if it is right"
         raise SpecError(f"--deepspeed-config is for DeepSpeed, and the target uses {chosen.name}", hint=hint)
+    _require_roles(spec.roles, chosen)
     return FrameworkChoice(chosen, asked is not None, used, next(iter(texts), ""), config_text(spec))
+
+
+def _require_roles(roles: Mapping[str, int], chosen: Framework) -> None:
+    """Refuse roles that the framework does not know, or of which it has one at most."""
+    for name, count in roles.items():
+        if name not in chosen.roles:
+            known = f"its roles are {listed(chosen.roles)}" if chosen.roles else "it has none"
+            raise SpecError(f"{chosen.name} knows no role {name!r}", hint=known)
+        if count > 1 and name != chosen.roles[0]:
+            raise SpecError(f"{chosen.name} has one {name} at most, not {count}")
 
 
 def detected(sources: Sequence[str]) -> list[Framework]:

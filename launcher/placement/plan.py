@@ -185,10 +185,17 @@ def rank_environ(
         framework: the framework of the target.
         interface: the network interface by which this host reaches rank 0's; empty if unknown.
     """
-    devices = {} if place.visible is None else {VISIBLE: place.visible}
-    chosen = {THREADS: str(place.threads), **framework.defaults(interface)}
+    seen = _own(place) if framework.isolates else place.visible
+    devices = {} if seen is None else {VISIBLE: seen}
+    threads = {THREADS: str(place.threads)} if framework.threads else {}
+    chosen = {**threads, **framework.defaults(interface)}
     env = framework.environ(place, rendezvous)
     return {**env, **devices, **{name: value for name, value in chosen.items() if name not in base}}
+
+
+def _own(place: Assignment) -> str | None:
+    """The rank's own GPUs alone; without any, what `visible` says."""
+    return _uuids(place.devices) if place.devices else place.visible
 
 
 def thread_note(plan: Plan, base: Mapping[str, str]) -> str | None:

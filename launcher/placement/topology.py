@@ -9,15 +9,16 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from ..channel.network import Way
 from ..errors import CannotPlace
 from ..spec.job import JobSpec
 from ..spec.places import Device, Offer
 from ..state.outcome_rules import listed
 
-Reached = Mapping[int, Mapping[str, str]]
+Reached = Mapping[int, Mapping[str, Way]]
 _SHOWN = 5
 
 
@@ -75,10 +76,10 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class MeetingPoint:
-    """Where the gang meets: rank 0's address, and each agent's network interface on the way there."""
+    """Where the gang meets: rank 0's address, and each agent's way there; none on a single host."""
 
     address: str
-    interfaces: Mapping[int, str]
+    ways: Mapping[int, Way] = field(default_factory=dict)
 
 
 def host_names(hellos: Sequence[HelloFields]) -> dict[int, str]:
@@ -164,11 +165,11 @@ def choose_address(
     *,
     first: int,
 ) -> MeetingPoint:
-    """The best address of rank 0's host that all agents reach, with each agent's interface on the way.
+    """The best address of rank 0's host that all agents reach, with each agent's way there.
 
     Args:
         candidates: addresses of rank 0's host, the best first.
-        reached: for every agent, the candidates that it reached, each with the agent's interface on the way.
+        reached: for every agent, the candidates that it reached, each with the agent's way there.
         hosts: the host of every agent that has ranks, as in `host_names`.
         first: rank 0's agent.
 

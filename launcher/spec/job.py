@@ -20,6 +20,7 @@ from .modes import DEFAULT_MODE, SPARK, Mode, modes_taking
 from .options import (
     BYTES,
     CONFIG,
+    COUNTS,
     FLAG,
     INTERPRETER,
     PAIRS,
@@ -427,6 +428,18 @@ class JobSpec:
         label="Framework",
         hint="by the target's imports",
     )
+    roles: Mapping[str, Index] = launch_option(
+        dict,
+        "--role",
+        COUNTS,
+        metavar="NAME=N",
+        help="How many ranks have another role: TensorFlow's chief=1 and evaluator=1.",
+        doc="How many ranks have a role other than the usual one of their framework: TensorFlow's "
+        '``{"chief": 1, "evaluator": 1}``.',
+        label="Roles",
+        hint="chief=1 evaluator=1",
+        setting="",
+    )
     deepspeed_config: str = launch_option(
         "",
         "--deepspeed-config",
@@ -504,6 +517,7 @@ class JobSpec:
                 f"the least number of processes must be 1 to {self.num_processes}, not {self.min_processes}"
             )
         self._check_gpus()
+        self._check_roles()
         check_bounds(self)
         _check_environ(self.env)
         for text in (self.workdir, self.target.source, self.target.name, self.spark.spool, self.python):
@@ -525,6 +539,12 @@ class JobSpec:
                 f"{counted(self.num_processes, 'rank')} cannot be divided among tasks"
                 f" of {counted(self.ranks_per_task, 'rank')} each"
             )
+
+    def _check_roles(self) -> None:
+        if wrong := next((name for name, count in self.roles.items() if count < 1), None):
+            raise SpecError(f"a role is for 1 rank or more, not {self.roles[wrong]} as {wrong}")
+        if (total := sum(self.roles.values())) > self.least:
+            raise SpecError(f"{counted(self.least, 'rank')} cannot have {total} roles")
 
     @property
     def ranks_per_task(self) -> int:

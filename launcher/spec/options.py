@@ -247,7 +247,7 @@ def require_known(names: Iterable[str], known: Iterable[str], who: str) -> None:
 def texts_in(option: Option, value: Any) -> dict[str, str]:
     """The texts of a value, by their places: ``name``, ``env NAME``, ``py-files 0``."""
     if isinstance(value, Mapping):
-        return {f"{option.place} {name}": text for name, text in value.items()}
+        return {f"{option.place} {name}": text for name, text in value.items() if isinstance(text, str)}
     if isinstance(value, tuple):
         return {f"{option.place} {i}": text for i, text in enumerate(value)}
     return {option.place: value} if isinstance(value, str) and not isinstance(value, Enum) else {}
@@ -257,7 +257,7 @@ def with_texts_in(option: Option, value: Any, texts: Mapping[str, str]) -> Any:
     """A value with other texts in some places."""
     own = {place: texts.get(place, text) for place, text in texts_in(option, value).items()}
     if isinstance(value, Mapping):
-        return dict(zip(value, own.values(), strict=True))
+        return {name: own.get(f"{option.place} {name}", text) for name, text in value.items()}
     return tuple(own.values()) if isinstance(value, tuple) else own.get(option.place, value)
 
 
@@ -336,6 +336,17 @@ def _with_value(word: str, flag: str) -> str:
     if word not in os.environ:
         raise SpecError(f"{flag}: {word} is not set here", hint=f"export it, or write {word}=VALUE")
     return f"{word}={os.environ[word]}"
+
+
+def _counts(option: Option, words: Sequence[str], _: Path) -> dict[str, int]:
+    found = pairs(words, option.flag_name)
+    if wrong := next((f"{name}={text}" for name, text in found.items() if not text.isdecimal()), None):
+        raise SpecError(f"{option.flag_name} takes NAME=N with a whole number, not {wrong!r}")
+    return {name: int(text) for name, text in found.items()}
+
+
+def _counts_of(value: Any) -> dict[str, int]:
+    return {_one_text(name): whole(count) for name, count in dict(() if value is None else value).items()}
 
 
 TRACKERS = ("mlflow", "tensorboard")
@@ -548,6 +559,13 @@ PAIRS = ValueKind(
 )
 VARIABLES = replace(PAIRS, read=_variables)
 """Pairs, and names of variables of this process's own environment."""
+COUNTS = replace(
+    PAIRS,
+    noun="a table of names and whole numbers",
+    read=_counts,
+    from_python=_counts_of,
+    wanted="a dict of names and whole numbers",
+)
 SWITCH = ValueKind(
     "one of these",
     _switch,

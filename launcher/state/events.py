@@ -333,6 +333,50 @@ class TaskLost(Event):
     task: Index | None = None
 
 
+@event(from_agent=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStarted(Event):
+    """A process of the framework's own was started beside a rank; `name` is what people call it.
+
+    If `is_rank`, the rank is that process and nothing else: it runs no target.
+    """
+
+    agent: Index
+    host: str
+    rank: Index
+    name: str
+    pid: int = 0
+    is_rank: bool = False
+
+
+@event(from_agent=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReady(Event):
+    """The service beside a rank can be used; `url` is its page for browsers, if it has one."""
+
+    agent: Index
+    host: str
+    rank: Index
+    name: str
+    url: str = ""
+
+
+@event(from_agent=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLost(Event):
+    """The service beside a rank ended while the ranks needed it; `reason` is what became of it.
+
+    `started` is false if it has never been ready: then it is no loss but a failure to start.
+    """
+
+    agent: Index
+    host: str
+    rank: Index
+    name: str
+    reason: str
+    started: bool = True
+
+
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled(Event):
@@ -370,9 +414,10 @@ class SlotsAwaited(Event):
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangPlaced(Event):
-    """Every rank has a place."""
+    """Every rank has a place. `roles` has each rank's role, if its framework has roles."""
 
     ranks: tuple[Assignment, ...]
+    roles: tuple[str, ...] = ()
 
 
 @event()

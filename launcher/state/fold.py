@@ -14,12 +14,13 @@ from typing import Any, TypeVar, get_args
 from . import events as ev
 from .events import AgentDeparted, RankExited, RankRaised, RankRaising
 from .peer_loss import doubt
-from .run_state import Host, Loss, Phase, Rank, RankPhase, RunState
+from .run_state import Host, Phase, Rank, RankPhase, RunState, Service
 
 UNREADABLE_LINES = 3
 TRACKERS = 256
 _RUN_STOPS = frozenset({"person", "limit", "spark"})
-_LOSSES: tuple[type[Loss], ...] = get_args(Loss)
+_PlaceLost = ev.ExecutorLost | ev.ServerLost | ev.TaskLost
+_PLACES_LOST: tuple[type[_PlaceLost], ...] = get_args(_PlaceLost)
 
 E = TypeVar("E", bound=ev.Event)
 Handler = Callable[[RunState, E], RunState]
@@ -137,8 +138,8 @@ def _stage_submitted(state: RunState, e: ev.StageSubmitted) -> RunState:
 @folds(ev.GangPlaced)
 def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
     ranks = tuple(
-        Rank(rank=a.rank, host=a.host, agent=a.agent, local_rank=a.local_rank, devices=a.devices)
-        for a in e.ranks
+        Rank(rank=a.rank, role=role, host=a.host, agent=a.agent, local_rank=a.local_rank, devices=a.devices)
+        for a, role in zip(e.ranks, (*e.roles, *[""] * len(e.ranks)), strict=False)
     )
     placed = replace(state, ranks=ranks, num_processes=len(ranks), waiting=None, attempt=e.attempt)
     return _enter(placed, Phase.STARTING, e.time)
@@ -166,6 +167,7 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         near=_past(state.near, "start", "progress"),
         stacks=(),
         ranks=(),
+        services=(),
         hosts=here,
         stop=None,
         disrupted_at=None,
@@ -198,11 +200,35 @@ def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
     return state if ranks == state.ranks else _disrupt(replace(state, ranks=ranks), e.time)
 
 
-@folds(*_LOSSES)
-def _lost(state: RunState, e: Loss) -> RunState:
+@folds(*_PLACES_LOST)
+def _lost(state: RunState, e: _PlaceLost) -> RunState:
     ranks = tuple(without_place(r) if r.agent == e.task else r for r in state.ranks)
     lost = state.lost_tasks if e.task is None else state.lost_tasks | {e.task}
     return _disrupt(replace(state, losses=(*state.losses, e), lost_tasks=lost, ranks=ranks), e.time)
+
+
+@folds(ev.ServiceStarted)
+def _service_started(state: RunState, e: ev.ServiceStarted) -> RunState:
+    started = Service(rank=e.rank, name=e.name, host=e.host, agent=e.agent, pid=e.pid, is_rank=e.is_rank)
+    others = (each for each in state.services if each.rank != e.rank)
+    return replace(state, services=tuple(sorted((*others, started), key=lambda each: each.rank)))
+
+
+@folds(ev.ServiceReady)
+def _service_ready(state: RunState, e: ev.ServiceReady) -> RunState:
+    return _update_service(state, e.rank, ready=e.time, url=e.url)
+
+
+@folds(ev.ServiceLost)
+def _service_lost(state: RunState, e: ev.ServiceLost) -> RunState:
+    """The first loss counts: when one node of a cluster goes, others may follow it."""
+    state = _update_service(state, e.rank, lost=e.reason)
+    return _disrupt(replace(state, losses=(*state.losses, e)), e.time)
+
+
+def _update_service(state: RunState, rank: int, **changes: Any) -> RunState:
+    services = (replace(each, **changes) if each.rank == rank else each for each in state.services)
+    return replace(state, services=tuple(services))
 
 
 @folds(ev.JobCancelled)
@@ -449,12 +475,14 @@ def _phase_of(state: RunState, rank: Rank, e: RankExited) -> RankPhase:
     """
     if rank.failing:
         return RankPhase.FAILED
-    if e.exit_code == 0 and e.signal is None and not e.unreturned:
-        return RankPhase.SUCCEEDED
+    service = state.service_as(rank)
+    if e.exit_code == 0 and e.signal is None and not e.unreturned:  # a service ends well whatever ended it
+        return RankPhase.STOPPED if service is not None and state.stop is not None else RankPhase.SUCCEEDED
     disrupted = state.disrupted_at
     if disrupted is None or (e.time < disrupted and not _is_ours(state, rank, e.signal)):
         return RankPhase.FAILED
-    return RankPhase.LOST if rank.agent in state.lost_tasks else RankPhase.STOPPED
+    gone = rank.agent in state.lost_tasks or (service is not None and bool(service.lost))
+    return RankPhase.LOST if gone else RankPhase.STOPPED
 
 
 def _is_ours(state: RunState, rank: Rank, signal: str | None) -> bool:

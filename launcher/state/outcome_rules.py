@@ -7,10 +7,10 @@ only carries these decisions out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..errors import AgentLost, InternalError, NoGroup, NoProgress, RunStopped, TimeLimit, counted
-from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, StopRequested
+from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, ServiceLost, StopRequested
 from .peer_loss import operation
 from .run_state import Loss, Phase, Rank, RankPhase, RunState
 from .separate import describe_separate
@@ -119,8 +119,9 @@ def next_restart(
     first = state.first_failure
     if first is not None and not _is_victim(state):
         reason, in_place = describe_cause(state, first), not state.losses and _all_here(state)
-    elif _went_away(state):
-        reason, in_place = describe_loss(state), False
+    elif _went_away(state) and not _never_began(state):
+        in_place = all(isinstance(loss, ServiceLost) for loss in state.losses) and _all_here(state)
+        reason = describe_loss(state)
     else:
         return None
     return GangRestarted(time=now, attempt=state.attempt + 1, reason=reason, in_place=in_place)
@@ -129,6 +130,22 @@ def next_restart(
 def _all_here(state: RunState) -> bool:
     agents = {r.agent for r in state.ranks}
     return all(agent in state.hosts and state.hosts[agent].present for agent in agents)
+
+
+def _never_began(state: RunState) -> bool:
+    """Whether a service could not be started; another attempt could not start it either."""
+    return any(isinstance(loss, ServiceLost) and not loss.started for loss in state.losses)
+
+
+def may_proceed(state: RunState, services: Collection[int]) -> bool:
+    """Whether the ranks that wait for the services beside these ranks can start: all are ready."""
+    ready = {each.rank for each in state.services if each.ready is not None and not each.lost}
+    return ready >= set(services)
+
+
+def may_release(state: RunState) -> bool:
+    """Whether the services have done their work: the ranks that run the target have all ended."""
+    return bool(state.ranks) and all(r.phase.ended or state.service_as(r) is not None for r in state.ranks)
 
 
 def _is_victim(state: RunState) -> bool:
@@ -175,6 +192,8 @@ def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str,
         return Phase.FAILED, exit_code_of(first), describe_cause(state, first), first.rank
     if state.cancelled is not None and (stop is not None or _is_cut_short(state)):
         return Phase.STOPPED, RunStopped.exit_code, f"stopped: {_cancelled(state)}", None
+    if _never_began(state):
+        return Phase.FAILED, 1, describe_loss(state), None
     if _went_away(state) or not state.all_ended:
         return Phase.LOST, AgentLost.exit_code, describe_loss(state), None
     if stop is not None and not _came_too_late(state):
@@ -186,7 +205,7 @@ def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str,
 
 def _came_too_late(state: RunState) -> bool:
     """Whether every rank had already succeeded when the gang was stopped: the stop had no effect."""
-    ranks = state.ranks
+    ranks = [rank for rank in state.ranks if state.service_as(rank) is None]
     return bool(ranks) and all(r.phase is RankPhase.SUCCEEDED and r.ended_before_stop for r in ranks)
 
 
@@ -284,6 +303,8 @@ def _closeness_to_the_cause(loss: Loss) -> int:
         return -1
     if isinstance(loss, ExecutorLost):
         return 0
+    if isinstance(loss, ServiceLost):  # it says what happened in the place that others lost
+        return 1
     return 2 if loss.agent_time is not None else 1
 
 
@@ -293,6 +314,9 @@ def loss_sentence(state: RunState, loss: Loss) -> str:
     why = f": {reason}" if reason else ""
     if isinstance(loss, ServerLost):
         return f"the Connect server {loss.server} is gone{why}"
+    if isinstance(loss, ServiceLost):
+        what = "was lost" if loss.started else "could not be started"
+        return f"{loss.name} beside rank {loss.rank} on {loss.host} {what}{why}"
     ranks = [r for r in state.ranks if r.agent == loss.task]
     if isinstance(loss, ExecutorLost):
         which = f"executor {loss.executor}" if loss.executor else "an executor"

@@ -52,6 +52,7 @@ class Rank:
     """One rank as known so far.
 
     Attributes:
+        role: what it does in the gang, if its framework has roles.
         failing: whether it raised by itself, not because the gang was stopped.
         raising: an exception that was raised in it before the gang was stopped, and may yet be caught.
         unreturned: whether it ended with 0 in the middle of the function that it ran.
@@ -61,6 +62,7 @@ class Rank:
 
     rank: int
     phase: RankPhase = RankPhase.PLACED
+    role: str = ""
     host: str = ""
     agent: int = 0
     local_rank: int = 0
@@ -131,7 +133,29 @@ class Host:
     address: str = ""
 
 
-Loss = ev.ExecutorLost | ev.ServerLost | ev.TaskLost
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A framework's own process beside a rank.
+
+    Attributes:
+        is_rank: whether the rank is this service and nothing else.
+        ready: since when it can be used; None if it never could.
+        url: its page for browsers; empty if it has none.
+        lost: why it ended while the ranks needed it; empty if it did not.
+    """
+
+    rank: int
+    name: str
+    host: str
+    agent: int
+    pid: int = 0
+    is_rank: bool = False
+    ready: float | None = None
+    url: str = ""
+    lost: str = ""
+
+
+Loss = ev.ExecutorLost | ev.ServerLost | ev.ServiceLost | ev.TaskLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +169,7 @@ class RunState:
         attempt: 0 at first, one more with every restart.
         since: every phase that was entered and when, over all attempts; those of this attempt begin at
             `attempt_index`.
+        services: the framework's own processes beside the ranks, by rank.
         stop: why this attempt was stopped.
         final_stop: a request that ends the run and not only this attempt: no restart follows it.
         files: the files that its hosts wait for; None once ranks have started.
@@ -184,6 +209,7 @@ class RunState:
     waiting: ev.SlotsAwaited | None = None
     ranks: tuple[Rank, ...] = ()
     hosts: Mapping[int, Host] = field(default_factory=dict)
+    services: tuple[Service, ...] = ()
     stop: ev.StopRequested | None = None
     final_stop: ev.StopRequested | None = None
     disrupted_at: float | None = None
@@ -233,6 +259,10 @@ class RunState:
         cause = self.cause
         open_ends = any(not r.phase.ended and r.raised is None for r in self.ranks)
         return cause is not None and cause.doubt > 0 and open_ends
+
+    def service_as(self, rank: Rank) -> Service | None:
+        """The service that the rank is; None for a rank that runs the target."""
+        return next((each for each in self.services if each.is_rank and each.rank == rank.rank), None)
 
     @property
     def leader(self) -> Rank | None:

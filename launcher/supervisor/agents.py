@@ -16,6 +16,7 @@ from typing import Any
 from ..channel.connection import AgentConnection, ConnectionClosed
 from ..channel.frames import Frame, Kind, WireError
 from ..channel.handshake import Hello
+from ..channel.network import Way
 from ..runs.logs.writer import Chunk
 from ..runs.results import ResultFile
 from ..runs.writer import RunWriter
@@ -24,7 +25,9 @@ from ..state import events as ev
 from .collection import AgentFiles, Collection
 
 POLL_S = 0.5
-_ANSWERS = frozenset({Kind.REACHED, Kind.STACKED, Kind.LACKS, Kind.PREPARED, Kind.SWEEPING, Kind.SWEPT})
+_ANSWERS = frozenset(
+    {Kind.HELD, Kind.REACHED, Kind.STACKED, Kind.LACKS, Kind.PREPARED, Kind.SWEEPING, Kind.SWEPT}
+)
 _FILES = frozenset({Kind.FILE_BEGIN, Kind.FILE_DATA, Kind.FILE_END, Kind.FILE_ABORT, Kind.FILES_GONE})
 _BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESULT_END})
 
@@ -35,7 +38,8 @@ class Roster:
     Attributes:
         expected: how many agents will join; None while that is not known.
         ports: the port that each agent holds for rank 0's store.
-        reached: the addresses that each agent could reach, with its interface for each.
+        held: the ports that each agent holds for the framework of its ranks.
+        reached: the addresses that each agent could reach, with its way to each.
         lacking: the files that each agent lacks, by their numbers in the manifest.
         absent: what the caller's links lead to and the hosts of agents lack, by numbers in the manifest.
         prepared: the working folder of each agent that has its files; empty for the caller's own.
@@ -73,7 +77,8 @@ class Roster:
         self.ports: dict[int, int] = {}
         self.active_at: float | None = None
         self.stacked: dict[int, int] = {}
-        self.reached: dict[int, dict[str, str]] = {}
+        self.held: dict[int, tuple[int, ...]] = {}
+        self.reached: dict[int, dict[str, Way]] = {}
         self.lacking: dict[int, tuple[int, ...]] = {}
         self.absent: dict[int, tuple[int, ...]] = {}
         self.prepared: dict[int, str] = {}
@@ -256,8 +261,10 @@ class Roster:
             if frame.kind is Kind.IDLE:
                 self._idle.add(agent)
                 self.ports[agent] = _port(frame.document().get("port", self.ports[agent]))
+            elif frame.kind is Kind.HELD:
+                self.held[agent] = tuple(map(_port, _numbers(frame.document().get("ports"))))
             elif frame.kind is Kind.REACHED:
-                self.reached[agent] = _interfaces(frame.document().get("found"))
+                self.reached[agent] = _ways(frame.document().get("found"))
             elif frame.kind is Kind.STACKED:
                 self.stacked[agent] = frame.document().get("round", 0)
             elif frame.kind is Kind.LACKS:
@@ -322,11 +329,15 @@ def _numbers(value: object) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _interfaces(value: object) -> dict[str, str]:
-    """Interfaces by address."""
-    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value.values()):
+def _ways(value: object) -> dict[str, Way]:
+    """Ways by address."""
+    if not isinstance(value, dict) or not all(map(_is_way, value.values())):
         raise WireError(f"an agent reached an invalid address: {value!r:.40}")
-    return value
+    return {address: Way(*way) for address, way in value.items()}
+
+
+def _is_way(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
 @contextlib.contextmanager

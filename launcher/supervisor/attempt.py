@@ -2,12 +2,15 @@
 
 joining    agents arrive; the backend reports how many are expected
 placing    their offers become the plan, unless it was made beforehand
+holding    agents hold ports for the ranks' framework, if it needs any
 reaching   agents of several hosts report the addresses at which they reach rank 0's host
-started    every agent has its order
+started    every agent has its order; if the framework has services, ranks wait until all are ready
+released   the ranks that run the target have ended, and the services may
 """
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +19,11 @@ from typing import Any
 from ..agent.boot import base_environ
 from ..agent.hello import torch_version
 from ..agent.program import CONFIG
-from ..channel.frames import Kind
+from ..channel.frames import Kind, WireError
 from ..channel.handshake import Hello
+from ..channel.network import Way
 from ..errors import CannotPlace, InternalError, LauncherError, counted
-from ..frameworks.base import Call, Rendezvous
+from ..frameworks.base import Call, Framework, Peer, Rendezvous, ServiceCommand
 from ..frameworks.registry import FrameworkChoice, choose, watched
 from ..placement.plan import Plan, make_plan, rank_environ, thread_note
 from ..placement.topology import (
@@ -39,9 +43,11 @@ from ..spec.job import JobSpec
 from ..spec.places import Assignment
 from ..spec.request import Request
 from ..state import events as ev
-from ..state.outcome_rules import listed
+from ..state.outcome_rules import listed, may_proceed, may_release
 from .agents import Roster
 from .delivery import Delivery
+
+SERVICES_LIMIT_S = 180.0  # a Ray node takes 5 to 15 s on a busy machine
 
 
 def submission(request: Request, time: float) -> ev.RunSubmitted:
@@ -67,6 +73,8 @@ class Attempt:
         number: the attempt's number, from 0.
         plan: every rank's place, once known.
         started: whether the ranks have been ordered to start.
+        services: the ranks beside which the framework has services.
+        proceeded: whether ranks no longer wait for services.
         scheduler_reason: why the scheduler assigns no GPUs, if they are demanded.
     """
 
@@ -80,7 +88,8 @@ class Attempt:
         clock: Callable[[], float],
     ) -> None:
         self.number = 0
-        self.started = False
+        self.started = self.proceeded = self._released = False
+        self.services: frozenset[int] = frozenset()
         self.scheduler_reason = ""
         self._request = request
         self._spec = request.spec
@@ -91,7 +100,8 @@ class Attempt:
         self._roster = roster
         self._clock = clock
         self._meeting: MeetingPoint | None = None
-        self._reach_sent = False
+        self._reach_sent = self._hold_sent = False
+        self._started_at = 0.0
         self._delivery: Delivery | None = None
         self._delivered = False
         self._explained = -1
@@ -113,10 +123,39 @@ class Attempt:
             self.plan = self._plan_from_offers()
             self._record(self.plan)
         delivered = self._deliver()
-        if self._meeting is None:
+        held = self._hold(self.plan)
+        if held and self._meeting is None:
             self._meeting = self._choose_meeting(self.plan)
-        if self._meeting is not None and delivered:
+        if held and self._meeting is not None and delivered:
             self._start(self.plan, self._meeting)
+
+    def guide_services(self) -> None:
+        """Let the ranks start once all services are ready, and the services end after the ranks.
+
+        Raises:
+            CannotPlace: services are not ready in time.
+        """
+        state = self._writer.state
+        if not self.started or not self.services:
+            return
+        if not self.proceeded and may_proceed(state, self.services):
+            self.proceeded = True
+            self._roster.send(Kind.PROCEED, lambda _: {})
+        if self.proceeded and not self._released and may_release(state):
+            self._released = True
+            self._roster.send(Kind.RELEASE, lambda _: {})
+        if not self.proceeded and state.stop is None and self._clock() >= self.services_limit:
+            late = [str(each.rank) for each in state.services if each.ready is None]
+            raise CannotPlace(
+                f"{self._choice.framework.name} was not ready within {SERVICES_LIMIT_S:g} s beside "
+                f"rank{'s' * (len(late) > 1)} {listed(late)}"
+            )
+
+    @property
+    def services_limit(self) -> float:
+        """Until when services must be ready, on the engine's clock; infinite if none is waited for."""
+        waits = self.started and self.services and not self.proceeded
+        return self._started_at + SERVICES_LIMIT_S if waits else math.inf
 
     def explain(self) -> None:
         """Note once which files ranks have missed that the caller has, and that did not travel."""
@@ -131,7 +170,8 @@ class Attempt:
     def restart_in_place(self, number: int) -> None:
         """Begin another attempt with the same agents and places."""
         self.number = number
-        self.started = False
+        self.started = self.proceeded = self._released = self._hold_sent = False
+        self._roster.held.clear()
         if self._roster.collection.collectors:  # its files are to be what came home last
             self._delivery, self._delivered = None, False
             self._roster.prepared.clear()
@@ -143,7 +183,8 @@ class Attempt:
     def restart_with_new_agents(self, number: int) -> None:
         """Begin another attempt, with agents that have yet to join."""
         self.number = number
-        self.started = self._reach_sent = self._delivered = False
+        self.started = self.proceeded = self._released = False
+        self._reach_sent = self._hold_sent = self._delivered = False
         self.plan, self._meeting, self._delivery = self._initial_plan, None, None
         self._roster.reset()
 
@@ -179,7 +220,10 @@ class Attempt:
 
     def _record(self, plan: Plan) -> None:
         now = self._clock()
-        self._writer.append(ev.GangPlaced(time=now, attempt=self.number, ranks=plan.ranks))
+        world, role = len(plan.ranks), self._choice.framework.role
+        roles = tuple(role(rank, world, self._spec.roles) for rank in range(world))
+        known = roles if any(roles) else ()
+        self._writer.append(ev.GangPlaced(time=now, attempt=self.number, ranks=plan.ranks, roles=known))
         if self.number:  # the notes were written with the first attempt
             return
         choice = self._choice
@@ -195,7 +239,8 @@ class Attempt:
         for text in choice.notes(self._spec):
             self._note(text, level="warning")
         chosen = chosen_environ(self._spec, self._base)
-        for text in filter(None, (*plan.notes, thread_note(plan, chosen))):
+        threads = thread_note(plan, chosen) if choice.framework.threads else None
+        for text in filter(None, (*plan.notes, threads)):
             self._note(text)
 
     def _note(self, text: str, level: str = "info") -> None:
@@ -224,12 +269,26 @@ class Attempt:
                 self._note(text, level="warning")
         return self._delivered
 
+    def _hold(self, plan: Plan) -> bool:
+        """Have agents hold the framework's ports; whether they do."""
+        agents = {rank.agent for rank in plan.ranks}
+        if not (ports := self._choice.framework.ports):
+            return True
+        if not self._hold_sent:
+            self._hold_sent = True
+            for agent in agents:
+                self._roster.send_to(agent, Kind.HOLD, {"count": ports * len(plan.on(agent))})
+        for agent, numbers in self._roster.held.items():
+            if len(numbers) != (need := ports * len(plan.on(agent))):
+                raise WireError(f"agent {agent} holds {counted(len(numbers), 'port')} of {need}")
+        return self._roster.held.keys() >= agents
+
     def _choose_meeting(self, plan: Plan) -> MeetingPoint | None:
         """The address of the rendezvous; None while agents are still trying to reach it."""
         hellos = {h.agent: h for h in self._roster.hellos if plan.on(h.agent)}
         first = hellos[plan.ranks[0].agent]
         if self._spec.mode.traits.one_host:
-            return MeetingPoint(first.address, {})
+            return MeetingPoint(first.address)
         if not self._reach_sent:
             self._reach_sent = True
             self._roster.send(Kind.REACH, lambda _: {"addresses": _candidates(first), "port": first.port})
@@ -242,7 +301,7 @@ class Attempt:
 
     def _start(self, plan: Plan, meeting: MeetingPoint) -> None:
         """Send every agent its order; rank 0's agent holds the store's port."""
-        self.started = True
+        self.started, self._started_at = True, self._clock()
         self._roster.begin()
         rendezvous = Rendezvous(
             address=meeting.address,
@@ -250,7 +309,13 @@ class Attempt:
             run_id=self._writer.id,
             restart_count=self.number,
             max_restarts=self._spec.max_restarts,
+            peers=peers_of(plan, meeting, self._roster.held, self._choice.framework.ports),
+            node_sizes=node_sizes(plan.ranks),
+            roles=self._spec.roles,
         )
+        services = services_of(plan.ranks, rendezvous, self._choice.framework)
+        self.services = frozenset(services)
+        self.proceeded = not services
 
         def order(agent: int) -> dict[str, Any]:
             return start_message(
@@ -262,7 +327,8 @@ class Attempt:
                 base=self._base,
                 python=self._request.interpreter,
                 path=self._request.path,
-                interfaces=meeting.interfaces,
+                ways=meeting.ways,
+                services=services,
                 attempt=self.number,
             )
 
@@ -308,7 +374,8 @@ def start_message(
     base: Mapping[str, str],
     python: str = "",
     path: Sequence[str] = (),
-    interfaces: Mapping[int, str] | None = None,
+    ways: Mapping[int, Way] | None = None,
+    services: Mapping[int, ServiceCommand] | None = None,
     origin: str = "",
     attempt: int = 0,
 ) -> dict[str, Any]:
@@ -323,25 +390,17 @@ def start_message(
         base: what all ranks share, as in `shared_environ`; on a cluster, agents add it to their own.
         python: the ranks' interpreter; empty for the agent's own.
         path: the caller's `sys.path`, if the target is a function of the caller's process.
-        interfaces: the network interface of each agent, where known.
+        ways: the way of each agent to rank 0's host, where known.
+        services: the framework's services, by the rank beside which they run.
         origin: the folder on the caller's machine of which the agent gets a copy; empty without one.
         attempt: the number of the attempt, from 0.
     """
     inherits = spec.mode.traits.inherits
     chosen = chosen_environ(spec, base)
-    interface = (interfaces or {}).get(agent, "")
+    interface = (ways or {}).get(agent, Way()).interface
     places = plan.on(agent)
     return {
-        "program": {
-            "target": to_plain(spec.target),
-            "is_file": spec.target.is_file,
-            "path": list(path),
-            "foreign": bool(spec.python),
-            "pickled_by": platform.python_version() if spec.target.pickled else "",
-            "argv": arguments(places, rendezvous, spec, choice),
-            "config": choice.config,
-            "frameworks": watched(),
-        },
+        "program": {"path": list(path), **program_order(places, rendezvous, spec, choice)},
         "python": python,
         "cwd": spec.workdir,
         "inherit": not inherits,
@@ -351,11 +410,67 @@ def start_message(
             for p in places
         },
         "yields": list(choice.framework.defaults(interface)),
+        "services": {
+            str(p.rank): service_order(services[p.rank], is_rank=not choice.framework.leads(p.rank))
+            for p in places
+            if services and p.rank in services
+        },
+        "awaits": bool(services),
         "shared_memory": choice.framework.shared_memory(rendezvous),
         "grace_s": spec.grace_s,
         "origin": origin,
         "attempt": attempt,
     }
+
+
+def program_order(
+    places: Sequence[Assignment], rendezvous: Rendezvous, spec: JobSpec, choice: FrameworkChoice
+) -> dict[str, Any]:
+    """What an agent's ranks run, in its order."""
+    return {
+        "target": to_plain(spec.target),
+        "is_file": spec.target.is_file,
+        "foreign": bool(spec.python),
+        "pickled_by": platform.python_version() if spec.target.pickled else "",
+        "argv": arguments(places, rendezvous, spec, choice),
+        "config": choice.config,
+        "frameworks": watched(),
+    }
+
+
+def service_order(command: ServiceCommand, *, is_rank: bool) -> dict[str, Any]:
+    """A service in an agent's order; `is_rank` if the rank beside it has nothing else to do."""
+    settings = dict(command.settings)
+    return {"name": command.name, "module": command.module, "settings": settings, "is_rank": is_rank}
+
+
+def peers_of(
+    plan: Plan, meeting: MeetingPoint, held: Mapping[int, Sequence[int]], ports: int
+) -> tuple[Peer, ...]:
+    """How ranks reach each other; none if their framework asks for no ports."""
+    if not ports:
+        return ()
+    left = {agent: list(numbers) for agent, numbers in held.items()}
+    peers = []
+    for rank in plan.ranks:
+        own, left[rank.agent] = left[rank.agent][:ports], left[rank.agent][ports:]
+        way = meeting.ways.get(rank.agent, Way())
+        peers.append(Peer(way.source or meeting.address, tuple(own)))
+    return tuple(peers)
+
+
+def node_sizes(ranks: Sequence[Assignment]) -> tuple[int, ...]:
+    """How many ranks each host has, by its node rank."""
+    sizes = {rank.node_rank: rank.local_world_size for rank in ranks}
+    return tuple(sizes[node] for node in sorted(sizes))
+
+
+def services_of(
+    ranks: Sequence[Assignment], rendezvous: Rendezvous, framework: Framework
+) -> dict[int, ServiceCommand]:
+    """The framework's services, by the rank beside which they run."""
+    commands = {rank.rank: framework.service(rank, rendezvous) for rank in ranks}
+    return {rank: command for rank, command in commands.items() if command is not None}
 
 
 def arguments(

@@ -7,6 +7,7 @@ from the folded state what to do next. Other threads only post requests, and wai
 from __future__ import annotations
 
 import contextlib
+import math
 import selectors
 import time
 from collections.abc import Callable
@@ -200,6 +201,8 @@ class Supervisor:
         limits = self._stage.limits
         if self.state.stop is None and not self._attempt.started:
             limits.append(join_limit(self._stage, self._spec)[1])
+        if self._attempt.services_limit < math.inf:
+            limits.append(self._attempt.services_limit)
         waits = [max(0.0, min(limits) - self._clock())] if limits else []
         others = (self._roster.timeout(), self._watch.wait_s(), self._collection.timeout())
         waits += [w for w in others if w is not None]
@@ -215,6 +218,7 @@ class Supervisor:
             self._handle(request)
         if self.state.stop is None and not self._attempt.started:
             self._start(now)
+        self._attempt.guide_services()
         self._collection.tell(now=time.monotonic())
         swept = self._attempt.started and self._roster.finished and self._collection.sweep()
         if swept:

@@ -97,6 +97,61 @@ FILES = {
         "_basics = HorovodBasics()\ninit, size = _basics.init, _basics.size\n"
     ),
     "tensorflow/__init__.py": "class Strategy: ...\n",
+    "tensorflow/python/__init__.py": "",
+    "tensorflow/python/distribute/__init__.py": "",
+    "tensorflow/python/distribute/collective_all_reduce_strategy.py": (
+        "import json, os\n"
+        "class Extended:\n"
+        "    def __init__(self):\n"
+        "        cluster = json.loads(os.environ['TF_CONFIG'])['cluster']\n"
+        "        self._num_workers = sum(len(tasks) for tasks in cluster.values())\n"
+        "class CollectiveAllReduceStrategy:\n"
+        "    def __init__(self): self.extended = Extended()\n"
+    ),
+    # its nodes find each other by files; `RAY_NODES` is a folder for them
+    "ray/__init__.py": (
+        "import os, pathlib\n"
+        "def init(): print('connected to', os.environ['RAY_ADDRESS'], flush=True)\n"
+        "def nodes():\n"
+        "    place = pathlib.Path(os.environ['RAY_NODES'], os.environ['RAY_ADDRESS'].rpartition(':')[2])\n"
+        "    return [{'Alive': True, 'CPU': int(each.read_text())} for each in sorted(place.iterdir())]\n"
+    ),
+    "ray/scripts/__init__.py": "",
+    "ray/scripts/scripts.py": """
+import os, pathlib, shutil, signal, subprocess, sys, time
+options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv if "=" in word)
+head = "--head" in sys.argv
+cluster = options["port"] if head else options["address"].rpartition(":")[2]
+folder = pathlib.Path(options["temp-dir"])
+if os.environ.get("RAY_REFUSES") == options["node-ip-address"]:
+    print("Error: no node can be started here", flush=True)
+    sys.exit(3)
+logs = folder / "session_latest" / "logs"
+logs.mkdir(parents=True)
+children = {}
+for name in ("gcs_server", "raylet") if head else ("raylet",):
+    program = folder / name
+    program.symlink_to(shutil.which("sleep"))
+    children[name] = subprocess.Popen([program, "1000"])
+def end(*_):
+    for child in children.values():
+        child.terminate()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+known = pathlib.Path(os.environ["RAY_NODES"], cluster)
+known.mkdir(parents=True, exist_ok=True)
+(known / options["node-ip-address"]).write_text(options["num-cpus"])
+(logs / "worker-0-01000000-77.out").write_text(":job_id:01000000\\n:task_name:greet\\nhello\\n")
+if head:
+    print("view the dashboard at\\n  127.0.0.2:" + options["dashboard-port"])
+print("This command will now block forever until terminated by a signal.", flush=True)
+while True:
+    for name, child in children.items():
+        if child.poll() is not None:
+            print(f"  {name} [exit code={child.returncode}]", flush=True)
+            sys.exit(1)
+    time.sleep(1)  # as often as Ray looks
+""",
 }
 
 

@@ -383,7 +383,7 @@ def extras_of(spec: JobSpec, secrets: Mapping[str, str | None]) -> dict[str, str
     for extra in EXTRAS:
         value = extra.value(spec)
         if isinstance(value, Mapping):
-            value = {k: v for k, v in value.items() if REDACTED not in v or _is_known(extra, k, secrets)}
+            value = {k: v for k, v in value.items() if REDACTED not in str(v) or _is_known(extra, k, secrets)}
         if extra.name != WORKDIR and value != extra.default and (text := extra.text(value)):
             texts[extra.name] = text
     return texts

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from launcher.display.artifacts import new_artifacts
+from launcher.display.service import new_services
 from launcher.display.waits import new_limits, new_waits
 from launcher.runs.logs.text import attempt_mark
 from launcher.state.events import (
@@ -16,6 +17,7 @@ from launcher.state.events import (
     RecordingStopped,
     RecordsLost,
     ServerLost,
+    ServiceLost,
     SparkReady,
 )
 from launcher.state.outcome_rules import loss_sentence
@@ -39,6 +41,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
         for restart in after.restarts[len(before.restarts) :]:
             yield attempt_mark(restart.attempt, restart.reason)
     yield from new_waits(before, after)
+    yield from map(printable, new_services(before, after))
     if after.delivery is not None and after.delivery != before.delivery and after.delivery.way != "live":
         yield f"output is {_DELIVERY.get(after.delivery.way, after.delivery.way)}: {after.delivery.reason}"
     yield from new_limits(before, after)
@@ -95,7 +98,7 @@ def _ending(before: RunState, after: RunState) -> Iterator[str]:
     printed = {stop.reason if stop is not None else ""}
     for loss in after.losses[len(before.losses) if same else 0 :]:
         line = loss_sentence(after, loss)
-        if isinstance(loss, ExecutorLost | ServerLost) and line not in printed:
+        if isinstance(loss, ExecutorLost | ServerLost | ServiceLost) and line not in printed:
             printed.add(line)
             yield line
     last = after.final_stop

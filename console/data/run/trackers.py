@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from launcher.display.service import service_page
 from launcher.spec.modes import recorded_traits
 from launcher.state.events import TrackerLinked
 from launcher.state.run_state import RunState
@@ -73,8 +74,9 @@ def tracker_records(state: RunState) -> list[TrackerRecord]:
 
 
 def pages(state: RunState) -> list[str]:
-    """The addresses of the run in Spark and in trackers; ids and folders where there is no page."""
+    """The addresses of the run in Spark, its framework and trackers; ids and folders without a page."""
     spark = [] if state.spark is None else [state.spark.ui or state.spark.application]
+    spark += filter(None, [service_page(state)])
     found = (record.page or record.store or record.id for record in tracker_records(state))
     return [*spark, *dict.fromkeys(page for page in found if page)]
 

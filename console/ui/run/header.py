@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from launcher.display.artifacts import coming_line
+from launcher.display.service import awaited_line, service_line, tells
 from launcher.display.waits import files_line, near_line
 from launcher.spec.modes import SPARK, recorded_traits
 from launcher.state.run_state import Phase, RankPhase
@@ -25,13 +26,15 @@ class RunHeader(ViewSheet):
     """Which run this is, and its state."""
 
     def rows(self, width: int) -> Sequence[Row]:
-        """One line, and one each for Spark, for experiment trackers, and for gaps in its record."""
+        """One line, and one each for Spark, services, experiment trackers, and gaps in its record."""
         if self.view is None:
             return [((" …", "muted"),)]
         rows = [header_row(self.view, width)]
         traits = recorded_traits(self.view.state.mode)
         if traits and SPARK in traits.takes:
             rows.append(spark_row(self.view, width))
+        if tells(self.view.state):
+            rows.append(clip(((f" {printable(service_line(self.view.state))}", ""),), width))
         if self.view.state.trackers:
             rows.append(trackers_row(self.view, width))
         if record := record_line(self.view.state):
@@ -218,6 +221,8 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
         return [verdict_row(view, width)]
     if state.files is not None and state.phase is Phase.STARTING:
         return [clip(((f" {printable(files_line(state.files))}", "rank-behind bold"),), width)]
+    if tells(state) and (awaited := awaited_line(state)):
+        return [clip(((f" {printable(awaited)}", "rank-behind bold"),), width)]
     if state.coming and state.all_ended:
         text = " · ".join(map(coming_line, state.coming))
         return [clip(((f" {printable(text)}", "rank-behind bold"),), width)]

@@ -8,6 +8,7 @@ from ... import formatting as fig
 from ...data.run.health import Condition
 from ...data.run.metrics import CPU, RSS, TABLE, TEMPERATURE, UTIL, Metric, Source
 from ...data.run.model import RankView, RunView
+from ...sanitize import printable
 from ..widgets.rows import Row, ScrollingSheet, Span, clip, width_of
 from .charts import gpu_figures, system_figures
 from .failure import ending
@@ -58,6 +59,7 @@ def detail_rows(view: RankView, width: int) -> list[Row]:
     rows: list[Row] = [
         _fact("state", (f"{GLYPHS[view.condition]} {view.condition}", state), (_state_note(view), "muted")),
         _fact("host", (rank.host or fig.UNKNOWN, ""), (f"  pid {rank.pid or fig.UNKNOWN}", "muted")),
+        *([_fact("role", (printable(rank.role), ""))] if rank.role else []),
         _fact("device", (view.device or "no GPU: CPU only", "" if view.device else "muted")),
         _fact("step", (fig.count(rank.step), "bold")),
         *_metrics(view, width),

@@ -235,7 +235,20 @@ _DRIVER_ONLY = (
     "tracking/",
 )
 # What neither agents nor ranks import at their start: sent without bytecode, which takes more room.
-_RARELY_IMPORTED = ("distributor.py", "examples/", "job.py", "runs/", "supervisor/")
+_RARELY_IMPORTED = (
+    "agent/services/",
+    "backends/",
+    "distributor.py",
+    "examples/",
+    "job.py",
+    "runs/",
+    "state/artifacts.py",
+    "state/fold.py",
+    "state/outcome_rules.py",
+    "state/run_state.py",
+    "state/separate.py",
+    "supervisor/",
+)
 _COMPANIONS = ("cloudpickle", "pynvml")
 _DATE = (1980, 1, 1, 0, 0, 0)
 _UNCHECKED = (1).to_bytes(4, "little")

@@ -39,6 +39,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "workdir": ("/",),
     "python": ("python3",),
     "framework": ("deepspeed",),
+    "roles": ("chief=1",),
     "require_group": ("yes",),
     "deepspeed_config": ("config.json",),
     "master": ("spark://h:7077",),
@@ -88,6 +89,7 @@ def said(option: Option) -> list[str]:
         *mode,
         *(flags if option.kind in (SWITCH, FLAG) else pairs),
         *(["-n7"] * (option.name == "gpus_per_task")),
+        *(["--framework=tensorflow"] * (option.name == "roles")),
     ]
 
 

@@ -136,7 +136,7 @@ class Watched:
     """A tree under observation, one second a look."""
 
     host: FakePsutil
-    tree: Tree = field(default_factory=lambda: Tree(1))
+    tree: Tree = field(default_factory=lambda: Tree((1,)))
     clock: float = 0.0
 
     def __post_init__(self) -> None:
@@ -359,11 +359,11 @@ def test_cpu_of_real_ranks_is_measured_with_the_children_they_waited_for() -> No
     with Rank() as alone, Rank("child") as parent:
         alone.burn()
         parent.burn()
-        probe.sample(0.0, {0: alone.pid, 1: parent.pid})
+        probe.sample(0.0, {0: (alone.pid,), 1: (parent.pid,)})
         alone.burn()
         parent.burn()
         clock.now = 1.0
-        first, second = probe.sample(1.0, {0: alone.pid, 1: parent.pid}).ranks
+        first, second = probe.sample(1.0, {0: (alone.pid,), 1: (parent.pid,)}).ranks
     assert 25 <= (first.cpu or 0) <= 45
     assert 55 <= (second.cpu or 0) <= 80
     assert (first.rss or 0) > 1_000_000
@@ -375,22 +375,22 @@ def test_a_rank_that_got_another_process_starts_anew() -> None:
     with Rank() as before, Rank() as after:
         before.burn()
         after.burn()
-        probe.sample(0.0, {0: before.pid})
-        probe.sample(1.0, {0: before.pid})
-        (restarted,) = probe.sample(2.0, {0: after.pid}).ranks
+        probe.sample(0.0, {0: (before.pid,)})
+        probe.sample(1.0, {0: (before.pid,)})
+        (restarted,) = probe.sample(2.0, {0: (after.pid,)}).ranks
     assert (restarted.cpu, restarted.processes) == (None, 1)
 
 
 def test_a_dead_rank_is_unknown_and_its_neighbour_is_not() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    dead, alive = new_probe().sample(0.0, {0: gone.pid, 1: os.getpid()}).ranks
+    dead, alive = new_probe().sample(0.0, {0: (gone.pid,), 1: (os.getpid(),)}).ranks
     assert dead == RankSample(rank=0)
     assert (alive.rank, (alive.processes or 0) >= 1) == (1, True)
 
 
 def test_a_sample_says_whose_it_is() -> None:
-    sample = new_probe().sample(12.5, {4: os.getpid()})
+    sample = new_probe().sample(12.5, {4: (os.getpid(),)})
     assert (sample.time, sample.agent, sample.host, sample.ranks[0].rank) == (12.5, 3, "node-a", 4)
 
 
@@ -403,7 +403,7 @@ def test_without_devices_the_driver_is_left_alone_and_the_reason_is_noted() -> N
 def test_without_psutil_figures_are_unknown_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psutil", None)
     probe = new_probe()
-    sample = probe.sample(0.0, {0: os.getpid()})
+    sample = probe.sample(0.0, {0: (os.getpid(),)})
     assert probe.notes == ("psutil is not installed here: CPU and memory figures are unknown",)
     assert sample.ranks == (RankSample(rank=0),)
     assert sample.system == HostSample(load1=sample.system.load1 if sample.system else None)
@@ -415,7 +415,7 @@ def test_a_process_list_that_cannot_be_read_makes_ranks_unknown(monkeypatch: pyt
 
     probe = new_probe()
     monkeypatch.setattr(psutil, "pids", refuse)
-    sample = probe.sample(0.0, {0: os.getpid()})
+    sample = probe.sample(0.0, {0: (os.getpid(),)})
     assert sample.ranks == (RankSample(rank=0),)
     assert sample.system is not None
     assert sample.system.memory_total is not None
@@ -431,20 +431,20 @@ def test_device_memory_of_a_rank_is_summed_over_its_tree_and_all_devices(fake_nv
         child = rank.pid
         on_a = FakeGpu("GPU-a", util=40, compute=((mine, 100), (other, 7)), graphics=((mine, 100),))
         fake_nvml.say(on_a, FakeGpu("GPU-b", compute=((child, 20),)))
-        sample = new_probe((GPU_A, GPU_B)).sample(0.0, {0: mine, 1: child})
+        sample = new_probe((GPU_A, GPU_B)).sample(0.0, {0: (mine,), 1: (child,)})
     assert [rank_sample.device_memory for rank_sample in sample.ranks] == [120, 20]
     assert [device.util for device in sample.devices] == [40.0, None]
 
 
 def test_device_memory_that_the_driver_does_not_tell_is_unknown(fake_nvml: FakeNvml) -> None:
     fake_nvml.say(FakeGpu("GPU-a", compute=((os.getpid(), -1),)))
-    (rank,) = new_probe((GPU_A,)).sample(0.0, {0: os.getpid()}).ranks
+    (rank,) = new_probe((GPU_A,)).sample(0.0, {0: (os.getpid(),)}).ranks
     assert rank.device_memory is None
 
 
 def test_a_rank_that_the_driver_does_not_list_has_unknown_memory(fake_nvml: FakeNvml) -> None:
     fake_nvml.say(FakeGpu("GPU-a", compute=((1, 5),)))
-    (rank,) = new_probe((GPU_A,)).sample(0.0, {0: os.getpid()}).ranks
+    (rank,) = new_probe((GPU_A,)).sample(0.0, {0: (os.getpid(),)}).ranks
     assert rank.device_memory is None
 
 
@@ -452,7 +452,7 @@ def test_a_driver_that_fails_to_start_is_noted_and_its_devices_are_unknown(fake_
     fake_nvml.say(fails={"nvmlInitWithFlags": 9})
     probe = new_probe((GPU_A,))
     assert probe.notes == ("NVML: Driver Not Loaded: GPU figures are unknown",)
-    sample = probe.sample(0.0, {0: os.getpid()})
+    sample = probe.sample(0.0, {0: (os.getpid(),)})
     assert sample.devices == (DeviceSample(uuid="GPU-a", index=0),)
     assert sample.ranks[0].rss is not None
 
@@ -469,10 +469,10 @@ class ScriptedProbe:
         self._take = take
         self.closed = threading.Event()
 
-    def sample(self, now: float, ranks: Mapping[int, int]) -> Sampled:
+    def sample(self, now: float, ranks: Mapping[int, tuple[int, ...]]) -> Sampled:
         return self._take()
 
-    def unknown(self, now: float, ranks: Mapping[int, int]) -> Sampled:
+    def unknown(self, now: float, ranks: Mapping[int, tuple[int, ...]]) -> Sampled:
         return Sampled(time=now, agent=-1, host="unknown")
 
     def close(self) -> None:
@@ -573,7 +573,7 @@ from launcher.spec.places import Device
 from launcher.agent.telemetry import Probe, Sampler
 device = Device(0, "GPU-a")
 make = lambda: Probe(agent=0, host="a", devices=(device,))
-Sampler(make, 0.01, lambda: {0: os.getpid()}, lambda sample: print("sample", flush=True)).start()
+Sampler(make, 0.01, lambda: {0: (os.getpid(),)}, lambda sample: print("sample", flush=True)).start()
 sys.stdin.readline()
 """
 

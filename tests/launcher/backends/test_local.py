@@ -92,7 +92,7 @@ def test_exiting_without_a_code_is_success(targets: Path) -> None:
 
 @pytest.mark.parametrize(("kills", "hint"), [(1, True), (0, False), (None, False)])
 def test_the_oom_killer_is_named_only_where_the_kernel_counted_it(kills: int | None, hint: bool) -> None:
-    rank = Rank(3, RankPhase.FAILED, "alpha", exit_code=137, signal="SIGKILL", oom_kills=kills)
+    rank = Rank(3, RankPhase.FAILED, host="alpha", exit_code=137, signal="SIGKILL", oom_kills=kills)
 
     assert hint == ("OOM" in describe_failure(rank))
     assert describe_failure(rank).startswith("rank 3 on alpha was killed by SIGKILL")

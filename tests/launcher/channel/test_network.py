@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from launcher.channel import network
+from launcher.channel.network import Way
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -77,10 +78,11 @@ def test_sparks_names_make_hosts_of_one_machine() -> None:
     assert [socket.gethostname(), "w1", "w2", "127.0.0.2", "127.0.0.3"] == names
 
 
-def test_a_port_that_is_held_or_listened_on_is_reached_and_its_interface_is_told() -> None:
+def test_a_port_that_is_held_or_listened_on_is_reached_and_the_way_is_told() -> None:
     held = network.hold_port()
     with held.sock, socket.create_server(("127.0.0.1", 0)) as server:
-        assert {"127.0.0.1": "lo", "::1": "lo"} == network.reach(["127.0.0.1", "::1"], held.number, 5.0)
+        ways = {address: Way("lo", address) for address in ("127.0.0.1", "::1")}
+        assert ways == network.reach(["127.0.0.1", "::1"], held.number, 5.0)
         assert network.reach(["127.0.0.1"], server.getsockname()[1], 5.0)
 
 
@@ -146,6 +148,12 @@ class Wires:
         done = subprocess.run(_python(name, code), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(done.stdout)
 
+    def reach(self, name: str, port: int) -> dict[str, tuple[str, str]]:
+        """The interface and the source address there for each address of `B` that is reached."""
+        reached = f"network.reach({B}, {port}, 1.0)"
+        found = self.ask(name, f"{{a: (w.interface, w.source) for a, w in {reached}.items()}}")
+        return {address: tuple(way) for address, way in found.items()}
+
     def close(self) -> None:
         for process in self._processes:
             process.kill()
@@ -189,8 +197,9 @@ def test_a_host_says_all_its_addresses(wires: Wires) -> None:
 def test_only_the_wire_that_is_connected_is_reached(wires: Wires) -> None:
     held = wires.hold(wires.b)
     began = time.monotonic()
-    reached = wires.ask(wires.a, f"network.reach({B}, {held}, 1.0)")
-    assert {"10.93.1.2": "good0", "10.93.3.2": "good0", "fd93:1::2": "good0"} == reached
+    reached = wires.reach(wires.a, held)
+    sources = {"10.93.1.2": "10.93.1.1", "10.93.3.2": "10.93.3.1", "fd93:1::2": "fd93:1::1"}
+    assert {address: ("good0", source) for address, source in sources.items()} == reached
     assert time.monotonic() - began < 8
 
 
@@ -198,9 +207,9 @@ def test_only_the_wire_that_is_connected_is_reached(wires: Wires) -> None:
 @pytest.mark.process
 def test_a_host_reaches_itself_at_all_its_addresses(wires: Wires) -> None:
     held = wires.hold(wires.b)
-    reached = wires.ask(wires.b, f"network.reach({B}, {held}, 1.0)")
-    assert set(B) == set(reached)
-    assert ("dead0", "bridge0", "lo") == (reached["fd93:2::2"], reached["172.17.0.1"], reached["::1"])
+    reached = wires.reach(wires.b, held)
+    assert {address: address for address in B} == {address: way[1] for address, way in reached.items()}
+    assert ["dead0", "bridge0", "lo"] == [reached[each][0] for each in ("fd93:2::2", "172.17.0.1", "::1")]
 
 
 @pytest.mark.netns

@@ -37,7 +37,7 @@ JOINED = [
     "from accelerate import Accelerator\nAccelerator()",
     "from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments()).train()",
     "import colossalai\ncolossalai.launch_from_torch()",
-    "import os\nos.environ['HOROVOD_SIZE'] = '2'\nimport horovod.torch as hvd\nhvd.init()",
+    "import horovod.torch as hvd\nhvd.init()\nprint(hvd.size())",
 ]
 NEVER = [
     "import torch.distributed as dist\nprint(dist.is_initialized())",
@@ -57,7 +57,7 @@ NEVER = [
     "from accelerate import Accelerator",
     "from transformers import Trainer\nTrainer().train()",
     "import colossalai",
-    "import horovod.torch as hvd\nhvd.init()\nprint(hvd.size())",
+    "import horovod.torch as hvd",
     "import tensorflow as tf\ntf.Strategy()",
     "import importlib\nimportlib.import_module('tensor' + 'flow')",
 ]
@@ -248,11 +248,11 @@ def test_an_unknown_framework_is_refused_by_the_names_of_the_known(home: Path, f
         Distributor(2, framework="torhc")
 
 
-def test_a_framework_whose_ranks_cannot_meet_is_told_before_the_start(folder: Path) -> None:
+def test_what_a_framework_is_not_served_with_is_told_before_the_start(folder: Path) -> None:
     script = folder / "hvd.py"
-    script.write_text("import horovod.torch as hvd\nhvd.init()\n")
+    script.write_text("import horovod.torch as hvd\n@hvd.elastic.run\ndef train(state): ...\n")
     planned = rankdeck("run", script, "-n", "2", "--dry-run")
 
     assert "uses     horovod (found in the source)" in planned.stdout.splitlines()
-    assert "rankdeck starts no rendezvous for Horovod" in planned.stderr
-    assert "rankdeck starts no rendezvous" not in rankdeck("run", script, "-n", "1", "--dry-run").stderr
+    assert "Horovod's elastic mode is not served" in planned.stderr
+    assert "elastic" not in rankdeck("run", script, "-n", "1", "--dry-run").stderr

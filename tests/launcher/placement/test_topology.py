@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.channel.handshake import Hello
+from launcher.channel.network import Way
 from launcher.errors import CannotPlace
 from launcher.placement.plan import make_plan
 from launcher.placement.topology import (
@@ -186,14 +187,18 @@ def test_different_reasons_are_said_with_their_hosts() -> None:
 TWO = {0: "a", 1: "b"}
 
 
-def answers(*reached: Mapping[str, str]) -> dict[int, Mapping[str, str]]:
-    return dict(enumerate(reached))
+def ways(interfaces: Mapping[str, str]) -> dict[str, Way]:
+    return {address: Way(interface, f"from {interface}") for address, interface in interfaces.items()}
 
 
-def test_the_first_address_that_all_reach_is_taken_with_everyones_interface() -> None:
+def answers(*reached: Mapping[str, str]) -> dict[int, dict[str, Way]]:
+    return dict(enumerate(map(ways, reached)))
+
+
+def test_the_first_address_that_all_reach_is_taken_with_everyones_way() -> None:
     reached = answers({"10.0.0.1": "eth0", "192.168.0.1": "eth1"}, {"192.168.0.1": "ens5"})
     meeting = choose_address(["10.0.0.1", "192.168.0.1"], reached, TWO, first=0)
-    assert MeetingPoint("192.168.0.1", {0: "eth1", 1: "ens5"}) == meeting
+    assert MeetingPoint("192.168.0.1", {0: Way("eth1", "from eth1"), 1: Way("ens5", "from ens5")}) == meeting
 
 
 def test_an_ipv6_address_will_do() -> None:
@@ -230,12 +235,12 @@ def test_loopback_is_known_in_all_its_forms(address: str, expected: bool) -> Non
 
 def test_agents_without_ranks_have_no_say() -> None:
     meeting = choose_address(["10.0.0.1"], answers({"10.0.0.1": "e0"}, {}), {0: "a"}, first=0)
-    assert {0: "e0"} == meeting.interfaces
+    assert {0: Way("e0", "from e0")} == meeting.ways
 
 
 def test_who_cannot_reach_rank_0_is_named() -> None:
     hosts = {0: "a", 1: "b", 2: "c", 3: "c"}
-    reached = {0: {"10.0.0.1": "e0"}, 1: {"10.0.0.1": "e0"}, 3: {}}
+    reached = {0: ways({"10.0.0.1": "e0"}), 1: ways({"10.0.0.1": "e0"}), 3: ways({})}
     with pytest.raises(CannotPlace) as caught:
         choose_address(["127.0.0.1", "10.0.0.1", "10.1.0.1"], reached, hosts, first=0)
     said = "c cannot reach a, where rank 0 would listen, at 10.0.0.1 or 10.1.0.1"
@@ -253,7 +258,7 @@ def test_addresses_that_each_lack_somebody_are_told_with_whom() -> None:
 def test_a_thousand_hosts_that_reach_nobody_are_one_sentence() -> None:
     hosts = {i: f"node{i}" for i in range(1000)}
     with pytest.raises(CannotPlace, match="node3, node4, node5 and 994 more cannot reach node0") as caught:
-        choose_address(["10.0.0.1"], {0: {"10.0.0.1": "e0"}}, hosts, first=0)
+        choose_address(["10.0.0.1"], answers({"10.0.0.1": "e0"}), hosts, first=0)
     assert len(caught.value.message) < 150
 
 

@@ -53,7 +53,7 @@ def met(voice: ScriptedAgent, **hello: Any) -> dict[str, Any]:
 
 def reach(voice: ScriptedAgent) -> None:
     asked = voice.expect(Kind.REACH).document()
-    voice.send(Kind.REACHED, {"found": dict.fromkeys(asked["addresses"], "eth0")})
+    voice.send(Kind.REACHED, {"found": dict.fromkeys(asked["addresses"], ("eth0", ""))})
 
 
 def live(voice: ScriptedAgent, order: dict[str, Any], *, code: int = 0, port: int = 0) -> None:
@@ -156,7 +156,7 @@ def test_nothing_starts_before_all_have_come_and_reached_each_other(tmp_path: Pa
         voice.join(machine="b")
         asked = voice.expect(Kind.REACH)
         assert seen.wait(60)
-        voice.send(Kind.REACHED, {"found": dict.fromkeys(asked.document()["addresses"], "")})
+        voice.send(Kind.REACHED, {"found": dict.fromkeys(asked.document()["addresses"], ("", ""))})
         live(voice, voice.expect(Kind.START).document())
         voice.expect(Kind.QUIT)
 
@@ -186,7 +186,7 @@ def test_hosts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "found",
-    ["text", 7, ["host0"], {"host0": 3}, {"host0": None}, None],
+    ["text", 7, ["host0"], {"host0": 3}, {"host0": None}, {"host0": ["eth0"]}, {"host0": ["eth0", 3]}, None],
 )
 def test_nonsense_about_the_way_ends_the_run_in_words(tmp_path: Path, found: object) -> None:
     def talks(voice: ScriptedAgent) -> None:

@@ -60,7 +60,7 @@ def join(agent: ScriptedAgent, *, collects: bool = True, **hello: Any) -> Manife
 def reach(agent: ScriptedAgent) -> None:
     """Act as an agent that reaches rank 0's host."""
     addresses = agent.expect(Kind.REACH).document()["addresses"]
-    agent.send(Kind.REACHED, {"found": dict.fromkeys(addresses, "eth0")})
+    agent.send(Kind.REACHED, {"found": dict.fromkeys(addresses, ("eth0", ""))})
 
 
 def send_file(agent: ScriptedAgent, path: str, data: bytes, **more: Any) -> None:

@@ -372,7 +372,7 @@ def gets(*numbers: int) -> Script:
             left -= len(voice.expect(Kind.CONTENT).payload)
         voice.send(Kind.PREPARED, {"folder": "/tmp/copies"})
         asked = [f for f in voice.received if f.kind is Kind.REACH] or [voice.expect(Kind.REACH)]
-        voice.send(Kind.REACHED, {"found": dict.fromkeys(asked[0].document()["addresses"], "eth0")})
+        voice.send(Kind.REACHED, {"found": dict.fromkeys(asked[0].document()["addresses"], ("eth0", ""))})
         live(voice, voice.expect(Kind.START).document())
         voice.expect(Kind.QUIT)
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from launcher.agent.boot import base_environ
+from launcher.channel.network import Way
 from launcher.frameworks.base import Rendezvous
 from launcher.frameworks.registry import FrameworkChoice
 from launcher.frameworks.torch import TORCH
@@ -53,7 +54,7 @@ def test_in_a_cluster_the_order_holds_additions_to_the_agents_own() -> None:
         spec=spec(),
         rendezvous=MEETING,
         base={"A": "1"},
-        interfaces={0: "eth0", 1: "eth1"},
+        ways={0: Way("eth0"), 1: Way("eth1")},
         origin="/w",
         attempt=1,
     )
@@ -73,7 +74,7 @@ def test_in_a_cluster_the_order_holds_additions_to_the_agents_own() -> None:
 
 
 def test_an_interface_that_is_not_known_is_left_open() -> None:
-    order = start_message(0, plan(), spec=spec(), rendezvous=MEETING, base={}, interfaces={1: "eth1"})
+    order = start_message(0, plan(), spec=spec(), rendezvous=MEETING, base={}, ways={1: Way("eth1")})
     assert "GLOO_SOCKET_IFNAME" not in order["ranks"]["0"]
 
 

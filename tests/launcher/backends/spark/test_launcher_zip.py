@@ -152,7 +152,9 @@ def test_it_holds_what_executors_may_import_and_no_stranger() -> None:
 def test_what_is_sent_without_bytecode_delays_no_start() -> None:
     loads = "import launcher.agent.agent, launcher.agent.rank_main, sys; print(*sys.modules)"
     done = run_from(job.launcher_zip(), loads)
-    rare = tuple(f"launcher.{name.removesuffix('.py').rstrip('/')}" for name in job._RARELY_IMPORTED)
+    rare = tuple(
+        f"launcher.{name.removesuffix('.py').rstrip('/').replace('/', '.')}" for name in job._RARELY_IMPORTED
+    )
 
     assert 0 == done.returncode, done.stderr
     assert [] == [name for name in done.stdout.split() if name.startswith(rare)]

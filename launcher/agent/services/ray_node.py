@@ -1,0 +1,240 @@
+"""A Ray node: ``ray start --block``, its output, and why it ended.
+
+Ray's own processes are children of that command, and all are below the agent. The command looks after them
+once a second; this process learns of the end of the two that a node cannot do without by their pidfds, before
+the driver and the other nodes do, so that the right one gets the blame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import process
+from . import AgentLine
+from .ray_output import STDERR, STDOUT, WorkerOutput
+
+_READY = b"This command will now block forever"
+_DASHBOARD = re.compile(rb"dashboard at\s+(?:http://)?(\S+:\d+)")
+_VITAL = ("gcs_server", "raylet")
+_TURN_S = 0.2
+_END_S = 8.0
+_TAIL = 40
+_PACKAGES = Path(__file__).resolve().parents[2]
+
+
+def serve(line: AgentLine, **settings: Any) -> None:
+    """Run the node until it is released or ends."""
+    with Node(line, **settings) as node:
+        node.run()
+
+
+class Node:
+    """One node of the cluster.
+
+    Args:
+        line: the line to the agent.
+        head: whether it is the cluster's first node, which holds the global control service.
+        cluster: the address of that service.
+        address: this node's own address.
+        ports: the ports that the agent holds: the global control service's, the dashboard's, the client's.
+        cpus, gpus: what the node offers.
+        python: the ranks' interpreter, which has Ray.
+        folder: a folder of the agent's own with a short path.
+        imports: the folders from which the driver imports, for the workers.
+    """
+
+    def __init__(
+        self,
+        line: AgentLine,
+        *,
+        head: bool,
+        cluster: str,
+        address: str,
+        ports: Sequence[int],
+        cpus: int,
+        gpus: int,
+        python: str,
+        folder: str,
+        imports: str,
+    ) -> None:
+        self._line = line
+        self._python = python
+        self._folder = os.path.join(folder, str(ports[0]))
+        self._tail: deque[bytes] = deque(maxlen=_TAIL)
+        self._said = bytearray()
+        self._ready, self._talks = False, True
+        self._vital: dict[int, tuple[int, str]] = {}
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        own = head_options(address, ports) if head else [f"--address={cluster}"]
+        options = [*own, *node_options(address, cpus, gpus, self._folder)]
+        self._command = subprocess.Popen(
+            [python, "-m", "ray.scripts.scripts", "start", "--block", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environ(os.environ, imports, self._folder),
+        )
+        assert self._command.stdout is not None
+        self._stdout = self._command.stdout
+        self._pipe = self._stdout.fileno()
+        os.set_blocking(self._pipe, False)
+        self._output = WorkerOutput(os.path.join(self._folder, "session_latest", "logs"), write)
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the command, which ends Ray's processes; what is left then is the agent's to kill."""
+        self._command.terminate()
+        try:
+            self._command.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._command.kill()
+            self._command.wait()
+        self._output.finish()
+        self._stdout.close()
+        for descriptor in self._vital:
+            os.close(descriptor)
+
+    def run(self) -> None:
+        """Serve until the node is released, or has ended."""
+        while True:
+            watched = [self._line.fileno(), *([self._pipe] if self._talks else ()), *self._vital]
+            readable = select.select(watched, [], [], _TURN_S)[0]
+            if self._line.fileno() in readable:
+                return None
+            ended = self._command.poll() is not None
+            self._listen()
+            self._output.forward()
+            dead = next((each for each in readable if each in self._vital), None)
+            if dead is not None:
+                return self._line.lost(f"its {self._vital[dead][1]} {how_ended(self._vital[dead][0])}")
+            if ended:
+                return self._line.lost(self._why())
+
+    def _listen(self) -> None:
+        """Read what the command has said."""
+        while data := process.read(self._pipe):
+            self._tail.extend(data.splitlines())
+            if not self._ready:
+                self._said += data
+                if _READY in self._said:
+                    self._on_ready()
+        self._talks = data is None
+
+    def _on_ready(self) -> None:
+        self._ready = True
+        for pid in process.descendants(os.getpid()):
+            if (name := name_of(pid)) in _VITAL:
+                with contextlib.suppress(ProcessLookupError):
+                    self._vital[os.pidfd_open(pid)] = pid, name
+        found = _DASHBOARD.search(self._said)
+        self._line.ready(f"http://{found[1].decode()}" if found else "")
+        self._said.clear()
+
+    def _why(self) -> str:
+        """Why the command has ended, from its last words; those are passed on too."""
+        code = self._command.returncode
+        said = [line.decode(errors="replace").rstrip() for line in self._tail]
+        sys.stderr.write("".join(f"{line}\n" for line in said))
+        return reason(said, code, python=self._python, started=self._ready)
+
+
+def head_options(address: str, ports: Sequence[int]) -> list[str]:
+    """The options of the first node."""
+    control, dashboard, client = ports
+    return [
+        "--head",
+        f"--port={control}",
+        f"--dashboard-host={address}",
+        f"--dashboard-port={dashboard}",
+        f"--ray-client-server-port={client}",
+    ]
+
+
+def node_options(address: str, cpus: int, gpus: int, folder: str) -> list[str]:
+    """The options of every node. Ports that nobody need know are chosen by the kernel."""
+    return [
+        f"--node-ip-address={address}",
+        f"--num-cpus={cpus}",
+        f"--num-gpus={gpus}",
+        f"--temp-dir={folder}",
+        "--min-worker-port=0",
+        "--max-worker-port=0",
+        "--dashboard-agent-listen-port=0",
+        "--disable-usage-stats",
+    ]
+
+
+def environ(own: Mapping[str, str], imports: str, folder: str) -> dict[str, str]:
+    """The environment of Ray's processes, and so of every worker: it imports what the driver does."""
+    env = {name: value for name, value in own.items() if name != "RAY_ADDRESS"}
+    path = [*filter(None, (*imports.split(os.pathsep), *own.get("PYTHONPATH", "").split(os.pathsep)))]
+    return {**env, "PYTHONPATH": os.pathsep.join(dict.fromkeys([*path, library(folder)]))}
+
+
+def library(folder: str) -> str:
+    """A folder to import `launcher` from, and nothing else that lies beside it here.
+
+    Workers import it last, for `launcher.report`, which does nothing in them.
+    """
+    if _PACKAGES.is_file():  # the zip that executors have holds nothing else
+        return str(_PACKAGES)
+    place = os.path.join(folder, "imports")
+    os.makedirs(place, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.symlink(_PACKAGES / "launcher", os.path.join(place, "launcher"))
+    return place
+
+
+def write(stream: int, data: bytes) -> None:
+    """Write a line of a worker to this node's own output."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(STDOUT if stream == STDOUT else STDERR, view) :]
+
+
+def name_of(pid: int) -> str:
+    """The name of a process's program; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def how_ended(pid: int) -> str:
+    """How a process ended that nobody has waited for yet, from the last field of its stat (proc(5))."""
+    try:
+        status = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").split()[-1])
+    except (OSError, ValueError):
+        return "ended"
+    code, name = process.outcome(status)
+    return describe(code, name)
+
+
+def describe(code: int, signal_name: str | None) -> str:
+    """How a process ended, in words."""
+    return f"was killed by {signal_name}" if signal_name else f"ended with code {code}"
+
+
+def reason(said: Sequence[str], code: int, *, python: str, started: bool) -> str:
+    """Why ``ray start`` has ended, as far as its last words tell."""
+    text = "\n".join(said)
+    if "No module named 'ray" in text or "No module named ray" in text:
+        return f"Ray is not installed for {python}"
+    if ended := re.findall(r"^\s*(\w+) \[exit code=(-?\d+)\]", text, re.MULTILINE):
+        name, status = ended[-1][0], int(ended[-1][1])
+        return f"its {name} {describe(status, process.signal_name(-status) if status < 0 else None)}"
+    if code < 0:
+        return f"ray start {describe(code, process.signal_name(-code))}"
+    last = next((line for line in reversed(said) if line.strip()), "")
+    return f"ray start ended with code {code}{f': {last.strip()}' if last and not started else ''}"

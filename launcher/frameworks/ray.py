@@ -1,0 +1,103 @@
+"""Ray, as a cluster of its own for one run: every rank is a Ray node, and the target is rank 0's driver.
+
+A node offers what its rank was given: its share of the cores, and its GPUs. The ports that others must know
+are held by the agent; Ray chooses all others itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..agent import import_hooks
+from ..agent.program import FOLDER, IMPORTS, PYTHON
+from ..spec.places import Assignment
+from . import none, torch
+from .base import Framework, Rendezvous, ServiceCommand, importing
+
+GCS, DASHBOARD, CLIENT = range(3)
+
+
+def address_of(rendezvous: Rendezvous) -> str:
+    """The address of the head's global control service, by which nodes and drivers find the cluster."""
+    host = node_address(rendezvous, 0)
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{rendezvous.peers[0].ports[GCS]}"
+
+
+def node_address(rendezvous: Rendezvous, rank: int) -> str:
+    """A node's address. On one host each has a loopback address of its own.
+
+    Ray takes 127.0.0.1 for the host's address in its network, and leaves the others of 127.0.0.0/8 alone.
+    """
+    address = rendezvous.peers[rank].address
+    return str(ipaddress.IPv4Address("127.0.0.2") + rank) if address == "127.0.0.1" else address
+
+
+def role(rank: int, world_size: int, roles: Mapping[str, int]) -> str:
+    """The first node has the services of the whole cluster, and the driver beside it."""
+    del world_size, roles
+    return "node" if rank else "head"
+
+
+def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
+    """The variables of a node and of the driver; Ray Train gives torchrun's to its own workers."""
+    return {**none.environ(place, rendezvous), "RAY_ADDRESS": address_of(rendezvous)}
+
+
+def defaults(interface: str) -> Mapping[str, str]:
+    """The variables that apply unless the user or the host has set them.
+
+    A node's output has all that its workers print, so the driver must not print it too.
+    """
+    return {
+        "RAY_LOG_TO_DRIVER": "0",
+        "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        **torch.network(interface),
+    }
+
+
+def service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand:
+    """The node of one rank."""
+    own = rendezvous.peers[place.rank]
+    settings: dict[str, Any] = {
+        "head": place.rank == 0,
+        "cluster": address_of(rendezvous),
+        "address": node_address(rendezvous, place.rank),
+        "ports": list(own.ports),
+        "cpus": place.threads,
+        "gpus": len(place.devices),
+        "python": PYTHON,
+        "folder": FOLDER,
+        "imports": IMPORTS,
+    }
+    return ServiceCommand("Ray's head node" if place.rank == 0 else "Ray's node", "ray_node", settings)
+
+
+def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:
+    """Learn from every `ray.init` how many nodes its cluster has."""
+
+    def connected(*_: object) -> None:
+        joined(sum(node["Alive"] for node in module.nodes()))
+
+    import_hooks.around(module, "init", after=connected)
+
+
+RAY = Framework(
+    "ray",
+    matches=importing("ray"),
+    environ=environ,
+    defaults=defaults,
+    packages=("ray",),
+    watches=("ray",),
+    cure="call ray.init() in the script, which runs beside rank 0",
+    ports=3,
+    role=role,
+    service=service,
+    followers=True,
+    isolates=True,
+    threads=False,
+)

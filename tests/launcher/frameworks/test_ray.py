@@ -1,0 +1,95 @@
+"""Ray: the nodes of a run's own cluster, what each offers, and where the driver finds them."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from launcher.agent.program import FOLDER, IMPORTS, PYTHON
+from launcher.frameworks import ray
+from launcher.frameworks.base import Peer, Rendezvous
+from launcher.frameworks.ray import RAY
+from launcher.placement.plan import rank_environ
+from launcher.spec.places import Assignment, Device
+
+
+def rendezvous(*addresses: str) -> Rendezvous:
+    peers = tuple(Peer(address, (5000 + n, 6000 + n, 7000 + n)) for n, address in enumerate(addresses))
+    return Rendezvous(addresses[0], 43210, "run-1", peers=peers)
+
+
+def place(rank: int, *devices: Device, visible: str | None = None) -> Assignment:
+    return Assignment(rank, 2, rank, 2, 0, 1, agent=0, host="a", devices=devices, visible=visible, threads=4)
+
+
+def test_a_node_offers_what_its_rank_was_given() -> None:
+    gpus = Device(0, "GPU-a"), Device(1, "GPU-b")
+    command = RAY.service(place(1, *gpus), rendezvous("10.0.0.1", "10.0.0.2"))
+
+    assert command is not None
+    assert ("Ray's node", "ray_node") == (command.name, command.module)
+    assert {
+        "head": False,
+        "cluster": "10.0.0.1:5000",
+        "address": "10.0.0.2",
+        "ports": [5001, 6001, 7001],
+        "cpus": 4,
+        "gpus": 2,
+        "python": PYTHON,
+        "folder": FOLDER,
+        "imports": IMPORTS,
+    } == command.settings
+
+
+def test_the_head_is_beside_rank_0_which_alone_runs_the_target() -> None:
+    command = RAY.service(place(0), rendezvous("10.0.0.1", "10.0.0.2"))
+
+    assert command is not None
+    assert ("Ray's head node", True) == (command.name, command.settings["head"])
+    assert [True, False] == [RAY.leads(rank) for rank in range(2)]
+    assert ["head", "node"] == [RAY.role(rank, 2, {}) for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        (("127.0.0.1",) * 300, ["127.0.0.2", "127.0.0.3", "127.0.1.45"]),
+        (("10.0.0.1", "10.0.0.2", *["10.0.0.3"] * 298), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+    ],
+)
+def test_nodes_on_one_host_have_addresses_of_their_own(
+    addresses: tuple[str, ...], expected: list[str]
+) -> None:
+    gang = rendezvous(*addresses)
+    assert expected == [ray.node_address(gang, rank) for rank in (0, 1, 299)]
+    assert f"{expected[0]}:5000" == ray.address_of(gang)
+
+
+def test_an_ipv6_address_is_in_brackets() -> None:
+    assert "[fd00::1]:5000" == ray.address_of(rendezvous("fd00::1"))
+
+
+def test_a_node_sees_its_own_gpus_and_chooses_its_workers_threads() -> None:
+    gang, both = rendezvous("10.0.0.1", "10.0.0.2"), "GPU-a,GPU-b"
+    env = rank_environ(place(1, Device(1, "GPU-b"), visible=both), gang, {}, framework=RAY, interface="eth1")
+
+    assert ("GPU-b", "10.0.0.1:5000", "eth1") == (
+        env["CUDA_VISIBLE_DEVICES"],
+        env["RAY_ADDRESS"],
+        env["GLOO_SOCKET_IFNAME"],
+    )
+    assert {"OMP_NUM_THREADS", "RANK", "WORLD_SIZE", "MASTER_ADDR"}.isdisjoint(env)
+    hidden = rank_environ(place(1, visible=""), gang, {}, framework=RAY)
+    assert "" == hidden["CUDA_VISIBLE_DEVICES"]
+
+
+def test_a_driver_that_connects_has_met_the_nodes() -> None:
+    module = types.ModuleType("ray")
+    module.init = lambda: None  # type: ignore[attr-defined]
+    module.nodes = lambda: [{"Alive": True}, {"Alive": False}, {"Alive": True}]  # type: ignore[attr-defined]
+    sizes: list[int] = []
+    ray.on_import(module, sizes.append)
+
+    module.init()
+    assert [2] == sizes
