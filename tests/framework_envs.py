@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,10 +23,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import horovod_build
+
 PINS = Path(__file__).parent / "environments"
 STALE_S = 14 * 86400.0
 INSTALL_LIMIT_S = 1800.0
 WITHOUT_DEPENDENCIES = "\n# without dependencies"
+FROM_SOURCE = "\n# from its source"
 # DeepSpeed then compiles an extension, which takes a minute.
 COMPILE = "import deepspeed; deepspeed.init_distributed()"
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -117,12 +121,28 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
 def _install(env: Environment) -> None:
     """Make the environment and install its pins."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", env.folder], check=True)
-    text, _, alone = env.pins.read_text().partition(WITHOUT_DEPENDENCIES)
+    text, _, built = env.pins.read_text().partition(FROM_SOURCE)
+    text, _, alone = text.partition(WITHOUT_DEPENDENCIES)
     for part, options in ((text, []), (alone.partition("\n")[2], ["--no-deps"])):
         if part.strip():
             wanted = env.folder / "wanted.txt"
             wanted.write_text(part)
             _pip_install(env, *options, "--requirement", str(wanted))
+    for requirement in built.partition("\n")[2].split():
+        _build(env, requirement)
+
+
+def _build(env: Environment, requirement: str) -> None:
+    """Build Horovod for this environment's torch, and install it."""
+    if not horovod_build.can_build():
+        raise CannotInstall(f"{requirement} needs a C++ compiler and CMake")
+    with tempfile.TemporaryDirectory(dir=env.folder) as folder:
+        try:
+            wheel = horovod_build.build(env.python, requirement, Path(folder))
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            said = str(error.stderr or "").strip().splitlines()
+            raise CannotInstall(f"{requirement} cannot be built: {said[-1] if said else error}") from None
+        _pip_install(env, "--no-deps", str(wheel))
 
 
 def _pip_install(env: Environment, *words: str) -> None:

@@ -140,7 +140,7 @@ NEEDS_FRAMEWORKS = [
 @pytest.fixture
 def launch(command: str) -> dict[str, Any]:
     """The options for the example of a command, in an environment that is ready."""
-    (example,) = {each.name: each for each in EXAMPLES if f"digits_{each.name}.py" in command}.values()
+    (example,) = {each.name: each for each in EXAMPLES if f"{each.module}.py" in command}.values()
     return example.launch()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +18,7 @@ from tests import framework_envs
 
 FOLDER = Path(__file__).parents[1] / "launcher" / "examples"
 TOLERANCE = 1e-5
+BATCH = 64
 LIMIT_S = 200.0
 
 
@@ -23,30 +27,45 @@ class Example:
     """An example, and where it runs.
 
     Attributes:
-        name: of its file, without `digits_`.
+        name: of its file, without the data's.
         environment: that it needs; empty if torch is enough, which is installed here.
         options: of its training.
         held_share: of the model, by rank, where it divides the model between two ranks.
+        data: what its module's name begins with.
+        samples: of an epoch.
+        is_driver: whether it runs at rank 0 only, and has workers of its own on every rank.
     """
 
     name: str
     environment: str = ""
     options: Mapping[str, int] = field(default_factory=dict)
     held_share: tuple[float, ...] = ()
+    data: str = "digits"
+    samples: int = 1350
+    is_driver: bool = False
 
     def __str__(self) -> str:
         return "-".join([self.name, *(f"{key}{value}" for key, value in self.options.items())])
 
     @property
+    def module(self) -> str:
+        """The module's name, without its package."""
+        return f"{self.data}_{self.name}"
+
+    @property
     def script(self) -> Path:
         """The file."""
-        return FOLDER / f"digits_{self.name}.py"
+        return FOLDER / f"{self.module}.py"
 
     @property
     def framework(self) -> str:
         """By whose rules its ranks get their places."""
         names = {"deepspeed_pipeline": "deepspeed", "trainer": "transformers"}
         return names.get(self.name, self.name) if self.environment else "torch"
+
+    def steps(self, epochs: int, ranks: int) -> list[int | None]:
+        """How many steps each rank reports."""
+        return [None if self.is_driver else epochs * (self.samples // BATCH)] * ranks
 
     def argv(self, epochs: int) -> list[str]:
         """The arguments of its script."""
@@ -79,11 +98,31 @@ EXAMPLES = (
     Example("accelerate", "torch-family"),
     Example("trainer", "torch-family"),
     Example("colossalai", "colossalai"),
+    Example("horovod", "horovod"),
+    Example("tensorflow", "tensorflow", data="spirals", samples=1024),
+    Example("ray", "ray", is_driver=True),
 )
 
 
+def reference(example: Example, epochs: int) -> dict[str, float]:
+    """The metrics of the same training in one process, which divides nothing."""
+    return spirals_alone(epochs) if example.data == "spirals" else digits_alone(epochs)
+
+
 @cache
-def reference(epochs: int) -> dict[str, float]:
+def spirals_alone(epochs: int) -> dict[str, float]:
+    """The metrics of TensorFlow without a strategy."""
+    env = framework_envs.made("tensorflow")
+    around = {**os.environ, **env.variables, "PYTHONPATH": str(FOLDER.parents[1])}
+    script = Path(__file__).parent / "targets" / "spirals_alone.py"
+    command = [str(word) for word in (env.python, script, epochs, BATCH)]
+    done = subprocess.run(command, env=around, stdout=subprocess.PIPE, check=True)
+    metrics: dict[str, float] = json.loads(done.stdout)
+    return metrics
+
+
+@cache
+def digits_alone(epochs: int) -> dict[str, float]:
     """The metrics of the same training in one process, without any framework: the same model and batches."""
     torch = pytest.importorskip("torch")
     from torch.nn.functional import cross_entropy
@@ -99,7 +138,7 @@ def reference(epochs: int) -> dict[str, float]:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for epoch in range(epochs):
         order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(epoch))
-        for batch in order[: len(order) // 64 * 64].view(-1, 64):
+        for batch in order[: len(order) // BATCH * BATCH].view(-1, BATCH):
             optimizer.zero_grad()
             cross_entropy(model(images[batch]), labels[batch]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -118,7 +157,10 @@ def results(job: Job) -> list[Any]:
 
 def check(example: Example, values: list[Any], epochs: int, ranks: int = 2) -> None:
     """All ranks trained together, and their result is that of one process."""
-    expected = pytest.approx(reference(epochs), abs=TOLERANCE)
+    expected = pytest.approx(reference(example, epochs), abs=TOLERANCE)
+    if example.is_driver:
+        assert [None] * (ranks - 1) == values[1:]
+        values = values[:1] * ranks
     assert [expected] * ranks == [{k: v for k, v in r.items() if k.startswith("test_")} for r in values]
     assert [ranks] * ranks == [value["ranks"] for value in values]
     if example.held_share:

@@ -1,7 +1,7 @@
 """The training of an example, which never ends by itself.
 
-Usage: EXAMPLE ENDING PIPE. Each rank says `ready` after some steps. Then rank 1 raises an error: at once if
-the ending is `raise`, and if it is `fail`, once it has read from the pipe.
+Usage: MODULE ENDING PIPE, with a module of the examples. Each rank says `ready` after some steps. Then rank 1
+raises an error: at once if the ending is `raise`, and if it is `fail`, once it has read from the pipe.
 """
 
 import importlib
@@ -28,7 +28,7 @@ def report(*, step: int | None = None, loss: float | None = None, **metrics: flo
 
 def main() -> None:
     launcher.report = report
-    example = importlib.import_module(f"launcher.examples.digits_{sys.argv[1]}")
+    example = importlib.import_module(f"launcher.examples.{sys.argv[1]}")
     example.train(epochs=1_000_000)
 
 

@@ -19,11 +19,8 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(3
 CODES = {"fail": 1, "interrupt": 130, "engine": 75}
 ALIVE = 5  # command, warden, agent and two ranks
 # one of each framework: what others of the same one start is the same
-OF_EACH = [
-    each
-    for each in EXAMPLES
-    if str(each) in ("pipeline", "lightning", "deepspeed-stage2", "accelerate", "trainer", "colossalai")
-]
+NAMES = "pipeline lightning deepspeed-stage2 accelerate trainer colossalai horovod tensorflow"
+OF_EACH = [each for each in EXAMPLES if str(each) in NAMES.split()]
 
 
 @pytest.mark.parametrize("ending", CODES)
@@ -35,8 +32,9 @@ def test_nothing_is_left_after_the_end(
     pipe, others = tmp_path / "go", segments.abandoned()
     os.mkfifo(pipe)
     words: list[str | Path] = ["run", targets / "endless_training.py", "-n", "2", "--grace", "1", *python]
+    words += ["--", example.module, ending, pipe]
 
-    with Foreground(*words, "--", example.name, ending, pipe, folder=tmp_path, env=launch.get("env")) as run:
+    with Foreground(*words, folder=tmp_path, env=launch.get("env")) as run:
         await_ready(run)
         assert len(survivors.alive(mark)) >= ALIVE
         if ending == "interrupt":

@@ -63,7 +63,7 @@ def test_a_failing_rank_ends_the_others_and_is_blamed(
     bench: Bench, targets: Path, example: Example, launch: dict[str, Any]
 ) -> None:
     script = str(targets / "endless_training.py")
-    job = bench.distributor(2, grace_s=1, **launch).start(script, example.name, "raise", "")
+    job = bench.distributor(2, grace_s=1, **launch).start(script, example.module, "raise", "")
 
     with pytest.raises(RankFailed, match="bad luck") as failure:
         results(job)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.distributor import Distributor
-from tests.trainings import EXAMPLES, Example, check, reference, results
+from tests.trainings import EXAMPLES, Example, check, digits_alone, results, spirals_alone
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -18,21 +18,25 @@ pytestmark = [
 ]
 
 EPOCHS = 2
-STEPS = EPOCHS * (1350 // 64)
 
 
 def test_the_reference_learns() -> None:
-    assert reference(EPOCHS)["test_accuracy"] > 0.9
-    assert reference(1)["test_loss"] > reference(EPOCHS)["test_loss"] + 0.1
+    assert digits_alone(EPOCHS)["test_accuracy"] > 0.9
+    assert digits_alone(1)["test_loss"] > digits_alone(EPOCHS)["test_loss"] + 0.1
+
+
+def test_the_reference_of_tensorflow_learns() -> None:
+    assert spirals_alone(30)["test_accuracy"] > 0.9
+    assert spirals_alone(1)["test_loss"] > spirals_alone(30)["test_loss"] + 0.1
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_two_ranks_train_as_one_process_does(example: Example, launch: dict[str, Any]) -> None:
-    target = f"launcher.examples.digits_{example.name}:train"
+    target = f"launcher.examples.{example.module}:train"
     job = Distributor(2, **launch).start(target, epochs=EPOCHS, **example.options)
 
     check(example, results(job), EPOCHS)
-    assert [STEPS] * 2 == [rank.step for rank in job.state.ranks]
+    assert example.steps(EPOCHS, 2) == [rank.step for rank in job.state.ranks]
     assert job.state.framework is not None
     assert example.framework == job.state.framework.framework
     assert job.state.separate is None
