@@ -42,6 +42,7 @@ class Rendezvous:
         peers: every rank, in order, if the framework asks for ports; else none.
         node_sizes: how many ranks each host has, by its node rank.
         roles: how many ranks have each role, in the order in which the request names them.
+        token: a secret of this attempt, by which its processes may know each other.
     """
 
     address: str
@@ -52,6 +53,7 @@ class Rendezvous:
     peers: tuple[Peer, ...] = ()
     node_sizes: tuple[int, ...] = ()
     roles: Mapping[str, int] = field(default_factory=dict)
+    token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,11 @@ def _no_defaults(interface: str) -> Mapping[str, str]:
     return {}
 
 
+def _nothing_alike(rendezvous: Rendezvous) -> Mapping[str, str]:
+    del rendezvous
+    return {}
+
+
 def _no_service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand | None:
     del place, rendezvous
     return None
@@ -139,6 +146,8 @@ class Framework:
         environ: the variables of one rank.
         defaults: variables of one rank that apply unless the user or the host has set them, from the name of
             the network interface to use, which is empty if unknown.
+        alike: variables that must be the same in all ranks, unless the user has set them; what a host has set
+            does not count.
         argv: the arguments of one rank, from those of the request.
         shared_memory: a pattern for the names of the segments in shared memory that its ranks leave, however
             they end; empty for none.
@@ -161,6 +170,7 @@ class Framework:
     matches: Callable[[str], bool]
     environ: Callable[[Assignment, Rendezvous], Mapping[str, str]]
     defaults: Callable[[str], Mapping[str, str]] = _no_defaults
+    alike: Callable[[Rendezvous], Mapping[str, str]] = _nothing_alike
     argv: Callable[[Assignment, Rendezvous, Call], Sequence[str]] = _unchanged
     shared_memory: Callable[[Rendezvous], str] = _nothing_left
     packages: tuple[str, ...] = ()

@@ -60,6 +60,14 @@ def defaults(interface: str) -> Mapping[str, str]:
     }
 
 
+def alike(rendezvous: Rendezvous) -> Mapping[str, str]:
+    """Who may use the cluster: those with the attempt's token, as Ray runs whatever it is sent.
+
+    Without them, a head on a host with a token of the user's demands that one, and other nodes have none.
+    """
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": rendezvous.token} if rendezvous.token else {}
+
+
 def service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand:
     """The node of one rank."""
     own = rendezvous.peers[place.rank]
@@ -91,6 +99,7 @@ RAY = Framework(
     matches=importing("ray"),
     environ=environ,
     defaults=defaults,
+    alike=alike,
     packages=("ray",),
     watches=("ray",),
     cure="call ray.init() in the script, which runs beside rank 0",

@@ -188,7 +188,7 @@ def rank_environ(
     seen = _own(place) if framework.isolates else place.visible
     devices = {} if seen is None else {VISIBLE: seen}
     threads = {THREADS: str(place.threads)} if framework.threads else {}
-    chosen = {**threads, **framework.defaults(interface)}
+    chosen = {**threads, **framework.defaults(interface), **framework.alike(rendezvous)}
     env = framework.environ(place, rendezvous)
     return {**env, **devices, **{name: value for name, value in chosen.items() if name not in base}}
 

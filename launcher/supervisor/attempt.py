@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -312,6 +313,7 @@ class Attempt:
             peers=peers_of(plan, meeting, self._roster.held, self._choice.framework.ports),
             node_sizes=node_sizes(plan.ranks),
             roles=self._spec.roles,
+            token=secrets.token_hex(),
         )
         services = services_of(plan.ranks, rendezvous, self._choice.framework)
         self.services = frozenset(services)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from dataclasses import replace
 
 import pytest
 
@@ -82,6 +83,19 @@ def test_a_node_sees_its_own_gpus_and_chooses_its_workers_threads() -> None:
     assert {"OMP_NUM_THREADS", "RANK", "WORLD_SIZE", "MASTER_ADDR"}.isdisjoint(env)
     hidden = rank_environ(place(1, visible=""), gang, {}, framework=RAY)
     assert "" == hidden["CUDA_VISIBLE_DEVICES"]
+
+
+def test_a_cluster_is_for_those_with_the_attempts_token_or_as_the_user_says() -> None:
+    gang = replace(rendezvous("10.0.0.1", "10.0.0.2"), token="secret")
+
+    def who(**base: str) -> tuple[str | None, ...]:
+        env = rank_environ(place(1), gang, base, framework=RAY)
+        return tuple(env.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"))
+
+    assert ("token", "secret") == who()
+    assert ("token", None) == who(RAY_AUTH_TOKEN="own")
+    assert (None, "secret") == who(RAY_AUTH_MODE="disabled")
+    assert "secret" not in repr(gang)
 
 
 def test_a_driver_that_connects_has_met_the_nodes() -> None:

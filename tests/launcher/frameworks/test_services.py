@@ -133,6 +133,24 @@ def test_a_lost_node_is_replaced_if_the_run_may_start_again(tmp_path: Path, mark
     assert not gone(mark, 5)
 
 
+def test_every_attempt_of_a_cluster_has_a_token_that_no_file_holds(tmp_path: Path, mark: str) -> None:
+    source = (
+        "import ray, os\nray.init()\nprint('its end is', os.environ['RAY_AUTH_TOKEN'][-16:], flush=True)\n"
+        "if os.environ['RANKDECK_RESTART_COUNT'] == '0': raise SystemExit(3)\n"
+    )
+    job = start(tmp_path, source, max_restarts=1)
+    state = job.wait(60)
+    tokens = [output(job, 0, attempt=attempt).split()[-1] for attempt in (0, 1)]
+
+    assert ("succeeded", 1) == (state.phase, state.attempt)
+    assert (2, 16) == (len(set(tokens)), len(tokens[0]))
+    written = [
+        path.read_bytes() for path in job.folder.rglob("*") if path.is_file() and path.suffix != ".out"
+    ]
+    assert not [data for data in written for token in tokens if token.encode() in data]
+    assert not gone(mark, 5)
+
+
 def test_a_driver_that_fails_is_the_failure(tmp_path: Path, mark: str) -> None:
     state = start(tmp_path, "import ray, sys\nray.init()\nsys.exit(7)\n").wait(60)
 

@@ -1,0 +1,101 @@
+"""Ray as it is installed: nothing of its nodes is left after the run, and the right one gets the blame."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.agent import process
+from launcher.agent.services import ray_node
+from launcher.runs.reader import read_state
+from launcher.state.run_state import RunState
+from tests import engines, framework_envs, survivors
+from tests.commands import Foreground, last, until
+from tests.framework_envs import Environment
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
+
+SHARED_MEMORY = Path("/dev/shm")
+SESSIONS = Path("/tmp/ray")
+
+
+@pytest.fixture
+def env() -> Environment:
+    return framework_envs.made("ray")
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where agents make their folders, with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+@pytest.fixture
+def leaves_nothing(scratch: Path, mark: str) -> Iterator[None]:
+    segments, sessions = set(SHARED_MEMORY.iterdir()), SESSIONS.exists()
+    yield
+    assert survivors.gone(mark, within=5) == {}
+    until(
+        lambda: set(SHARED_MEMORY.iterdir()) <= segments and [] == list(scratch.glob("rankdeck-*")), within=5
+    )
+    assert sessions == SESSIONS.exists()
+
+
+def part(state: RunState, rank: int, name: str) -> int:
+    """A process of Ray's beside a rank."""
+    below = process.descendants(state.services[rank].pid)
+    return next(pid for pid in below if ray_node.name_of(pid) == name)
+
+
+ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
+    "interrupt": (lambda run: run.signal(signal.SIGINT), 130, "interrupted"),
+    "engine": (lambda run: os.kill(engines.pids()[0], signal.SIGKILL), 75, ""),
+    "agent": (lambda run: os.kill(now().hosts[0].pid, signal.SIGKILL), 75, "agent"),
+    "raylet": (
+        lambda run: os.kill(part(now(), 1, "raylet"), signal.SIGKILL),
+        75,
+        "Ray's node beside rank 1 on {host} was lost: its raylet was killed by SIGKILL",
+    ),
+    "head's raylet": (
+        lambda run: os.kill(part(now(), 0, "raylet"), signal.SIGKILL),
+        75,
+        "Ray's head node beside rank 0 on {host} was lost: its raylet was killed by SIGKILL",
+    ),
+    "control": (
+        lambda run: os.kill(part(now(), 0, "gcs_server"), signal.SIGKILL),
+        75,
+        "Ray's head node beside rank 0 on {host} was lost: its gcs_server was killed by SIGKILL",
+    ),
+    "fail": (lambda run: None, 1, "rank 0 on {host} raised RuntimeError: bad luck"),
+    "worker": (lambda run: None, 1, "RuntimeError): "),
+}
+
+
+def now() -> RunState:
+    return read_state(last())
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_left_after_the_end(
+    env: Environment, targets: Path, tmp_path: Path, leaves_nothing: None, ending: str
+) -> None:
+    act, code, why = ENDINGS[ending]
+    words: list[str | Path] = ["run", targets / "endless_ray.py", "-n", "2", "--python", env.python]
+
+    with Foreground(*words, "--", ending, folder=tmp_path, env=env.variables) as run:
+        run.await_line("2 workers are ready")
+        act(run)
+        ended = run.finish()
+
+    state = now()
+    assert code == ended, (state.why, run.narrated)
+    assert why.format(host=state.ranks[0].host) in (state.why or "")
+    if ending == "fail":
+        assert {"r0", "r1"} == {line[:2] for line in run.printed if line.endswith(") ready")}
