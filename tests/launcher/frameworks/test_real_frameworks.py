@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher.distributor import Distributor
-from launcher.errors import LauncherError
+from launcher.errors import LauncherError, RankFailed
 from tests import framework_envs, segments
 from tests.commands import until
 from tests.framework_envs import Environment
@@ -77,3 +78,42 @@ def test_a_lock_that_a_killed_build_has_left_stops_no_deepspeed(env: Environment
     check(example, results(job), 1)
     assert not (extension / "lock").exists()
     until(lambda: segments.abandoned() <= others)
+
+
+@pytest.fixture
+def tensorflow() -> dict[str, Any]:
+    env = framework_envs.made("tensorflow")
+    return {"python": env.python, "env": dict(env.variables)}
+
+
+def test_keras_3_is_refused_with_the_cure(tensorflow: dict[str, Any], targets: Path) -> None:
+    job = Distributor(2, **tensorflow).start(str(targets / "keras_fit.py"))
+
+    with pytest.raises(RankFailed, match=r"Keras 3 cannot train .* TF_USE_LEGACY_KERAS=1"):
+        results(job)
+
+
+def test_the_keras_before_trains_on_all_workers_as_on_one(tensorflow: dict[str, Any], targets: Path) -> None:
+    tensorflow["env"] |= {"TF_USE_LEGACY_KERAS": "1"}
+    alone, both = (results(Distributor(n, **tensorflow).start(str(targets / "keras_fit.py"))) for n in (1, 2))
+
+    assert [1, 2, 2] == [value["workers"] for value in (*alone, *both)]
+    assert [pytest.approx(alone[0]["losses"], abs=1e-5)] * 2 == [value["losses"] for value in both]
+
+
+def test_a_chief_trains_with_the_workers_and_an_evaluator_does_not(
+    tensorflow: dict[str, Any], tmp_path: Path
+) -> None:
+    script = tmp_path / "roles.py"
+    script.write_text(
+        "import json, os, launcher, tensorflow as tf\n"
+        "own = json.loads(os.environ['TF_CONFIG'])['task']['type']\n"
+        "trains = own != 'evaluator'\n"
+        "size = tf.distribute.MultiWorkerMirroredStrategy().num_replicas_in_sync if trains else 0\n"
+        "launcher.publish([own, size])\n"
+    )
+    job = Distributor(4, roles={"chief": 1, "evaluator": 1}, **tensorflow).start(str(script))
+
+    assert [["chief", 3], ["worker", 3], ["worker", 3], ["evaluator", 0]] == results(job)
+    assert ["chief", "worker", "worker", "evaluator"] == [rank.role for rank in job.state.ranks]
+    assert job.state.separate is None
