@@ -27,7 +27,7 @@ def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
         "HOROVOD_LOCAL_RANK": place.local_rank,
         "HOROVOD_LOCAL_SIZE": place.local_world_size,
         **_across(place, rendezvous.node_sizes),
-        "HOROVOD_HOSTNAME": f"node{place.node_rank}",  # ranks with the same one are taken for neighbours
+        "HOROVOD_HOSTNAME": _hostname(place.node_rank),
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.address,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": rendezvous.peers[0].ports[0],
         "HOROVOD_CONTROLLER": "gloo",
@@ -51,8 +51,20 @@ def service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand | None:
     """The store, beside rank 0."""
     if place.rank:
         return None
-    settings = {"port": rendezvous.peers[0].ports[0]}
+    settings = {"port": rendezvous.peers[0].ports[0], "members": members(rendezvous.node_sizes)}
     return ServiceCommand("Horovod's rendezvous server", "horovod_store", settings)
+
+
+def members(node_sizes: tuple[int, ...]) -> dict[str, int]:
+    """How many ranks meet in each scope of the store: all, those of a host, those of a local rank."""
+    of_hosts = {f"local_{_hostname(node)}": size for node, size in enumerate(node_sizes)}
+    across = {f"cross_{n}": sum(size > n for size in node_sizes) for n in range(max(node_sizes))}
+    return {"global": sum(node_sizes), **of_hosts, **across}
+
+
+def _hostname(node_rank: int) -> str:
+    """What stands for a host: ranks with the same one are taken for neighbours."""
+    return f"node{node_rank}"
 
 
 def caution(source: str) -> str:

@@ -63,7 +63,15 @@ def test_the_store_is_beside_rank_0_on_its_held_port() -> None:
     command = HOROVOD.service(place(0, 0, 1, 0), RENDEZVOUS)
 
     assert command is not None
-    assert ("horovod_store", {"port": 5000}) == (command.module, command.settings)
+    assert ("horovod_store", 5000) == (command.module, command.settings["port"])
+    assert {
+        "global": 5,
+        "local_node0": 1,
+        "local_node1": 2,
+        "local_node2": 2,
+        "cross_0": 3,
+        "cross_1": 2,
+    } == command.settings["members"]
     assert all(HOROVOD.service(place(rank, 0, 2, 1), RENDEZVOUS) is None for rank in range(1, 5))
 
 

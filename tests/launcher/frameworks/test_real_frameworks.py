@@ -117,3 +117,21 @@ def test_a_chief_trains_with_the_workers_and_an_evaluator_does_not(
     assert [["chief", 3], ["worker", 3], ["worker", 3], ["evaluator", 0]] == results(job)
     assert ["chief", "worker", "worker", "evaluator"] == [rank.role for rank in job.state.ranks]
     assert job.state.separate is None
+
+
+def test_horovod_meets_again_after_a_shutdown_and_in_sets_of_processes(tmp_path: Path) -> None:
+    env = framework_envs.made("horovod")
+    script = tmp_path / "again.py"
+    script.write_text(
+        "import horovod.torch as hvd, launcher, torch\n"
+        "sums = []\n"
+        "for _ in range(3):\n"
+        "    hvd.init()\n"
+        "    sums.append(hvd.allreduce(torch.tensor(1.0 + hvd.rank()), op=hvd.Sum).item())\n"
+        "    hvd.shutdown()\n"
+        "hvd.init(process_sets=[hvd.ProcessSet([0]), hvd.ProcessSet([1])])\n"
+        "launcher.publish([sums, hvd.size()])\n"
+    )
+    job = Distributor(2, python=env.python, env=env.variables).start(str(script))
+
+    assert [[[3.0] * 3, 2]] * 2 == results(job)

@@ -14,11 +14,13 @@ from launcher.agent.services import horovod_store
 from launcher.agent.services.horovod_store import Store
 from launcher.channel import network
 
+MEMBERS = {"global": 3, "local_node0": 2, "cross_0": 1}
+
 
 @pytest.fixture
 def store() -> Iterator[Store]:
     held = network.hold_port()
-    with held.sock, Store(held.number) as made:
+    with held.sock, Store(held.number, MEMBERS) as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()
         yield made
@@ -43,6 +45,29 @@ def test_a_value_is_there_once_somebody_has_put_it(store: Store) -> None:
     assert (200, b"") == ask(store, "DELETE", "/global/0")
     assert (200, b"\0address") == ask(store, "GET", "/global/0")  # a rank that comes late needs it
     assert 404 == ask(store, "GET", "/local/0")[0]
+
+
+def test_a_scope_is_emptied_once_all_its_ranks_have_met(store: Store) -> None:
+    """Or ranks that initialise again after a shutdown find the addresses of before."""
+    for rank in range(3):
+        ask(store, "PUT", f"/global/{rank}", b"old")
+    for rank in (0, 0, 2):  # one says it twice
+        ask(store, "DELETE", f"/global/{rank}")
+    assert (200, b"old") == ask(store, "GET", "/global/2")
+    ask(store, "DELETE", "/global/1")
+
+    assert [404] * 3 == [ask(store, "GET", f"/global/{rank}")[0] for rank in range(3)]
+    ask(store, "PUT", "/global/0", b"new")
+    ask(store, "DELETE", "/global/0")
+    assert (200, b"new") == ask(store, "GET", "/global/0")
+
+
+def test_a_value_of_any_other_scope_is_removed_alone(store: Store) -> None:
+    for name in ("a", "b"):
+        ask(store, "PUT", f"/process_set/{name}", name.encode())
+    assert [200, 200] == [ask(store, "DELETE", f"/process_set/{name}")[0] for name in ("a", "absent")]
+
+    assert [404, 200] == [ask(store, "GET", f"/process_set/{name}")[0] for name in ("a", "b")]
 
 
 def test_an_empty_value_is_a_value(store: Store) -> None:
@@ -78,7 +103,7 @@ def test_nonsense_stores_nothing_and_stops_nobody(
         peer.shutdown(socket.SHUT_WR)
         while peer.recv(4096):
             pass
-    assert {} == store.values
+    assert store.get("a", "b") is None
     assert 200 == ask(store, "PUT", "/a/b", b"x")[0]
     assert ("", "") == capfd.readouterr()
 
@@ -106,5 +131,5 @@ def test_it_is_ready_once_it_listens_and_ends_once_it_is_released() -> None:
             said.append(reason)
 
     with held.sock, agent, service:
-        horovod_store.serve(Line(), held.number)
+        horovod_store.serve(Line(), held.number, MEMBERS)
     assert ["ready"] == said
