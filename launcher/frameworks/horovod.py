@@ -6,9 +6,14 @@ use NCCL if Horovod was built with it, and gloo otherwise; both need nothing but
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
+import os
 import re
+import socket
 import types
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..agent import import_hooks
 from ..spec.places import Assignment
@@ -17,6 +22,11 @@ from .base import Framework, Rendezvous, ServiceCommand, importing, imports
 
 _ELASTIC = re.compile(r"\b(?:hvd|horovod(?:\.\w+)?)\.elastic\b|\bimport\s+elastic\b")
 ELASTIC = "Horovod's elastic mode is not served: the world keeps its size, and --max-restarts starts it again"
+
+UNREACHABLE = (
+    "Horovod tells other hosts the address of this host's name, and {name!r} is {address} here: let"
+    " /etc/hosts or DNS give the name an address that other hosts reach"
+)
 
 
 def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
@@ -73,8 +83,44 @@ def caution(source: str) -> str:
 
 
 def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:
-    """Learn the size of its group from every `init`."""
-    import_hooks.around(module.HorovodBasics, "init", after=lambda _, args: joined(args[0].size()))
+    """Learn the size of its group from every `init`, and refuse one that cannot come about."""
+
+    def before(_: types.FrameType) -> None:
+        if why := unreachable(os.environ, socket.gethostname(), own_address):
+            raise RuntimeError(why)
+
+    def after(_: object, args: tuple[Any, ...]) -> None:
+        joined(args[0].size())
+
+    import_hooks.around(module.HorovodBasics, "init", before=before, after=after)
+
+
+def own_address(name: str) -> str:
+    """The address that gloo takes for a host's name: the first; empty if there is none."""
+    with contextlib.suppress(OSError):
+        return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+    return ""
+
+
+def unreachable(environ: Mapping[str, str], name: str, address_of: Callable[[str], str]) -> str:
+    """Why ranks on other hosts cannot reach this one; empty if nothing speaks against it.
+
+    Horovod's sets of processes, of which the world is one, listen at the address of the host's name, whatever
+    HOROVOD_GLOO_IFACE says (`GlooContext::InitializeForProcessSet`, 0.28). The ranks would wait for each
+    other, and abort.
+    """
+    is_alone = environ.get("HOROVOD_LOCAL_SIZE") == environ.get("HOROVOD_SIZE")
+    if is_alone or _is_loopback(environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")):
+        return ""
+    address = address_of(name)
+    return UNREACHABLE.format(name=name, address=address) if _is_loopback(address) else ""
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 HOROVOD = Framework(

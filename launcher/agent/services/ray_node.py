@@ -28,7 +28,8 @@ _VITAL = ("gcs_server", "raylet")
 _TURN_S = 0.2
 _END_S = 8.0
 _TAIL = 40
-_PACKAGES = Path(__file__).resolve().parents[2]
+# not resolved: the zip that executors have is a file in memory, which has a path in /proc only
+_PACKAGES = Path(__file__).parents[3]
 
 
 def serve(line: AgentLine, **settings: Any) -> None:

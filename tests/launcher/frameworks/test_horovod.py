@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from launcher.frameworks import horovod
 from launcher.frameworks.base import Peer, Rendezvous
 from launcher.frameworks.horovod import ELASTIC, HOROVOD
 from launcher.spec.places import Assignment
@@ -88,3 +89,29 @@ def test_the_store_is_beside_rank_0_on_its_held_port() -> None:
 )
 def test_elastic_training_is_told_before_the_start(source: str, expected: str) -> None:
     assert expected == HOROVOD.caution(source)
+
+
+@pytest.mark.parametrize(
+    ("local", "rendezvous", "address", "refused"),
+    [
+        ("1", "10.0.0.7", "127.0.1.1", True),
+        ("1", "fd00::7", "::1", True),
+        ("1", "10.0.0.7", "10.0.0.8", False),
+        ("1", "10.0.0.7", "", False),
+        ("2", "10.0.0.7", "127.0.1.1", False),
+        ("1", "127.0.0.1", "127.0.1.1", False),
+    ],
+)
+def test_a_host_whose_name_stands_for_itself_alone_is_told_before_ranks_wait(
+    local: str, rendezvous: str, address: str, refused: bool
+) -> None:
+    env = {"HOROVOD_SIZE": "2", "HOROVOD_LOCAL_SIZE": local, "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous}
+    why = horovod.unreachable(env, "node7", lambda _: address)
+
+    assert refused is why.startswith(
+        "Horovod tells other hosts the address of this host's name, and 'node7' is"
+    )
+
+
+def test_the_address_of_a_name_is_the_first() -> None:
+    assert ("127.0.0.1", "") == (horovod.own_address("127.0.0.1"), horovod.own_address("no such host"))

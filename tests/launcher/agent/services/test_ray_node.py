@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 from launcher.agent import process
 from launcher.agent.services import ray_node
 from launcher.agent.services.ray_node import Node
+from launcher.backends.spark.job import launcher_zip
 from tests.targets import lookalikes
 
 
@@ -178,11 +179,34 @@ def test_workers_import_what_the_driver_does_and_the_library_last(tmp_path: Path
     assert (["/own", "/sent", "/site"], "b") == (path, env["A"])
     assert "RAY_ADDRESS" not in env  # a node must not connect to itself
     assert ["launcher"] == os.listdir(library)
+    assert "launcher\n" == imported(env)
+
+
+def imported(env: Mapping[str, str]) -> str:
+    """What a worker prints that has no packages but those of `PYTHONPATH`."""
     code = "import launcher; launcher.report(step=1); print(launcher.__name__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, cwd="/", capture_output=True, text=True, check=True
-    )
-    assert "launcher\n" == done.stdout
+    command = [sys.executable, "-S", "-c", code]
+    return subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, check=True).stdout
+
+
+def test_workers_on_executors_import_the_library_from_the_zip_that_those_have(tmp_path: Path) -> None:
+    descriptor = os.memfd_create("zip")
+    with open(descriptor, "wb") as file:
+        file.write(launcher_zip())
+        file.flush()
+        packages = f"/proc/{os.getpid()}/fd/{descriptor}"
+        code = "from launcher.agent.services import ray_node; print(ray_node.library('absent'))"
+        node = subprocess.run(
+            [sys.executable, "-S", "-c", code],
+            env={"PYTHONPATH": packages},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+        assert (f"{packages}\n", "") == (node.stdout, node.stderr)
+        assert "launcher\n" == imported({"PYTHONPATH": packages})
 
 
 def test_how_a_process_ended_is_known_before_anybody_waits_for_it() -> None:
