@@ -74,6 +74,14 @@ def _unreadable(status: Status) -> Iterator[str]:
         yield f"unreadable: {status.unreadable}"
 
 
+def _group(state: RunState) -> str:
+    """Who trained together; empty if that is not known."""
+    joined = [rank.world_size for rank in state.ranks if rank.world_size > 1]
+    if joined and any(each.is_rank for each in state.services):  # the driver found the others
+        return f"{number(max(joined), 'node')} in one cluster"
+    return f"{len(joined)} of {number(len(state.ranks), 'rank')} joined" if joined else ""
+
+
 def _circumstances(state: RunState) -> Iterator[str]:
     """Lines on the user, the code, Spark, the way of the output, trackers, restarts and stacks."""
     if (by := state.submitted) is not None and by.user:
@@ -84,8 +92,8 @@ def _circumstances(state: RunState) -> Iterator[str]:
         yield f"uses     {framework_text(chosen.framework, asked=chosen.asked, found=bool(chosen.detected))}"
     if services := service_line(state):
         yield f"service  {escaped(services)}"
-    if together := sum(rank.world_size > 1 for rank in state.ranks):
-        yield f"group    {together} of {number(len(state.ranks), 'rank')} joined"
+    if group := _group(state):
+        yield f"group    {group}"
     if (spark := state.spark) is not None:
         page = f"  {spark.ui}" if spark.ui else ""
         yield f"spark    {spark.application} on {spark.master}, Spark {spark.version}{page}"

@@ -16,6 +16,7 @@ from launcher.state import events as ev
 from tests import commands
 from tests.commands import Gate, rankdeck, until
 from tests.console.scripted import SPARK, Scripted
+from tests.targets import lookalikes
 
 PS_KEYS = ["id", "name", "state", "exit_code", "mode", "num_processes", "started", "ended", "why"]
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
@@ -51,6 +52,27 @@ def test_runs_are_listed_newest_first_with_what_became_of_them(targets: Path, tm
     assert [third, "waiting.py", "1", "local", "running"] == rows[1].split()[:5]
     gate.open()
     rankdeck("logs", "-f", third)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("mark")
+def test_a_run_of_ray_is_shown_with_its_nodes_and_its_dashboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lookalikes.write(tmp_path / "site")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("RAY_NODES", str(tmp_path / "nodes"))
+    (tmp_path / "driver.py").write_text("import ray\nray.init()\n")
+    done = rankdeck("run", tmp_path / "driver.py", "-n", "2")
+    text, shown = rankdeck("show", "last").stdout, as_json("show", "last")
+
+    assert 0 == done.returncode, done.stderr
+    line = r"^service  Ray's head node on \S+ and 1 more node, http://127.0.0.2:\d+$"
+    assert re.search(line, text, re.MULTILINE)
+    assert "group    2 nodes in one cluster\n" in text
+    assert re.search(r"^RANK +ROLE ", text, re.MULTILINE)
+    assert ["head", "node"] == [rank["role"] for rank in shown["ranks"]]
+    assert ["Ray's head node", "Ray's node"] == [each["name"] for each in shown["services"]]
 
 
 @pytest.mark.process
