@@ -143,7 +143,8 @@ known.mkdir(parents=True, exist_ok=True)
 (known / options["node-ip-address"]).write_text(options["num-cpus"])
 (logs / "worker-0-01000000-77.out").write_text(":job_id:01000000\\n:task_name:greet\\nhello\\n")
 if head:
-    print("view the dashboard at\\n  127.0.0.2:" + options["dashboard-port"])
+    for line in ("view the dashboard at ", "  \\x1b[1m127.0.0.2:" + options["dashboard-port"] + "\\x1b[22m"):
+        print("2026-11-24 02:58:05,058\\tINFO scripts.py:1151 -- " + line)
 print("This command will now block forever until terminated by a signal.", flush=True)
 while True:
     for name, child in children.items():

@@ -23,7 +23,7 @@ from . import AgentLine
 from .ray_output import STDERR, STDOUT, WorkerOutput
 
 _READY = b"This command will now block forever"
-_DASHBOARD = re.compile(rb"dashboard at\s+(?:http://)?(\S+:\d+)")
+_DASHBOARD = b"dashboard at"
 _VITAL = ("gcs_server", "raylet")
 _TURN_S = 0.2
 _END_S = 8.0
@@ -70,6 +70,7 @@ class Node:
         self._line = line
         self._python = python
         self._folder = os.path.join(folder, str(ports[0]))
+        self._dashboard = f"http://{f'[{address}]' if ':' in address else address}:{ports[1]}"
         self._tail: deque[bytes] = deque(maxlen=_TAIL)
         self._said = bytearray()
         self._ready, self._talks = False, True
@@ -138,8 +139,7 @@ class Node:
             if (name := name_of(pid)) in _VITAL:
                 with contextlib.suppress(ProcessLookupError):
                     self._vital[os.pidfd_open(pid)] = pid, name
-        found = _DASHBOARD.search(self._said)
-        self._line.ready(f"http://{found[1].decode()}" if found else "")
+        self._line.ready(self._dashboard if _DASHBOARD in self._said else "")
         self._said.clear()
 
     def _why(self) -> str:
@@ -177,8 +177,12 @@ def node_options(address: str, cpus: int, gpus: int, folder: str) -> list[str]:
 
 
 def environ(own: Mapping[str, str], imports: str, folder: str) -> dict[str, str]:
-    """The environment of Ray's processes, and so of every worker: it imports what the driver does."""
-    env = {name: value for name, value in own.items() if name != "RAY_ADDRESS"}
+    """The environment of Ray's processes, and so of every worker: it imports what the driver does.
+
+    A node that is ended need not wait for its work to end: the driver has ended, or must.
+    """
+    env = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0", **own}
+    env.pop("RAY_ADDRESS", None)
     path = [*filter(None, (*imports.split(os.pathsep), *own.get("PYTHONPATH", "").split(os.pathsep)))]
     return {**env, "PYTHONPATH": os.pathsep.join(dict.fromkeys([*path, library(folder)]))}
 

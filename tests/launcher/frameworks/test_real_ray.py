@@ -12,6 +12,7 @@ import pytest
 
 from launcher.agent import process
 from launcher.agent.services import ray_node
+from launcher.display.service import service_page
 from launcher.runs.reader import read_state
 from launcher.state.run_state import RunState
 from tests import engines, framework_envs, survivors
@@ -99,3 +100,4 @@ def test_nothing_is_left_after_the_end(
     assert why.format(host=state.ranks[0].host) in (state.why or "")
     if ending == "fail":
         assert {"r0", "r1"} == {line[:2] for line in run.printed if line.endswith(") ready")}
+        assert service_page(state).startswith("http://127.0.0.2:")

@@ -178,6 +178,7 @@ def test_workers_import_what_the_driver_does_and_the_library_last(tmp_path: Path
 
     assert (["/own", "/sent", "/site"], "b") == (path, env["A"])
     assert "RAY_ADDRESS" not in env  # a node must not connect to itself
+    assert "0" == env["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"]
     assert ["launcher"] == os.listdir(library)
     assert "launcher\n" == imported(env)
 
