@@ -20,6 +20,7 @@ from ..spec.places import Assignment
 from . import torch
 from .base import Framework, Rendezvous, ServiceCommand, importing, imports
 
+ADDRESSES = "RANKDECK_HOST_ADDRESSES"
 _ELASTIC = re.compile(r"\b(?:hvd|horovod(?:\.\w+)?)\.elastic\b|\bimport\s+elastic\b")
 ELASTIC = "Horovod's elastic mode is not served: the world keeps its size, and --max-restarts starts it again"
 
@@ -42,6 +43,7 @@ def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
         "HOROVOD_GLOO_RENDEZVOUS_PORT": rendezvous.peers[0].ports[0],
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
+        ADDRESSES: len({peer.address for peer in rendezvous.peers}),
     }
     return {**torch.environ(place, rendezvous), **{name: str(value) for name, value in own.items()}}
 
@@ -109,8 +111,7 @@ def unreachable(environ: Mapping[str, str], name: str, address_of: Callable[[str
     HOROVOD_GLOO_IFACE says (`GlooContext::InitializeForProcessSet`, 0.28). The ranks would wait for each
     other, and abort.
     """
-    is_alone = environ.get("HOROVOD_LOCAL_SIZE") == environ.get("HOROVOD_SIZE")
-    if is_alone or _is_loopback(environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "")):
+    if int(environ.get(ADDRESSES, "1")) < 2:  # hosts with one address are one machine
         return ""
     address = address_of(name)
     return UNREACHABLE.format(name=name, address=address) if _is_loopback(address) else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from launcher.frameworks import horovod
@@ -92,25 +94,30 @@ def test_elastic_training_is_told_before_the_start(source: str, expected: str) -
 
 
 @pytest.mark.parametrize(
-    ("local", "rendezvous", "address", "refused"),
+    ("addresses", "own", "refused"),
     [
-        ("1", "10.0.0.7", "127.0.1.1", True),
-        ("1", "fd00::7", "::1", True),
-        ("1", "10.0.0.7", "10.0.0.8", False),
-        ("1", "10.0.0.7", "", False),
-        ("2", "10.0.0.7", "127.0.1.1", False),
-        ("1", "127.0.0.1", "127.0.1.1", False),
+        ("2", "127.0.1.1", True),
+        ("2", "::1", True),
+        ("2", "10.0.0.8", False),
+        ("2", "", False),
+        ("1", "127.0.1.1", False),
     ],
 )
 def test_a_host_whose_name_stands_for_itself_alone_is_told_before_ranks_wait(
-    local: str, rendezvous: str, address: str, refused: bool
+    addresses: str, own: str, refused: bool
 ) -> None:
-    env = {"HOROVOD_SIZE": "2", "HOROVOD_LOCAL_SIZE": local, "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous}
-    why = horovod.unreachable(env, "node7", lambda _: address)
+    why = horovod.unreachable({"RANKDECK_HOST_ADDRESSES": addresses}, "node7", lambda _: own)
 
-    assert refused is why.startswith(
-        "Horovod tells other hosts the address of this host's name, and 'node7' is"
-    )
+    assert refused is ("and 'node7' is " in why) is bool(why)
+
+
+def test_ranks_know_whether_they_are_on_hosts_of_their_own() -> None:
+    alone = replace(RENDEZVOUS, peers=(Peer("10.0.0.7", (5000,)),) * 5)
+    found = [
+        HOROVOD.environ(place(4, 1, 2, 2), each)["RANKDECK_HOST_ADDRESSES"] for each in (RENDEZVOUS, alone)
+    ]
+
+    assert ["3", "1"] == found
 
 
 def test_the_address_of_a_name_is_the_first() -> None:
