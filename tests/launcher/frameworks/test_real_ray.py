@@ -38,9 +38,14 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
+def ray_segments() -> set[Path]:
+    """The object stores in shared memory. Other tests have segments of their own meanwhile."""
+    return {*SHARED_MEMORY.glob("plasma*"), *SHARED_MEMORY.glob("*ray*")}
+
+
 @pytest.fixture
 def leaves_nothing(scratch: Path, mark: str) -> Iterator[None]:
-    segments, sessions = set(SHARED_MEMORY.iterdir()), SESSIONS.exists()
+    segments, sessions = ray_segments(), SESSIONS.exists()
     yield
     assert survivors.gone(mark, within=5) == {}
     until(
