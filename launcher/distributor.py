@@ -68,6 +68,7 @@ class LaunchOptions(TypedDict, total=False):
     framework: str
     roles: Mapping[str, int] | None
     deepspeed_config: Mapping[str, Any] | str | os.PathLike[str] | None
+    ray_options: Mapping[str, str] | None
     require_group: bool
     track: str | Sequence[str]
     files: Sequence[str | os.PathLike[str]]

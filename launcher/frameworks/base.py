@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from ..spec.places import Assignment
 
@@ -42,6 +42,7 @@ class Rendezvous:
         peers: every rank, in order, if the framework asks for ports; else none.
         node_sizes: how many ranks each host has, by its node rank.
         roles: how many ranks have each role, in the order in which the request names them.
+        options: what the request says of the framework's own processes.
         token: a secret of this attempt, by which its processes may know each other.
     """
 
@@ -53,6 +54,7 @@ class Rendezvous:
     peers: tuple[Peer, ...] = ()
     node_sizes: tuple[int, ...] = ()
     roles: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     token: str = field(default="", repr=False)
 
 
@@ -101,6 +103,18 @@ class ServiceCommand:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+class RoleRequest(Protocol):
+    """What roles follow from in a request: a `JobSpec` is one, which ranks need not load."""
+
+    @property
+    def roles(self) -> Mapping[str, int]:
+        """How many ranks have another role."""
+
+    @property
+    def ray_options(self) -> Mapping[str, str]:
+        """Options of ``ray start``."""
+
+
 def _no_defaults(interface: str) -> Mapping[str, str]:
     del interface
     return {}
@@ -116,8 +130,8 @@ def _no_service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand | N
     return None
 
 
-def _no_role(rank: int, world_size: int, roles: Mapping[str, int]) -> str:
-    del rank, world_size, roles
+def _no_role(rank: int, world_size: int, spec: RoleRequest) -> str:
+    del rank, world_size, spec
     return ""
 
 
@@ -157,8 +171,8 @@ class Framework:
         caution: from the target's source, what a user should know before the start; empty for nothing.
         ports: how many ports the agents hold for each rank, besides the one of rank 0's store.
         roles: the roles that a request may give ranks; the first is that of ranks without another one.
-        role: what people call a rank's part in the gang, from the rank, the world size and the request's
-            roles; empty if all ranks have the same.
+        role: what people call a rank's part in the gang, from the rank, the world size and the request; empty
+            if all ranks have the same.
         service: what an agent runs beside a rank; None for nothing. Ranks start once all services are ready,
             and a service ends when the ranks that run the target have ended.
         followers: whether the target runs at rank 0 only; every other rank is its service and nothing else.
@@ -179,7 +193,7 @@ class Framework:
     caution: Callable[[str], str] = _no_caution
     ports: int = 0
     roles: tuple[str, ...] = ()
-    role: Callable[[int, int, Mapping[str, int]], str] = _no_role
+    role: Callable[[int, int, RoleRequest], str] = _no_role
     service: Callable[[Assignment, Rendezvous], ServiceCommand | None] = _no_service
     followers: bool = False
     isolates: bool = False

@@ -7,24 +7,60 @@ are held by the agent; Ray chooses all others itself.
 from __future__ import annotations
 
 import ipaddress
+import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..agent import import_hooks
 from ..agent.program import FOLDER, IMPORTS, PYTHON
+from ..errors import SpecError
 from ..spec.places import Assignment
 from . import none, torch
-from .base import Framework, Rendezvous, ServiceCommand, importing
+from .base import Framework, Rendezvous, RoleRequest, ServiceCommand, importing
 
 GCS, DASHBOARD, CLIENT = range(3)
+JOINS, AT = "address", "node-ip-address"
+# what rankdeck decides, or what ends a node's tie to its agent
+_OURS = frozenset(
+    [
+        "block",
+        "head",
+        "port",
+        "dashboard-host",
+        "dashboard-port",
+        "ray-client-server-port",
+        "temp-dir",
+        "min-worker-port",
+        "max-worker-port",
+        "dashboard-agent-listen-port",
+        "autoscaling-config",
+    ]
+)
+
+
+def require_options(options: Mapping[str, str], nodes: int = 1) -> None:
+    """Refuse options of ``ray start`` that the user cannot choose for this many nodes.
+
+    Raises:
+        SpecError: one is rankdeck's to choose, or no option.
+    """
+    for name in options:
+        if not re.fullmatch(r"[a-z][a-z-]*", name):
+            raise SpecError(
+                f"{name!r} is no option of ray start", hint="write object-store-memory=2000000000"
+            )
+        if name in _OURS:
+            raise SpecError(f"--{name} of ray start is for rankdeck to choose")
+        if name == AT and nodes > 1:
+            raise SpecError(f"--{name} of ray start is for one node, not for {nodes}")
 
 
 def address_of(rendezvous: Rendezvous) -> str:
     """The address of the head's global control service, by which nodes and drivers find the cluster."""
-    host = node_address(rendezvous, 0)
-    host = f"[{host}]" if ":" in host else host
-    return f"{host}:{rendezvous.peers[0].ports[GCS]}"
+    if joined := rendezvous.options.get(JOINS):
+        return joined
+    return f"{_in_url(node_address(rendezvous, 0))}:{rendezvous.peers[0].ports[GCS]}"
 
 
 def node_address(rendezvous: Rendezvous, rank: int) -> str:
@@ -32,19 +68,26 @@ def node_address(rendezvous: Rendezvous, rank: int) -> str:
 
     Ray takes 127.0.0.1 for the host's address in its network, and leaves the others of 127.0.0.0/8 alone.
     """
-    address = rendezvous.peers[rank].address
+    address = rendezvous.options.get(AT) or rendezvous.peers[rank].address
     return str(ipaddress.IPv4Address("127.0.0.2") + rank) if address == "127.0.0.1" else address
 
 
-def role(rank: int, world_size: int, roles: Mapping[str, int]) -> str:
+def role(rank: int, world_size: int, spec: RoleRequest) -> str:
     """The first node has the services of the whole cluster, and the driver beside it."""
-    del world_size, roles
-    return "node" if rank else "head"
+    del world_size
+    return "node" if rank or JOINS in spec.ray_options else "head"
 
 
 def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
     """The variables of a node and of the driver; Ray Train gives torchrun's to its own workers."""
-    return {**none.environ(place, rendezvous), "RAY_ADDRESS": address_of(rendezvous)}
+    port = rendezvous.peers[0].ports[CLIENT]
+    client = "" if JOINS in rendezvous.options else f"ray://{_in_url(node_address(rendezvous, 0))}:{port}"
+    own = {"RAY_ADDRESS": address_of(rendezvous), "RANKDECK_RAY_CLIENT": client}
+    return {**none.environ(place, rendezvous), **own}
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def defaults(interface: str) -> Mapping[str, str]:
@@ -69,10 +112,11 @@ def alike(rendezvous: Rendezvous) -> Mapping[str, str]:
 
 
 def service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand:
-    """The node of one rank."""
+    """The node of one rank; the first is the head, unless all join a cluster."""
     own = rendezvous.peers[place.rank]
+    is_head = place.rank == 0 and JOINS not in rendezvous.options
     settings: dict[str, Any] = {
-        "head": place.rank == 0,
+        "head": is_head,
         "cluster": address_of(rendezvous),
         "address": node_address(rendezvous, place.rank),
         "ports": list(own.ports),
@@ -81,8 +125,9 @@ def service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand:
         "python": PYTHON,
         "folder": FOLDER,
         "imports": IMPORTS,
+        "options": {name: text for name, text in rendezvous.options.items() if name not in (JOINS, AT)},
     }
-    return ServiceCommand("Ray's head node" if place.rank == 0 else "Ray's node", "ray_node", settings)
+    return ServiceCommand("Ray's head node" if is_head else "Ray's node", "ray_node", settings)
 
 
 def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:

@@ -12,6 +12,7 @@ from ..spec.job import JobSpec, TargetKind
 from ..spec.program_sources import program_sources
 from ..spec.request import config_text
 from ..state.outcome_rules import listed
+from . import ray
 from .accelerate import ACCELERATE
 from .base import Framework
 from .colossalai import COLOSSALAI
@@ -70,7 +71,7 @@ def require_framework(spec: JobSpec) -> None:
     Raises:
         SpecError: as `choose`.
     """
-    if spec.deepspeed_config or spec.roles:
+    if spec.deepspeed_config or spec.roles or spec.ray_options:
         choose(spec)
     else:  # reading the program's sources can wait
         asked_for(spec)
@@ -106,6 +107,11 @@ def choose(spec: JobSpec) -> FrameworkChoice:
         hint = "--framework deepspeed, if it is right"
         raise SpecError(f"--deepspeed-config is for DeepSpeed, and the target uses {chosen.name}", hint=hint)
     _require_roles(spec.roles, chosen)
+    if spec.ray_options:
+        if chosen is not RAY:
+            hint = "--framework ray, if it is right"
+            raise SpecError(f"--ray-option is for Ray, and the target uses {chosen.name}", hint=hint)
+        ray.require_options(spec.ray_options, spec.num_processes)
     return FrameworkChoice(chosen, asked is not None, used, next(iter(texts), ""), config_text(spec))
 
 

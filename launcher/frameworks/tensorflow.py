@@ -15,7 +15,7 @@ from typing import Any
 from ..agent import import_hooks
 from ..spec.places import Assignment
 from . import torch
-from .base import Framework, Peer, Rendezvous, importing
+from .base import Framework, Peer, Rendezvous, RoleRequest, importing
 
 WORKER, CHIEF, EVALUATOR = "worker", "chief", "evaluator"
 _STRATEGIES = "tensorflow.python.distribute.collective_all_reduce_strategy"
@@ -45,9 +45,9 @@ def tasks_of(world_size: int, roles: Mapping[str, int]) -> Iterator[tuple[str, i
     return ((role, index) for role, count in counts.items() for index in range(count))
 
 
-def role(rank: int, world_size: int, roles: Mapping[str, int]) -> str:
+def role(rank: int, world_size: int, spec: RoleRequest) -> str:
     """The rank's role, if not all have the same."""
-    return list(tasks_of(world_size, roles))[rank][0] if roles else ""
+    return list(tasks_of(world_size, spec.roles))[rank][0] if spec.roles else ""
 
 
 def _endpoint(peer: Peer) -> str:

@@ -451,6 +451,17 @@ class JobSpec:
         label="DeepSpeed",
         hint="a JSON file",
     )
+    ray_options: Mapping[str, str] = launch_option(
+        dict,
+        "--ray-option",
+        PAIRS,
+        metavar="NAME=VALUE",
+        help="An option of `ray start` for every Ray node: object-store-memory=2000000000.",
+        doc='Options of ``ray start`` for every Ray node, such as ``{"object-store-memory": "2000000000"}``.',
+        label="Ray",
+        hint="object-store-memory=2000000000",
+        setting="",
+    )
     require_group: bool = launch_option(
         False,
         "--require-group",

@@ -222,7 +222,7 @@ class Attempt:
     def _record(self, plan: Plan) -> None:
         now = self._clock()
         world, role = len(plan.ranks), self._choice.framework.role
-        roles = tuple(role(rank, world, self._spec.roles) for rank in range(world))
+        roles = tuple(role(rank, world, self._spec) for rank in range(world))
         known = roles if any(roles) else ()
         self._writer.append(ev.GangPlaced(time=now, attempt=self.number, ranks=plan.ranks, roles=known))
         if self.number:  # the notes were written with the first attempt
@@ -313,6 +313,7 @@ class Attempt:
             peers=peers_of(plan, meeting, self._roster.held, self._choice.framework.ports),
             node_sizes=node_sizes(plan.ranks),
             roles=self._spec.roles,
+            options=self._spec.ray_options,
             token=secrets.token_hex(),
         )
         services = services_of(plan.ranks, rendezvous, self._choice.framework)

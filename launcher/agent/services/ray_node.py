@@ -51,6 +51,7 @@ class Node:
         python: the ranks' interpreter, which has Ray.
         folder: a folder of the agent's own with a short path.
         imports: the folders from which the driver imports, for the workers.
+        options: further options of the command, and others for `cpus` and `gpus`.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Node:
         python: str,
         folder: str,
         imports: str,
+        options: Mapping[str, str],
     ) -> None:
         self._line = line
         self._python = python
@@ -77,9 +79,10 @@ class Node:
         self._vital: dict[int, tuple[int, str]] = {}
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         own = head_options(address, ports) if head else [f"--address={cluster}"]
-        options = [*own, *node_options(address, cpus, gpus, self._folder)]
+        chosen = {"num-cpus": str(cpus), "num-gpus": str(gpus), **options}
+        words = [*own, *node_options(address, chosen, self._folder)]
         self._command = subprocess.Popen(
-            [python, "-m", "ray.scripts.scripts", "start", "--block", *options],
+            [python, "-m", "ray.scripts.scripts", "start", "--block", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -162,12 +165,11 @@ def head_options(address: str, ports: Sequence[int]) -> list[str]:
     ]
 
 
-def node_options(address: str, cpus: int, gpus: int, folder: str) -> list[str]:
+def node_options(address: str, chosen: Mapping[str, str], folder: str) -> list[str]:
     """The options of every node. Ports that nobody need know are chosen by the kernel."""
     return [
         f"--node-ip-address={address}",
-        f"--num-cpus={cpus}",
-        f"--num-gpus={gpus}",
+        *(f"--{name}={text}" if text else f"--{name}" for name, text in chosen.items()),
         f"--temp-dir={folder}",
         "--min-worker-port=0",
         "--max-worker-port=0",

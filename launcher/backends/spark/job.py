@@ -238,6 +238,7 @@ _DRIVER_ONLY = (
 _RARELY_IMPORTED = (
     "agent/services/",
     "backends/",
+    "compat/",
     "distributor.py",
     "examples/",
     "job.py",

@@ -40,6 +40,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "python": ("python3",),
     "framework": ("deepspeed",),
     "roles": ("chief=1",),
+    "ray_options": ("num-cpus=2",),
     "require_group": ("yes",),
     "deepspeed_config": ("config.json",),
     "master": ("spark://h:7077",),
@@ -90,6 +91,7 @@ def said(option: Option) -> list[str]:
         *(flags if option.kind in (SWITCH, FLAG) else pairs),
         *(["-n7"] * (option.name == "gpus_per_task")),
         *(["--framework=tensorflow"] * (option.name == "roles")),
+        *(["--framework=ray"] * (option.name == "ray_options")),
     ]
 
 

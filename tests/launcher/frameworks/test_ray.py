@@ -8,10 +8,13 @@ from dataclasses import replace
 import pytest
 
 from launcher.agent.program import FOLDER, IMPORTS, PYTHON
+from launcher.errors import SpecError
 from launcher.frameworks import ray
 from launcher.frameworks.base import Peer, Rendezvous
 from launcher.frameworks.ray import RAY
+from launcher.frameworks.registry import require_framework
 from launcher.placement.plan import rank_environ
+from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Assignment, Device
 
 
@@ -22,6 +25,10 @@ def rendezvous(*addresses: str) -> Rendezvous:
 
 def place(rank: int, *devices: Device, visible: str | None = None) -> Assignment:
     return Assignment(rank, 2, rank, 2, 0, 1, agent=0, host="a", devices=devices, visible=visible, threads=4)
+
+
+def request(**options: str) -> JobSpec:
+    return JobSpec(Target(TargetKind.SCRIPT, "absent.py"), framework="ray", ray_options=options)
 
 
 def test_a_node_offers_what_its_rank_was_given() -> None:
@@ -40,6 +47,7 @@ def test_a_node_offers_what_its_rank_was_given() -> None:
         "python": PYTHON,
         "folder": FOLDER,
         "imports": IMPORTS,
+        "options": {},
     } == command.settings
 
 
@@ -49,7 +57,8 @@ def test_the_head_is_beside_rank_0_which_alone_runs_the_target() -> None:
     assert command is not None
     assert ("Ray's head node", True) == (command.name, command.settings["head"])
     assert [True, False] == [RAY.leads(rank) for rank in range(2)]
-    assert ["head", "node"] == [RAY.role(rank, 2, {}) for rank in range(2)]
+    assert ["head", "node"] == [RAY.role(rank, 2, request()) for rank in range(2)]
+    assert ["node", "node"] == [RAY.role(rank, 2, request(address="10.0.0.9:1")) for rank in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +74,48 @@ def test_nodes_on_one_host_have_addresses_of_their_own(
     gang = rendezvous(*addresses)
     assert expected == [ray.node_address(gang, rank) for rank in (0, 1, 299)]
     assert f"{expected[0]}:5000" == ray.address_of(gang)
+
+
+def test_nodes_may_join_a_cluster_that_there_is() -> None:
+    gang = replace(rendezvous("10.0.0.1", "10.0.0.2"), options={"address": "10.9.9.9:6379", "num-cpus": "1"})
+    commands = [RAY.service(place(rank), gang) for rank in range(2)]
+
+    assert ["Ray's node"] * 2 == [each.name for each in commands if each]
+    settings = [each.settings for each in commands if each]
+    assert [(False, "10.9.9.9:6379", {"num-cpus": "1"})] * 2 == [
+        (each["head"], each["cluster"], each["options"]) for each in settings
+    ]
+    env = RAY.environ(place(0), gang)
+    assert ("10.9.9.9:6379", "") == (env["RAY_ADDRESS"], env["RANKDECK_RAY_CLIENT"])
+
+
+def test_a_node_may_have_an_address_that_others_reach() -> None:
+    gang = replace(rendezvous("127.0.0.1"), options={"node-ip-address": "10.0.0.9"})
+    env = RAY.environ(place(0), gang)
+
+    assert ("10.0.0.9:5000", "ray://10.0.0.9:7000") == (env["RAY_ADDRESS"], env["RANKDECK_RAY_CLIENT"])
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "why"),
+    [
+        ({"port": "1"}, 1, "--port of ray start is for rankdeck to choose"),
+        ({"temp-dir": "/tmp"}, 1, "for rankdeck to choose"),
+        ({"object_store": "1"}, 1, "'object_store' is no option of ray start"),
+        ({"--num-cpus": "1"}, 1, "is no option of ray start"),
+        ({"node-ip-address": "10.0.0.1"}, 2, "is for one node, not for 2"),
+    ],
+)
+def test_options_that_nobody_can_choose_are_refused(options: dict[str, str], nodes: int, why: str) -> None:
+    with pytest.raises(SpecError, match=why):
+        ray.require_options(options, nodes)
+    ray.require_options({"object-store-memory": "1", "node-ip-address": "10.0.0.1"})
+
+
+def test_options_of_ray_are_for_ray() -> None:
+    spec = replace(request(memory="1"), framework="torch")
+    with pytest.raises(SpecError, match="--ray-option is for Ray, and the target uses torch"):
+        require_framework(spec)
 
 
 def test_an_ipv6_address_is_in_brackets() -> None:

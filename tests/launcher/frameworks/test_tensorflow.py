@@ -48,8 +48,10 @@ def test_the_chief_is_first_and_the_evaluator_no_member_of_the_cluster() -> None
 
 
 def test_roles_are_told_if_ranks_differ() -> None:
-    assert ["", ""] == [TENSORFLOW.role(rank, 2, {}) for rank in range(2)]
-    assert ["worker", "evaluator"] == [TENSORFLOW.role(rank, 2, {"evaluator": 1}) for rank in range(2)]
+    alike, apart = request("tensorflow"), request("tensorflow", evaluator=1)
+
+    assert ["", ""] == [TENSORFLOW.role(rank, 2, alike) for rank in range(2)]
+    assert ["worker", "evaluator"] == [TENSORFLOW.role(rank, 2, apart) for rank in range(2)]
 
 
 def request(framework: str, n: int = 3, **roles: int) -> JobSpec:

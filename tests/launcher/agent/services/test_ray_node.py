@@ -74,6 +74,7 @@ def start(line: Line, folder: Path, *, head: bool = True, python: str = sys.exec
         python=python,
         folder=str(folder),
         imports="/own:/sent",
+        options={},
     )
 
     def run() -> None:
@@ -169,8 +170,8 @@ def test_options_of_head_and_node() -> None:
         "--dashboard-port=2",
         "--ray-client-server-port=3",
     ] == (ray_node.head_options("h", (1, 2, 3)))
-    own = ray_node.node_options("10.0.0.2", 4, 2, "/f")
-    assert {"--node-ip-address=10.0.0.2", "--num-cpus=4", "--num-gpus=2", "--temp-dir=/f"} <= {*own}
+    own = ray_node.node_options("10.0.0.2", {"num-cpus": "4", "verbose": ""}, "/f")
+    assert {"--node-ip-address=10.0.0.2", "--num-cpus=4", "--verbose", "--temp-dir=/f"} <= {*own}
 
 
 def test_workers_import_what_the_driver_does_and_the_library_last(tmp_path: Path) -> None:
