@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 NAME = f"rankdeck-{os.urandom(6).hex()}"
@@ -28,16 +28,7 @@ def make_folder(environ: Mapping[str, str]) -> str:
     Raises:
         OSError: it can be made nowhere.
     """
-    refused: OSError | None = None
-    for place in _places(environ):
-        folder = os.path.join(os.path.realpath(place), NAME)
-        try:
-            os.mkdir(folder, 0o700)
-        except OSError as error:
-            refused = error
-        else:
-            return folder
-    raise refused or FileNotFoundError("no folder for temporary files")
+    return _make_one(map(_own, _places(environ)))
 
 
 def make_short_folder(environ: Mapping[str, str]) -> str:
@@ -46,20 +37,27 @@ def make_short_folder(environ: Mapping[str, str]) -> str:
     Raises:
         OSError: it can be made nowhere.
     """
+    folders = [_own(place) for place in (environ.get("TMPDIR", ""), *_USUAL) if os.path.isabs(place)]
+    short = [folder for folder in folders if len(os.fsencode(folder)) <= _SHORT]
+    made = next(filter(os.path.isdir, short), "")  # by `make_folder`: nobody else knows the name
+    return made or _make_one(short, " with a short path")
+
+
+def _own(place: str) -> str:
+    return os.path.join(os.path.realpath(place), NAME)
+
+
+def _make_one(folders: Iterable[str], wanted: str = "") -> str:
+    """Make the first folder that can be made."""
     refused: OSError | None = None
-    for place in (environ.get("TMPDIR", ""), *_USUAL):
-        folder = os.path.join(os.path.realpath(place), NAME)
-        if not os.path.isabs(place) or len(os.fsencode(folder)) > _SHORT:
-            continue
+    for folder in folders:
         try:
             os.mkdir(folder, 0o700)
-        except FileExistsError:  # `make_folder` has made it: nobody else knows the name
-            return folder
         except OSError as error:
             refused = error
         else:
             return folder
-    raise refused or FileNotFoundError("no folder for temporary files with a short path")
+    raise refused or FileNotFoundError(f"no folder for temporary files{wanted}")
 
 
 def note_segments(folder: str, pattern: str) -> None:

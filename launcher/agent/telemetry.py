@@ -43,7 +43,7 @@ class Sampling:
         return self._queue.fileno()
 
     def start(self, ranks: Callable[[], Processes]) -> None:
-        """Start sampling; `ranks` returns the main process of each rank."""
+        """Start sampling; `ranks` returns the own processes of each rank."""
         self.stop()
         boot, devices = self._boot, self._devices
         self._sampler = Sampler(

@@ -27,13 +27,18 @@ class DialAddress:
 Outcome = socket.socket | OSError
 
 
+def endpoint(host: str, port: int | str) -> str:
+    """A host and a port in one text, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def dial_addresses(host: str, port: int) -> list[DialAddress]:
     """Resolve a name or an address.
 
     Raises:
         OSError: it cannot be resolved.
     """
-    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    name = endpoint(host, port)
     resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [DialAddress(name, family, address) for family, _, _, _, address in resolved]
 

@@ -6,6 +6,7 @@ nor this process. Unlike the original, the cluster takes only those with its tok
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -94,7 +95,6 @@ def setup_ray_cluster(
         ValueError: an argument is not allowed.
         RuntimeError: there is a cluster already, or this one could not be started; nothing is left of it.
     """
-    global _active
     del strict_mode  # rankdeck always refuses what Spark has no room for
     _require_free()
     _tell_what_has_no_meaning(others)
@@ -112,18 +112,16 @@ def setup_ray_cluster(
         object_store_memory_worker_node,
         worker_node_options,
     )
-    with _lock:
-        try:
-            return _start({**head, AT: session.driver_host}, node, size)
-        except SpecError:
-            _abandon()
-            raise
-        except LauncherError as error:
-            _abandon()
-            raise RuntimeError(f"the Ray cluster could not be started: {error}") from error
-        except BaseException:
-            _abandon()
-            raise
+    try:
+        with _lock, contextlib.ExitStack() as undo:
+            undo.callback(_end)
+            addresses = _start({**head, AT: session.driver_host}, node, size)
+            undo.pop_all()
+            return addresses
+    except SpecError:
+        raise
+    except LauncherError as error:
+        raise RuntimeError(f"the Ray cluster could not be started: {error}") from error
 
 
 def shutdown_ray_cluster() -> None:
@@ -132,16 +130,14 @@ def shutdown_ray_cluster() -> None:
     Raises:
         RuntimeError: there is none.
     """
-    global _active
     with _lock:
         if _active is None:
             raise RuntimeError("No active ray cluster to shut down.")
-        cluster, _active = _active, None
-        cluster.stop()
+        _end()
 
 
-def _abandon() -> None:
-    """End what there is of a cluster that could not be started."""
+def _end() -> None:
+    """End what there is of the active cluster."""
     global _active
     if _active is not None:
         cluster, _active = _active, None

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..agent import import_hooks
 from ..agent.program import FOLDER, IMPORTS, PYTHON
+from ..channel.connecting import endpoint
 from ..errors import SpecError
 from ..spec.places import Assignment
 from . import none, torch
@@ -60,7 +61,7 @@ def address_of(rendezvous: Rendezvous) -> str:
     """The address of the head's global control service, by which nodes and drivers find the cluster."""
     if joined := rendezvous.options.get(JOINS):
         return joined
-    return f"{_in_url(node_address(rendezvous, 0))}:{rendezvous.peers[0].ports[GCS]}"
+    return endpoint(node_address(rendezvous, 0), rendezvous.peers[0].ports[GCS])
 
 
 def node_address(rendezvous: Rendezvous, rank: int) -> str:
@@ -81,13 +82,9 @@ def role(rank: int, world_size: int, spec: RoleRequest) -> str:
 def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
     """The variables of a node and of the driver; Ray Train gives torchrun's to its own workers."""
     port = rendezvous.peers[0].ports[CLIENT]
-    client = "" if JOINS in rendezvous.options else f"ray://{_in_url(node_address(rendezvous, 0))}:{port}"
+    client = "" if JOINS in rendezvous.options else f"ray://{endpoint(node_address(rendezvous, 0), port)}"
     own = {"RAY_ADDRESS": address_of(rendezvous), "RANKDECK_RAY_CLIENT": client}
     return {**none.environ(place, rendezvous), **own}
-
-
-def _in_url(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
 
 
 def defaults(interface: str) -> Mapping[str, str]:

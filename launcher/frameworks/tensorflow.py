@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..agent import import_hooks
+from ..channel.connecting import endpoint
 from ..spec.places import Assignment
 from . import torch
-from .base import Framework, Peer, Rendezvous, RoleRequest, importing
+from .base import Framework, Rendezvous, RoleRequest, importing
 
 WORKER, CHIEF, EVALUATOR = "worker", "chief", "evaluator"
 _STRATEGIES = "tensorflow.python.distribute.collective_all_reduce_strategy"
@@ -33,7 +34,7 @@ def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
     cluster: dict[str, list[str]] = {}
     for (each, _), peer in zip(tasks, rendezvous.peers, strict=True):
         if each != EVALUATOR:
-            cluster.setdefault(each, []).append(_endpoint(peer))
+            cluster.setdefault(each, []).append(endpoint(peer.address, peer.ports[0]))
     config = {"cluster": cluster, "task": {"type": role, "index": index}}
     return {**torch.environ(place, rendezvous), "TF_CONFIG": json.dumps(config)}
 
@@ -48,11 +49,6 @@ def tasks_of(world_size: int, roles: Mapping[str, int]) -> Iterator[tuple[str, i
 def role(rank: int, world_size: int, spec: RoleRequest) -> str:
     """The rank's role, if not all have the same."""
     return list(tasks_of(world_size, spec.roles))[rank][0] if spec.roles else ""
-
-
-def _endpoint(peer: Peer) -> str:
-    address = f"[{peer.address}]" if ":" in peer.address else peer.address
-    return f"{address}:{peer.ports[0]}"
 
 
 def on_import(module: types.ModuleType, joined: Callable[[int], None]) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...channel.connecting import endpoint
 from .. import process
 from . import AgentLine
 from .ray_output import STDERR, STDOUT, WorkerOutput
@@ -72,7 +73,7 @@ class Node:
         self._line = line
         self._python = python
         self._folder = os.path.join(folder, str(ports[0]))
-        self._dashboard = f"http://{f'[{address}]' if ':' in address else address}:{ports[1]}"
+        self._dashboard = f"http://{endpoint(address, ports[1])}"
         self._tail: deque[bytes] = deque(maxlen=_TAIL)
         self._said = bytearray()
         self._ready, self._talks = False, True

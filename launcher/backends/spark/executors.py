@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...channel.connecting import endpoint
 from ...errors import counted
 from ...spec import spark_address
 from . import internals, pages, records
@@ -98,7 +99,7 @@ def master_pages(session: Session) -> tuple[str, ...]:
     if not session.pages:
         hosts = spark_address.standalone_hosts(session.master)
         ports = ((host, _page_port(session, host, port)) for host, port in hosts)
-        session.pages = tuple(f"http://{_bracketed(host)}:{page}" for host, page in ports if page)
+        session.pages = tuple(f"http://{endpoint(host, page)}" for host, page in ports if page)
     return session.pages
 
 
@@ -228,7 +229,7 @@ def _tracked_tasks(tracker: Any) -> int:
 def _capacity_by_http(session: Session, need: SlotNeed) -> Capacity:
     """The slots on a Connect server's own pages, if they can be read at the port in its settings."""
     host, port = session.conf("spark.driver.host"), session.conf("spark.ui.port", "4040")
-    address = f"http://{_bracketed(host)}:{port}/api/v1/applications/{session.application}"
+    address = f"http://{endpoint(host, port)}/api/v1/applications/{session.application}"
     held = _executors_at(address, need) if port != "0" else None
     if held is None:
         return Capacity(gpu=need.gpus > 0, explanation="the Connect server's own pages cannot be reached")
@@ -282,7 +283,3 @@ def _gpu_count(resources: Any) -> int:
     """The number of GPUs in a page's table of resources, which lists addresses by name."""
     entry = (resources or {}).get(GPU) if isinstance(resources, dict) else None
     return len(entry.get("addresses", ())) if isinstance(entry, dict) else 0
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

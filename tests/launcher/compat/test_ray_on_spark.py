@@ -51,7 +51,7 @@ def test_an_argument_that_ray_has_not_is_no_argument() -> None:
         setup_ray_cluster(max_worker_nodes=2, nodes=3)
 
 
-def test_an_argument_without_meaning_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_without_meaning_is_told() -> None:
     with (
         pytest.warns(UserWarning, match="collect_log_to_path has no meaning under rankdeck: what nodes"),
         pytest.raises(RuntimeError, match="no active Spark session"),
