@@ -7,6 +7,7 @@ only carries these decisions out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from ..errors import AgentLost, InternalError, NoGroup, NoProgress, RunStopped, TimeLimit, counted
@@ -14,6 +15,7 @@ from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, ServiceLo
 from .peer_loss import operation
 from .run_state import Loss, Phase, Rank, RankPhase, RunState
 from .separate import describe_separate
+from .tracebacks import quoted
 
 DOUBT_S = 2.0  # how long to wait for the cause after a failure that may follow from another rank's
 
@@ -220,13 +222,15 @@ def exit_code_of(rank: Rank) -> int:
 
 
 SENTENCE = 300
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_HEADING = "Traceback (most recent call last):"
 
 
 def describe_failure(rank: Rank) -> str:
     """Which rank failed, where and how; the OOM killer is named only if the kernel counted a kill."""
     where = f"rank {rank.rank} on {rank.host}"
     if rank.raised is not None:
-        text = brief(rank.raised.message)
+        text = reason_in(rank.raised.message)
         return f"{where} raised {rank.raised.kind}{f': {text}' if text else ''}"
     if rank.signal:
         oom = rank.signal == "SIGKILL" and bool(rank.oom_kills)
@@ -238,6 +242,14 @@ def describe_failure(rank: Rank) -> str:
         return f"{where} never returned: its process ended with 0 in the middle of the function"
     after = ", after it had returned its value" if rank.returned else ""
     return f"{where} exited with code {rank.exit_code}{after}"
+
+
+def reason_in(message: str) -> str:
+    """What a sentence says of an exception's message: its first line, and the exception that it quotes."""
+    first, cause = brief(message), brief(quoted(message))
+    if not cause:
+        return first
+    return brief(cause if first == _HEADING else f"{_cut(first.rstrip(':.'), SENTENCE // 2)}: {cause}")
 
 
 def describe_cause(state: RunState, rank: Rank) -> str:
@@ -337,9 +349,13 @@ def after_restarts(state: RunState) -> str:
 
 
 def brief(text: str) -> str:
-    """The first line that is not blank, cut to `SENTENCE` characters."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= SENTENCE else line[: SENTENCE - 1] + "…"
+    """The first line that is not blank, without colours, cut to `SENTENCE` characters."""
+    lines = (_COLOUR.sub("", line).strip() for line in text.splitlines())
+    return _cut(next(filter(None, lines), ""), SENTENCE)
+
+
+def _cut(line: str, most: int) -> str:
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def listed(names: Sequence[str], *, most: int = 5, joint: str = ", ", last: str = " and ") -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
+from .tracebacks import DIRECT, chain, message_in
+
 # In the order of their layers: sockets, gloo, torch's stores, NCCL and torch's own messages, MPI and UCC.
 WORDS = (
     r"connection (?:was )?(?:closed|reset|aborted|refused)(?: by (?:the )?(?:remote )?peer)?",
@@ -33,9 +35,6 @@ WORDS = (
     r"ran for \d+ milliseconds before timing out",
     r"MPI_ERR_PROC_FAILED|ucs?_ERR_(?:CONNECTION_RESET|ENDPOINT_TIMEOUT|UNREACHABLE)|Endpoint timeout",
 )
-_DIRECT = "The above exception was the direct cause of the following exception:"
-_DURING = "During handling of the above exception, another exception occurred:"
-_NEXT = re.compile(rf"\n\n({re.escape(_DIRECT)}|{re.escape(_DURING)})\n\n")
 _COLLECTIVE = re.compile(r'File "[^"]*torch/distributed/distributed_c10d\.py", line \d+, in (\w+)')
 _BACKWARD = re.compile(r'File "[^"]*torch/(?:_tensor|autograd/\w+)\.py", line \d+, in backward\b')
 _FIRST_BYTES = 4096  # of a message: messages about the transport begin with it
@@ -59,23 +58,13 @@ def doubt(message: str, traceback: str) -> int:
     0: it is the rank's own. 2: it is about the transport. 1: an exception of one of these sorts was raised
     while one of the other was handled, as when a process group is destroyed in `finally`.
     """
-    parts = _NEXT.split(traceback)
+    parts = chain(traceback)
     if len(parts) < 3:
         return 2 * is_transport_error(message)
-    first, last = is_transport_error(_message_in(parts[0])), is_transport_error(message)
-    if first and (last or parts[1] == _DIRECT):
+    first, last = is_transport_error(message_in(parts[0])), is_transport_error(message)
+    if first and (last or parts[1] == DIRECT):
         return 2
     return int(first or last)
-
-
-def _message_in(block: str) -> str:
-    """The message of one exception of a chain: the lines below its frames."""
-    lines = block.splitlines()
-    frames = [i for i, line in enumerate(lines) if line.startswith('  File "')]
-    message = lines[frames[-1] + 1 :] if frames else lines
-    while message and message[0].startswith("    "):
-        message = message[1:]
-    return "\n".join(message)
 
 
 def operation(traceback: str) -> str:

@@ -80,7 +80,7 @@ ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
         "Ray's head node beside rank 0 on {host} was lost: its gcs_server was killed by SIGKILL",
     ),
     "fail": (lambda run: None, 1, "rank 0 on {host} raised RuntimeError: bad luck"),
-    "worker": (lambda run: None, 1, "RuntimeError): "),
+    "worker": (lambda run: None, 1, "RuntimeError: bad luck"),
 }
 
 

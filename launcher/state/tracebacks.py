@@ -1,0 +1,42 @@
+"""Read tracebacks: the exceptions of a chain, and one that another exception's message quotes. Pure.
+
+Exceptions that stand for another process's failure carry its traceback in their message: those of a
+`DataLoader`, of `torch.multiprocessing` and of Ray do.
+"""
+
+from __future__ import annotations
+
+import re
+
+DIRECT = "The above exception was the direct cause of the following exception:"
+_DURING = "During handling of the above exception, another exception occurred:"
+_NEXT = re.compile(rf"\n\n({re.escape(DIRECT)}|{re.escape(_DURING)})\n\n")
+_FRAME = '  File "'
+
+
+def chain(traceback: str) -> list[str]:
+    """The exceptions of a chain, the first one first, with the sentence that joins two between them."""
+    return _NEXT.split(traceback)
+
+
+def message_in(block: str) -> str:
+    """The type and message of one exception of a chain: the lines below its frames."""
+    lines = block.splitlines()
+    frames = [i for i, line in enumerate(lines) if line.startswith(_FRAME)]
+    message = lines[frames[-1] + 1 :] if frames else lines
+    while message and message[0].startswith("    "):
+        message = message[1:]
+    return "\n".join(message)
+
+
+def quoted(message: str) -> str:
+    """The type and message of the exception whose traceback a message quotes; empty for none.
+
+    What was raised from another exception only passes it on, so the one it was raised from counts.
+    """
+    if _FRAME not in message:
+        return ""
+    parts = chain(message)
+    while len(parts) > 2 and parts[-2] == DIRECT:
+        del parts[-2:]
+    return message_in(parts[-1]) if _FRAME in parts[-1] else ""
