@@ -16,7 +16,7 @@ from launcher.display.service import service_page
 from launcher.runs.reader import read_state
 from launcher.state.run_state import RunState
 from tests import engines, framework_envs, survivors
-from tests.commands import Foreground, last, until
+from tests.commands import Foreground, last, rankdeck, until
 from tests.framework_envs import Environment
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
@@ -48,10 +48,12 @@ def leaves_nothing(scratch: Path, mark: str) -> Iterator[None]:
     segments, sessions = ray_segments(), SESSIONS.exists()
     yield
     assert survivors.gone(mark, within=5) == {}
-    until(
-        lambda: set(SHARED_MEMORY.iterdir()) <= segments and [] == list(scratch.glob("rankdeck-*")), within=5
-    )
+    until(lambda: ray_segments() <= segments and [] == list(scratch.glob("rankdeck-*")), within=5)
     assert sessions == SESSIONS.exists()
+
+
+def stop() -> None:
+    assert rankdeck("stop", "last").returncode == 0
 
 
 def part(state: RunState, rank: int, name: str) -> int:
@@ -62,6 +64,7 @@ def part(state: RunState, rank: int, name: str) -> int:
 
 ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
     "interrupt": (lambda run: run.signal(signal.SIGINT), 130, "interrupted"),
+    "stop": (lambda run: stop(), 143, "stopped"),
     "engine": (lambda run: os.kill(engines.pids()[0], signal.SIGKILL), 75, ""),
     "agent": (lambda run: os.kill(now().hosts[0].pid, signal.SIGKILL), 75, "agent"),
     "raylet": (
