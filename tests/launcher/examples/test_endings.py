@@ -9,22 +9,25 @@ from typing import Any
 
 import pytest
 
+from launcher.frameworks.registry import detected
 from launcher.runs.reader import read_state
 from tests import engines, segments, survivors
-from tests.commands import Foreground, last, until
+from tests.commands import Foreground, last, rankdeck, until
 from tests.trainings import EXAMPLES, Example
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
 
-CODES = {"fail": 1, "interrupt": 130, "engine": 75}
+CODES = {"fail": 1, "interrupt": 130, "engine": 75, "stop": 143, "agent": 75, "service": 75}
 ALIVE = 5  # command, warden, agent and two ranks
 # one of each framework: what others of the same one start is the same
 NAMES = "pipeline lightning deepspeed-stage2 accelerate trainer colossalai horovod tensorflow"
 OF_EACH = [each for each in EXAMPLES if str(each) in NAMES.split()]
+USUAL = ("fail", "interrupt", "engine")
+MORE = {"horovod": ("stop", "agent", "service"), "tensorflow": ("stop", "agent")}
+CASES = [(each, ending) for each in OF_EACH for ending in (*USUAL, *MORE.get(str(each), ()))]
 
 
-@pytest.mark.parametrize("ending", CODES)
-@pytest.mark.parametrize("example", OF_EACH, ids=str)
+@pytest.mark.parametrize(("example", "ending"), CASES, ids=str)
 def test_nothing_is_left_after_the_end(
     targets: Path, tmp_path: Path, mark: str, example: Example, launch: dict[str, Any], ending: str
 ) -> None:
@@ -32,26 +35,48 @@ def test_nothing_is_left_after_the_end(
     pipe, others = tmp_path / "go", segments.abandoned()
     os.mkfifo(pipe)
     words: list[str | Path] = ["run", targets / "endless_training.py", "-n", "2", "--grace", "1", *python]
+    # the target's own source names no framework
+    words += ["--framework", detected([example.script.read_text()])[0].name]
     words += ["--", example.module, ending, pipe]
 
     with Foreground(*words, folder=tmp_path, env=launch.get("env")) as run:
         await_ready(run)
         assert len(survivors.alive(mark)) >= ALIVE
-        if ending == "interrupt":
-            run.signal(signal.SIGINT)
-        elif ending == "engine":
-            os.kill(engines.pids()[0], signal.SIGKILL)
-        else:
-            pipe.write_text("go")
+        act(ending, run, pipe)
         code = run.finish()
         assert survivors.gone(mark, within=2 if ending == "engine" else 0) == {}
 
     until(lambda: segments.abandoned() <= others)
-    assert CODES[ending] == code
+    state = read_state(last())
+    assert CODES[ending] == code, state.why
+    assert [2, 2] == [rank.world_size for rank in state.ranks]  # they trained together
     if ending == "fail":  # and not what its loss did to the other rank
-        state = read_state(last())
         assert 1 == state.blamed
         assert (state.why or "").endswith("raised RuntimeError: bad luck")
+    if ending == "service":
+        host = state.ranks[0].host
+        who = f"Horovod's rendezvous server beside rank 0 on {host}"
+        assert f"{who} was lost: it was killed by SIGKILL" == state.why
+
+
+def act(ending: str, run: Foreground, pipe: Path) -> None:
+    """Bring about the end of a run whose ranks train."""
+    if ending == "fail":
+        pipe.write_text("go")
+    elif ending == "interrupt":
+        run.signal(signal.SIGINT)
+    elif ending == "stop":
+        assert rankdeck("stop", "last").returncode == 0
+    else:
+        os.kill(victim(ending), signal.SIGKILL)
+
+
+def victim(ending: str) -> int:
+    """The process whose loss ends a run in this way."""
+    if ending == "engine":
+        return engines.pids()[0]
+    state = read_state(last())
+    return state.services[0].pid if ending == "service" else state.hosts[0].pid
 
 
 def await_ready(run: Foreground) -> None:
