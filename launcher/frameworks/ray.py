@@ -38,6 +38,9 @@ _OURS = frozenset(
         "autoscaling-config",
     ]
 )
+_OF_HEADS = frozenset(
+    ["include-dashboard", "redis-shard-ports", "system-config"]
+)  # Ray refuses them elsewhere
 
 
 def require_options(options: Mapping[str, str], nodes: int = 1) -> None:
@@ -53,6 +56,8 @@ def require_options(options: Mapping[str, str], nodes: int = 1) -> None:
             )
         if name in _OURS:
             raise SpecError(f"--{name} of ray start is for rankdeck to choose")
+        if name in _OF_HEADS and JOINS in options:
+            raise SpecError(f"--{name} of ray start is for a head node, and this run joins a cluster")
         if name == AT and nodes > 1:
             raise SpecError(f"--{name} of ray start is for one node, not for {nodes}")
 
@@ -122,7 +127,11 @@ def service(place: Assignment, rendezvous: Rendezvous) -> ServiceCommand:
         "python": PYTHON,
         "folder": FOLDER,
         "imports": IMPORTS,
-        "options": {name: text for name, text in rendezvous.options.items() if name not in (JOINS, AT)},
+        "options": {
+            name: text
+            for name, text in rendezvous.options.items()
+            if name not in (JOINS, AT) and (is_head or name not in _OF_HEADS)
+        },
     }
     return ServiceCommand("Ray's head node" if is_head else "Ray's node", "ray_node", settings)
 

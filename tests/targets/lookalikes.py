@@ -149,7 +149,9 @@ print("This command will now block forever until terminated by a signal.", flush
 while True:
     for name, child in children.items():
         if child.poll() is not None:
-            print(f"  {name} [exit code={child.returncode}]", flush=True)
+            words = f"\\x1b[31m\\x1b[1m{name}\\x1b[22m\\x1b[2m [exit code={child.returncode}]\\x1b[0m"
+            print(f"2026-11-24 05:54:03,131\\tERR scripts.py:87 -- {words}")
+            print("the end of its log\\n" * 200, flush=True)
             sys.exit(1)
     time.sleep(1)  # as often as Ray looks
 """,

@@ -13,8 +13,9 @@ import re
 import select
 import subprocess
 import sys
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ from .ray_output import STDERR, STDOUT, WorkerOutput
 _READY = b"This command will now block forever"
 _DASHBOARD = b"dashboard at"
 _VITAL = ("gcs_server", "raylet")
+_EXIT = re.compile(r"(?:^|-- )\s*(\w+) \[exit code=(-?\d+)\]")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TURN_S = 0.2
+_WORDS_S = 2.0
 _END_S = 8.0
 _TAIL = 40
 # not resolved: the zip that executors have is a file in memory, which has a path in /proc only
@@ -74,7 +78,9 @@ class Node:
         self._python = python
         self._folder = os.path.join(folder, str(ports[0]))
         self._dashboard = f"http://{endpoint(address, ports[1])}"
-        self._tail: deque[bytes] = deque(maxlen=_TAIL)
+        self._tail: deque[str] = deque(maxlen=_TAIL)
+        self._exits: dict[str, str] = {}
+        self._rest = b""
         self._said = bytearray()
         self._ready, self._talks = False, True
         self._vital: dict[int, tuple[int, str]] = {}
@@ -123,14 +129,17 @@ class Node:
             self._output.forward()
             dead = next((each for each in readable if each in self._vital), None)
             if dead is not None:
-                return self._line.lost(f"its {self._vital[dead][1]} {how_ended(self._vital[dead][0])}")
+                return self._line.lost(self._why_lost(*self._vital[dead]))
             if ended:
                 return self._line.lost(self._why())
 
     def _listen(self) -> None:
         """Read what the command has said."""
         while data := process.read(self._pipe):
-            self._tail.extend(data.splitlines())
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            said = [line.decode(errors="replace").rstrip() for line in lines]
+            self._tail.extend(said)
+            self._exits.update(exits(said))
             if not self._ready:
                 self._said += data
                 if _READY in self._said:
@@ -146,12 +155,21 @@ class Node:
         self._line.ready(self._dashboard if _DASHBOARD in self._said else "")
         self._said.clear()
 
+    def _why_lost(self, pid: int, name: str) -> str:
+        """Why the node is lost with one of its two; how that ended, the command says if it was quicker."""
+        if not (how := how_ended(pid)):
+            limit = time.monotonic() + _WORDS_S
+            while name not in self._exits and self._talks and (left := limit - time.monotonic()) > 0:
+                select.select([self._pipe], [], [], left)
+                self._listen()
+            how = self._exits.get(name, "ended")
+        return f"its {name} {how}"
+
     def _why(self) -> str:
-        """Why the command has ended, from its last words; those are passed on too."""
-        code = self._command.returncode
-        said = [line.decode(errors="replace").rstrip() for line in self._tail]
+        """Why the command has ended, from its words; the last are passed on too."""
+        said = [*self._tail, self._rest.decode(errors="replace").rstrip()]
         sys.stderr.write("".join(f"{line}\n" for line in said))
-        return reason(said, code, python=self._python, started=self._ready)
+        return reason(said, self._command.returncode, self._exits, python=self._python, started=self._ready)
 
 
 def head_options(address: str, ports: Sequence[int]) -> list[str]:
@@ -220,11 +238,11 @@ def name_of(pid: int) -> str:
 
 
 def how_ended(pid: int) -> str:
-    """How a process ended that nobody has waited for yet, from the last field of its stat (proc(5))."""
+    """How a process ended, from the last field of its stat (proc(5)); empty if somebody has waited for it."""
     try:
         status = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").split()[-1])
     except (OSError, ValueError):
-        return "ended"
+        return ""
     code, name = process.outcome(status)
     return describe(code, name)
 
@@ -234,14 +252,23 @@ def describe(code: int, signal_name: str | None) -> str:
     return f"was killed by {signal_name}" if signal_name else f"ended with code {code}"
 
 
-def reason(said: Sequence[str], code: int, *, python: str, started: bool) -> str:
-    """Why ``ray start`` has ended, as far as its last words tell."""
+def exits(said: Iterable[str]) -> dict[str, str]:
+    """How processes of Ray's ended, from lines of the command, which is their parent."""
+    found = (_EXIT.search(_COLOUR.sub("", line)) for line in said)
+    codes = {match[1]: int(match[2]) for match in found if match}
+    return {
+        name: describe(code, process.signal_name(-code) if code < 0 else None) for name, code in codes.items()
+    }
+
+
+def reason(said: Sequence[str], code: int, ended: Mapping[str, str], *, python: str, started: bool) -> str:
+    """Why ``ray start`` has ended, as far as its last words and those about its processes tell."""
     text = "\n".join(said)
     if "No module named 'ray" in text or "No module named ray" in text:
         return f"Ray is not installed for {python}"
-    if ended := re.findall(r"^\s*(\w+) \[exit code=(-?\d+)\]", text, re.MULTILINE):
-        name, status = ended[-1][0], int(ended[-1][1])
-        return f"its {name} {describe(status, process.signal_name(-status) if status < 0 else None)}"
+    if ended:
+        name, how = next(iter(ended.items()))
+        return f"its {name} {how}"
     if code < 0:
         return f"ray start {describe(code, process.signal_name(-code))}"
     last = next((line for line in reversed(said) if line.strip()), "")

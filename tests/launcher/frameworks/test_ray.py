@@ -89,6 +89,14 @@ def test_nodes_may_join_a_cluster_that_there_is() -> None:
     assert ("10.9.9.9:6379", "") == (env["RAY_ADDRESS"], env["RANKDECK_RAY_CLIENT"])
 
 
+def test_options_that_ray_takes_for_a_head_alone_go_to_that_one() -> None:
+    options = {"include-dashboard": "false", "verbose": ""}
+    gang = replace(rendezvous("10.0.0.1", "10.0.0.2"), options=options)
+    commands = [RAY.service(place(rank), gang) for rank in range(2)]
+
+    assert [options, {"verbose": ""}] == [each.settings["options"] for each in commands if each]
+
+
 def test_a_node_may_have_an_address_that_others_reach() -> None:
     gang = replace(rendezvous("127.0.0.1"), options={"node-ip-address": "10.0.0.9"})
     env = RAY.environ(place(0), gang)
@@ -104,6 +112,11 @@ def test_a_node_may_have_an_address_that_others_reach() -> None:
         ({"object_store": "1"}, 1, "'object_store' is no option of ray start"),
         ({"--num-cpus": "1"}, 1, "is no option of ray start"),
         ({"node-ip-address": "10.0.0.1"}, 2, "is for one node, not for 2"),
+        (
+            {"include-dashboard": "false", "address": "10.9.9.9:6379"},
+            1,
+            "for a head node, and this run joins",
+        ),
     ],
 )
 def test_options_that_nobody_can_choose_are_refused(options: dict[str, str], nodes: int, why: str) -> None:

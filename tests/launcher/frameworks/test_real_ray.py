@@ -62,6 +62,15 @@ def part(state: RunState, rank: int, name: str) -> int:
     return next(pid for pid in below if ray_node.name_of(pid) == name)
 
 
+def kill_unseen() -> None:
+    """Kill a raylet that Ray has waited for before its node's service can look at it."""
+    service, raylet = now().services[1].pid, part(now(), 1, "raylet")
+    os.kill(service, signal.SIGSTOP)
+    os.kill(raylet, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{raylet}").exists())
+    os.kill(service, signal.SIGCONT)
+
+
 ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
     "interrupt": (lambda run: run.signal(signal.SIGINT), 130, "interrupted"),
     "stop": (lambda run: stop(), 143, "stopped"),
@@ -69,6 +78,11 @@ ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
     "agent": (lambda run: os.kill(now().hosts[0].pid, signal.SIGKILL), 75, "agent"),
     "raylet": (
         lambda run: os.kill(part(now(), 1, "raylet"), signal.SIGKILL),
+        75,
+        "Ray's node beside rank 1 on {host} was lost: its raylet was killed by SIGKILL",
+    ),
+    "raylet, seen late": (
+        lambda run: kill_unseen(),
         75,
         "Ray's node beside rank 1 on {host} was lost: its raylet was killed by SIGKILL",
     ),

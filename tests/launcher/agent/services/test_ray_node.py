@@ -121,6 +121,20 @@ def test_a_node_that_loses_a_vital_part_names_it(line: Line, tmp_path: Path, nam
 
 @pytest.mark.process
 @pytest.mark.usefixtures("site")
+def test_a_part_that_the_command_has_waited_for_ended_as_that_says(
+    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_node, "how_ended", lambda pid: "")
+    thread = start(line, tmp_path / "f")
+    assert line.is_ready.wait(20)
+    os.kill(named("raylet")[0], signal.SIGKILL)
+    thread.join(20)
+
+    assert ["its raylet was killed by SIGKILL"] == line.reasons
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("site")
 def test_a_command_that_is_killed_says_so(line: Line, tmp_path: Path) -> None:
     thread = start(line, tmp_path / "f")
     assert line.is_ready.wait(20)
@@ -221,14 +235,17 @@ def test_how_a_process_ended_is_known_before_anybody_waits_for_it() -> None:
         os.close(descriptor)
         assert expected == ray_node.how_ended(child.pid)
         child.wait()
-        assert "ended" == ray_node.how_ended(child.pid)
+        assert "" == ray_node.how_ended(child.pid)
 
 
 @pytest.mark.parametrize(
     ("said", "code", "started", "expected"),
     [
         (["  raylet [exit code=-9]"], 1, True, "its raylet was killed by SIGKILL"),
-        (["  gcs_server [exit code=1]"], 1, True, "its gcs_server ended with code 1"),
+        (["now\tERR scripts.py:87 -- \x1b[31m\x1b[1mgcs_server\x1b[22m [exit code=1]\x1b[0m"], 1, True,
+         "its gcs_server ended with code 1"),
+        (["log_monitor [exit code=2]", "raylet [exit code=-6]"], 1, True,
+         "its log_monitor ended with code 2"),
         (["ModuleNotFoundError: No module named 'ray'"], 1, False, "Ray is not installed for /py"),
         (["/py: Error … (No module named 'ray')"], 1, False, "Ray is not installed for /py"),
         ([], -15, True, "ray start was killed by SIGTERM"),
@@ -237,5 +254,5 @@ def test_how_a_process_ended_is_known_before_anybody_waits_for_it() -> None:
         ([], 0, False, "ray start ended with code 0"),
     ],
 )  # fmt: skip
-def test_last_words_tell_why(said: list[str], code: int, started: bool, expected: str) -> None:
-    assert expected == ray_node.reason(said, code, python="/py", started=started)
+def test_words_tell_why(said: list[str], code: int, started: bool, expected: str) -> None:
+    assert expected == ray_node.reason(said, code, ray_node.exits(said), python="/py", started=started)
