@@ -1,4 +1,7 @@
-"""Nothing of a training is left after its end, whichever framework it uses and whatever ended it."""
+"""Nothing of a training is left after its end, whichever framework it uses and whatever ended it.
+
+CI tries each case once; ``RANKDECK_SOAK=100`` tries each so often.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from tests.trainings import EXAMPLES, Example
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
 
+TRIES = int(os.environ.get("RANKDECK_SOAK", "1"))
 CODES = {"fail": 1, "interrupt": 130, "engine": 75, "stop": 143, "agent": 75, "service": 75}
 ALIVE = 5  # command, warden, agent and two ranks
 # one of each framework: what others of the same one start is the same
@@ -27,7 +31,7 @@ MORE = {"horovod": ("stop", "agent", "service"), "tensorflow": ("stop", "agent")
 CASES = [(each, ending) for each in OF_EACH for ending in (*USUAL, *MORE.get(str(each), ()))]
 
 
-@pytest.mark.parametrize(("example", "ending"), CASES, ids=str)
+@pytest.mark.parametrize(("example", "ending"), CASES * TRIES, ids=str)
 def test_nothing_is_left_after_the_end(
     targets: Path, tmp_path: Path, mark: str, example: Example, launch: dict[str, Any], ending: str
 ) -> None:

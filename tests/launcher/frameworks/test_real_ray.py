@@ -1,4 +1,7 @@
-"""Ray as it is installed: nothing of its nodes is left after the run, and the right one gets the blame."""
+"""Ray as it is installed: nothing of its nodes is left after the run, and the right one gets the blame.
+
+CI tries each end once; ``RANKDECK_SOAK=100`` tries each so often.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from tests.framework_envs import Environment
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
 
+TRIES = int(os.environ.get("RANKDECK_SOAK", "1"))
 SHARED_MEMORY = Path("/dev/shm")
 SESSIONS = Path("/tmp/ray")
 
@@ -105,7 +109,7 @@ def now() -> RunState:
     return read_state(last())
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", [*ENDINGS] * TRIES)
 def test_nothing_is_left_after_the_end(
     env: Environment, targets: Path, tmp_path: Path, leaves_nothing: None, ending: str
 ) -> None:
