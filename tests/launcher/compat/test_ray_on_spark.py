@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import site
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from launcher.agent import process
 from launcher.backends.spark import session
 from launcher.compat import ray_on_spark
 from launcher.compat.ray_on_spark import setup_ray_cluster, shutdown_ray_cluster
@@ -170,7 +170,24 @@ def test_a_program_that_is_killed_takes_its_cluster_along(
     program: list[str], around: Mapping[str, str], mark: str
 ) -> None:
     with subprocess.Popen([*program, "stay"], env=around, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert "ready\n" in running.stdout
-        running.send_signal(signal.SIGKILL)
-    until(lambda: survivors.gone(mark, within=0) == {}, within=60)
+        try:
+            assert running.stdout is not None
+            assert "ready\n" in running.stdout
+            # what is below the executors has no mark
+            states = [read_state(runs_root() / each) for each in run_ids(runs_root())]
+            agents = [host.pid for state in states for host in state.hosts.values()]
+            below = [pid for agent in agents for pid in (agent, *process.descendants(agent))]
+            folders = {folder for pid in below for folder in temporary_folder(pid)}
+            assert (3, 3) == (len(agents), len(folders))
+        finally:
+            running.kill()
+    until(lambda: survivors.alive(mark) == {}, within=60)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), within=60)
+    until(lambda: not any(os.path.exists(folder) for folder in folders))
+
+
+def temporary_folder(pid: int) -> list[str]:
+    """Where Ray's node has its files, if the process is its command."""
+    option = "--temp-dir="
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return [word.removeprefix(option) for word in words if "--block" in words and word.startswith(option)]
