@@ -38,9 +38,8 @@ _OURS = frozenset(
         "autoscaling-config",
     ]
 )
-_OF_HEADS = frozenset(
-    ["include-dashboard", "redis-shard-ports", "system-config"]
-)  # Ray refuses them elsewhere
+# what Ray refuses for any node but a head
+_OF_HEADS = frozenset(["include-dashboard", "redis-shard-ports", "system-config"])
 
 
 def require_options(options: Mapping[str, str], nodes: int = 1) -> None:
