@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
-from launcher.state.outcome_rules import left_before
+from launcher.state.outcome_rules import left_before, reason_in
 from launcher.state.run_state import Rank, RankPhase, RunState
+from launcher.state.tracebacks import quoted
 
 from ... import formatting as fig
 from ...data.run.model import RunView
@@ -29,7 +30,7 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     ]
     if first.raised:
         room = (_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames)
-        message = _wrapped(first.raised.message or first.raised.kind, width - 3, room)
+        message = _wrapped(_said(first.raised.message) or first.raised.kind, width - 3, room)
         rows += [((f"   {line}", ""),) for line in message]
         if first.raised.frames:
             rows.append(((f"   {place(first)}", "muted"),))
@@ -37,6 +38,11 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
         rows.append(((f"   {early}", ""),))
     rows.append(((f"   {circumstances(view.state, first)}", "muted"),))
     return [clip(row, width) for row in rows]
+
+
+def _said(message: str) -> str:
+    """An exception's message, without the traceback that it may quote: the result pane has that."""
+    return reason_in(message) if quoted(message) else message
 
 
 def _wrapped(text: str, width: int, lines: int) -> list[str]:
