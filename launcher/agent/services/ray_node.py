@@ -8,6 +8,7 @@ the driver and the other nodes do, so that the right one gets the blame.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import re
 import select
@@ -93,7 +94,7 @@ class Node:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environ(os.environ, imports, self._folder),
+            env=environ(os.environ, cluster, imports, self._folder),
         )
         assert self._command.stdout is not None
         self._stdout = self._command.stdout
@@ -197,15 +198,32 @@ def node_options(address: str, chosen: Mapping[str, str], folder: str) -> list[s
     ]
 
 
-def environ(own: Mapping[str, str], imports: str, folder: str) -> dict[str, str]:
+def environ(own: Mapping[str, str], cluster: str, imports: str, folder: str) -> dict[str, str]:
     """The environment of Ray's processes, and so of every worker: it imports what the driver does.
 
-    A node that is ended need not wait for its work to end: the driver has ended, or must.
+    A worker that asks for the cluster's address would find that of another run's, if it looked for processes
+    of Ray on its host. A dashboard that is ended leaves a socket among the temporary files, so those are in a
+    folder that ends with the node. A node that is ended need not wait for its work to end: the driver has
+    ended, or must.
     """
-    env = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0", **own}
-    env.pop("RAY_ADDRESS", None)
     path = [*filter(None, (*imports.split(os.pathsep), *own.get("PYTHONPATH", "").split(os.pathsep)))]
-    return {**env, "PYTHONPATH": os.pathsep.join(dict.fromkeys([*path, library(folder)]))}
+    return {
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+        **compiled(own),
+        **own,
+        "RAY_ADDRESS": cluster,
+        "TMPDIR": folder,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([*path, library(folder)])),
+    }
+
+
+def compiled(own: Mapping[str, str]) -> dict[str, str]:
+    """Where torch keeps what it has compiled: its usual place, so that the next run finds it."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return {}
+    return {"TORCHINDUCTOR_CACHE_DIR": os.path.join(own.get("TMPDIR") or "/tmp", f"torchinductor_{user}")}
 
 
 def library(folder: str) -> str:

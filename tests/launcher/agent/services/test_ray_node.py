@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import select
 import signal
@@ -189,12 +190,13 @@ def test_options_of_head_and_node() -> None:
 
 
 def test_workers_import_what_the_driver_does_and_the_library_last(tmp_path: Path) -> None:
-    own = {"PYTHONPATH": "/site:/own", "RAY_ADDRESS": "10.0.0.1:5000", "A": "b"}
-    env = ray_node.environ(own, "/own:/sent", str(tmp_path))
+    own = {"PYTHONPATH": "/site:/own", "RAY_ADDRESS": "10.0.0.9:6379", "A": "b"}
+    env = ray_node.environ(own, "10.0.0.1:5000", "/own:/sent", str(tmp_path))
     *path, library = env["PYTHONPATH"].split(":")
 
     assert (["/own", "/sent", "/site"], "b") == (path, env["A"])
-    assert "RAY_ADDRESS" not in env  # a node must not connect to itself
+    assert ("10.0.0.1:5000", str(tmp_path)) == (env["RAY_ADDRESS"], env["TMPDIR"])
+    assert f"/tmp/torchinductor_{getpass.getuser()}" == env["TORCHINDUCTOR_CACHE_DIR"]
     assert "0" == env["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"]
     assert ["launcher"] == os.listdir(library)
     assert "launcher\n" == imported(env)
