@@ -14,7 +14,7 @@ import pytest
 from launcher.errors import RankFailed
 from launcher.job import load_result
 from launcher.runs.reader import read_state
-from tests import framework_envs, survivors
+from tests import survivors
 from tests.commands import COMMAND, last
 from tests.spark_cluster import Cluster, ConnectServer
 from tests.spark_runs import Bench, classic_session
@@ -68,21 +68,6 @@ def test_a_failing_rank_ends_the_others_and_is_blamed(
     with pytest.raises(RankFailed, match="bad luck") as failure:
         results(job)
     assert (1, 1) == (failure.value.rank, failure.value.exit_code)
-
-
-@pytest.mark.parametrize("ending", ["fail", "worker"])
-def test_a_driver_of_ray_that_fails_on_two_hosts_ends_its_nodes(
-    bench: Bench, targets: Path, ending: str
-) -> None:
-    env = framework_envs.made("ray")
-    distributor = bench.distributor(2, grace_s=1, python=env.python, env=env.variables)
-    job = distributor.start(str(targets / "endless_ray.py"), ending)
-
-    with pytest.raises(RankFailed, match="RuntimeError") as failure:
-        results(job)
-    assert (0, 1) == (failure.value.rank, failure.value.exit_code)
-    assert ["failed", "stopped"] == [rank.phase.value for rank in job.state.ranks]
-    assert HOSTS == {service.host for service in job.state.services}
 
 
 def test_lightning_counts_the_ranks_of_all_hosts(bench: Bench, targets: Path, lightning: Example) -> None:

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import process
-from launcher.agent.services import ray_node
 from launcher.display.service import service_page
 from launcher.runs.reader import read_state
 from launcher.state.run_state import RunState
 from tests import engines, framework_envs, survivors
 from tests.commands import Foreground, last, rankdeck, until
 from tests.framework_envs import Environment
+from tests.services import part_of, pid_of
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
 
@@ -52,7 +51,7 @@ def leaves_nothing(scratch: Path, mark: str) -> Iterator[None]:
     segments, sessions = ray_segments(), SESSIONS.exists()
     yield
     assert survivors.gone(mark, within=5) == {}
-    until(lambda: ray_segments() <= segments and [] == list(scratch.glob("rankdeck-*")), within=5)
+    until(lambda: ray_segments() <= segments and [] == os.listdir(scratch), within=5)
     assert sessions == SESSIONS.exists()
 
 
@@ -60,15 +59,9 @@ def stop() -> None:
     assert rankdeck("stop", "last").returncode == 0
 
 
-def part(state: RunState, rank: int, name: str) -> int:
-    """A process of Ray's beside a rank."""
-    below = process.descendants(state.services[rank].pid)
-    return next(pid for pid in below if ray_node.name_of(pid) == name)
-
-
 def kill_unseen() -> None:
     """Kill a raylet that Ray has waited for before its node's service can look at it."""
-    service, raylet = now().services[1].pid, part(now(), 1, "raylet")
+    service, raylet = pid_of(now(), 1), part_of(now(), 1, "raylet")
     os.kill(service, signal.SIGSTOP)
     os.kill(raylet, signal.SIGKILL)
     until(lambda: not Path(f"/proc/{raylet}").exists())
@@ -81,7 +74,7 @@ ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
     "engine": (lambda run: os.kill(engines.pids()[0], signal.SIGKILL), 75, ""),
     "agent": (lambda run: os.kill(now().hosts[0].pid, signal.SIGKILL), 75, "agent"),
     "raylet": (
-        lambda run: os.kill(part(now(), 1, "raylet"), signal.SIGKILL),
+        lambda run: os.kill(part_of(now(), 1, "raylet"), signal.SIGKILL),
         75,
         "Ray's node beside rank 1 on {host} was lost: its raylet was killed by SIGKILL",
     ),
@@ -91,12 +84,12 @@ ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
         "Ray's node beside rank 1 on {host} was lost: its raylet was killed by SIGKILL",
     ),
     "head's raylet": (
-        lambda run: os.kill(part(now(), 0, "raylet"), signal.SIGKILL),
+        lambda run: os.kill(part_of(now(), 0, "raylet"), signal.SIGKILL),
         75,
         "Ray's head node beside rank 0 on {host} was lost: its raylet was killed by SIGKILL",
     ),
     "control": (
-        lambda run: os.kill(part(now(), 0, "gcs_server"), signal.SIGKILL),
+        lambda run: os.kill(part_of(now(), 0, "gcs_server"), signal.SIGKILL),
         75,
         "Ray's head node beside rank 0 on {host} was lost: its gcs_server was killed by SIGKILL",
     ),

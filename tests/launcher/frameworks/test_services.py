@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from launcher.agent import process
-from launcher.agent.services import ray_node
 from launcher.channel.frames import STDERR, STDOUT
 from launcher.distributor import Distributor
 from launcher.job import Job
 from launcher.runs.paths import log_file
 from launcher.state.run_state import RankPhase, RunState, Service
 from tests.commands import until
+from tests.services import part_of, pid_of
 from tests.survivors import gone
 from tests.targets import lookalikes
 
@@ -82,21 +81,11 @@ def test_ranks_are_nodes_and_the_target_runs_once_when_all_are_ready(tmp_path: P
     assert not gone(mark, 5)
 
 
-def named(job: Job, name: str, rank: int) -> int:
-    """A process of a program below the service beside a rank."""
-    service = job.state.services[rank].pid
-    return next(pid for pid in process.descendants(service) if ray_node.name_of(pid) == name)
-
-
-def service_pid(job: Job, rank: int) -> int:
-    return job.state.services[rank].pid
-
-
 KILLS: dict[str, tuple[int, Callable[[Job], int], str]] = {
-    "raylet": (1, lambda job: named(job, "raylet", 1), "its raylet"),
-    "head's raylet": (0, lambda job: named(job, "raylet", 0), "its raylet"),
-    "GCS": (0, lambda job: named(job, "gcs_server", 0), "its gcs_server"),
-    "node": (1, lambda job: service_pid(job, 1), "it"),
+    "raylet": (1, lambda job: part_of(job.state, 1, "raylet"), "its raylet"),
+    "head's raylet": (0, lambda job: part_of(job.state, 0, "raylet"), "its raylet"),
+    "GCS": (0, lambda job: part_of(job.state, 0, "gcs_server"), "its gcs_server"),
+    "node": (1, lambda job: pid_of(job.state, 1), "it"),
 }
 
 
@@ -124,7 +113,7 @@ def test_a_lost_node_is_replaced_if_the_run_may_start_again(tmp_path: Path, mark
     )
     job = start(tmp_path, source, max_restarts=1)
     until(lambda: "waits" in output(job, 0))
-    os.kill(named(job, "raylet", 1), signal.SIGKILL)
+    os.kill(part_of(job.state, 1, "raylet"), signal.SIGKILL)
     state = job.wait(60)
 
     assert ("succeeded", True) == (state.phase, state.restarts[0].in_place)
