@@ -82,3 +82,40 @@ def test_a_file_that_goes_takes_nothing_with_it(node: Node) -> None:
     (node.folder / OUT).unlink()
     node.write(ERR, b"three\n")
     assert [(STDERR, b"(pid=4711) three\n")] == node.take()
+
+
+def rotate(node: Node) -> None:
+    """Rename the worker's file as Ray does, and those before it first."""
+    older = sorted(node.folder.glob(f"{OUT}.*"), reverse=True)
+    for path in older:
+        path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
+    (node.folder / OUT).rename(node.folder / f"{OUT}.1")
+
+
+def test_a_file_that_is_renamed_is_read_to_its_end_and_the_next_from_its_beginning(node: Node) -> None:
+    node.write(OUT, b"one\ntw")
+    assert [b"(pid=4711) one\n"] == [data for _, data in node.take()]
+    node.write(OUT, b"o\nthree\n")
+    rotate(node)
+    node.write(OUT, b"four\n")
+    rotate(node)
+    node.write(OUT, b"five\n")
+    lines = [b"(pid=4711) two\n", b"(pid=4711) three\n", b"(pid=4711) four\n", b"(pid=4711) five\n"]
+    assert lines == [data for _, data in node.take()]
+    node.write(OUT, b"six\n")
+    assert [b"(pid=4711) six\n"] == [data for _, data in node.take()]
+
+
+def test_of_a_worker_that_was_quick_all_files_are_read(node: Node) -> None:
+    node.write(OUT, b"one\n")
+    rotate(node)
+    node.write(OUT, b"two\n")
+    assert [b"(pid=4711) one\n", b"(pid=4711) two\n"] == [data for _, data in node.take()]
+
+
+def test_a_file_that_is_being_renamed_comes_later(node: Node) -> None:
+    node.write(OUT, b"one\n")
+    rotate(node)
+    assert [] == node.take()
+    node.write(OUT, b"two\n")
+    assert [b"(pid=4711) one\n", b"(pid=4711) two\n"] == [data for _, data in node.take()]
