@@ -180,9 +180,7 @@ class _Scripted:
     def abort(self) -> None:
         """Shut down every script's connection."""
         self.aborts += 1
-        for scripted in self.agents:
-            with contextlib.suppress(OSError):  # the script has closed it already
-                scripted.sock.shutdown(socket.SHUT_RDWR)
+        self._disconnect()
 
     def close(self, timeout_s: float) -> bool:
         """Wait for the scripts to end; whether all did."""
@@ -206,10 +204,18 @@ class _Scripted:
     def _follow(self, script: Script, scripted: ScriptedAgent) -> None:
         try:
             script(scripted)
-        except (ConnectionError, AssertionError) as error:
+        except ConnectionError as error:
             self.errors.append(error)
+        except Exception as error:  # noqa: BLE001  whatever it is, no other script may wait for this one
+            self.errors.append(error)
+            self._disconnect()
         finally:
             scripted.sock.close()
+
+    def _disconnect(self) -> None:
+        for scripted in self.agents:
+            with contextlib.suppress(OSError):  # the script has closed it already
+                scripted.sock.shutdown(socket.SHUT_RDWR)
 
 
 class ScriptedBackend(_Scripted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import counted
+from ..state.outcome_rules import SERVICES_LIMIT_S
 from ..state.run_state import RunState, Service
 
 
@@ -21,13 +22,13 @@ def new_services(before: RunState, after: RunState) -> Iterator[str]:
 
 
 def awaited_line(state: RunState) -> str:
-    """The services that the ranks wait for; empty if they wait for none."""
+    """The services that the ranks wait for, and for how long; empty if they wait for none."""
     late = [each for each in state.services if each.ready is None]
     if not late or state.stop is not None or state.phase.final:
         return ""
     count = len(state.services)
     of = f", {count - len(late)} of {count} ready" if count > 1 else ""
-    return f"waiting for {late[0].name} on {late[0].host}{of}"
+    return f"waiting for {late[0].name} on {late[0].host}{of}, at most {SERVICES_LIMIT_S:g} s"
 
 
 def service_line(state: RunState) -> str:

@@ -17,6 +17,7 @@ from .run_state import Loss, Phase, Rank, RankPhase, RunState
 from .separate import describe_separate
 from .tracebacks import quoted
 
+SERVICES_LIMIT_S = 180.0  # a Ray node takes 5 to 15 s on a busy machine
 DOUBT_S = 2.0  # how long to wait for the cause after a failure that may follow from another rank's
 
 

@@ -44,11 +44,9 @@ from ..spec.job import JobSpec
 from ..spec.places import Assignment
 from ..spec.request import Request
 from ..state import events as ev
-from ..state.outcome_rules import listed, may_proceed, may_release
+from ..state.outcome_rules import SERVICES_LIMIT_S, listed, may_proceed, may_release
 from .agents import Roster
 from .delivery import Delivery
-
-SERVICES_LIMIT_S = 180.0  # a Ray node takes 5 to 15 s on a busy machine
 
 
 def submission(request: Request, time: float) -> ev.RunSubmitted:
@@ -145,7 +143,7 @@ class Attempt:
         if self.proceeded and not self._released and may_release(state):
             self._released = True
             self._roster.send(Kind.RELEASE, lambda _: {})
-        if not self.proceeded and state.stop is None and self._clock() >= self.services_limit:
+        if self._clock() >= self.services_limit:
             late = [str(each.rank) for each in state.services if each.ready is None]
             raise CannotPlace(
                 f"{self._choice.framework.name} was not ready within {SERVICES_LIMIT_S:g} s beside "
@@ -155,7 +153,7 @@ class Attempt:
     @property
     def services_limit(self) -> float:
         """Until when services must be ready, on the engine's clock; infinite if none is waited for."""
-        waits = self.started and self.services and not self.proceeded
+        waits = self.started and self.services and not self.proceeded and self._writer.state.stop is None
         return self._started_at + SERVICES_LIMIT_S if waits else math.inf
 
     def explain(self) -> None:

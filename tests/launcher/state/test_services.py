@@ -154,10 +154,10 @@ def test_what_is_told_while_nodes_start_and_once_they_are_ready() -> None:
     told = [line for one, next_one in itertools.pairwise(states) for line in new_services(one, next_one)]
 
     assert [
-        "waiting for Ray's head node on h0, 0 of 2 ready",
+        "waiting for Ray's head node on h0, 0 of 2 ready, at most 180 s",
         f"{HEAD} on h0 and 1 more node, http://h0:8265",
     ] == told
-    assert "waiting for Ray's node on h1, 1 of 2 ready" == awaited_line(states[-2])
+    assert "waiting for Ray's node on h1, 1 of 2 ready, at most 180 s" == awaited_line(states[-2])
     assert "" == awaited_line(states[-1])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -263,15 +264,18 @@ def test_an_agent_that_goes_away_leaves_whole_files_and_a_note(begin: Begin) -> 
 
 
 def test_a_request_to_stop_ends_the_wait_for_files(begin: Begin) -> None:
+    jobs: SimpleQueue[Job] = SimpleQueue()
+
     def endless(agent: ScriptedAgent) -> None:
         join(agent)
         end(agent)
         agent.expect(Kind.SWEEP)
         agent.send(Kind.SWEEPING, {"files": 1, "bytes": 1 << 40})
-        job.stop()
+        jobs.get(timeout=20).stop()
         leave(agent)
 
     job, backend = begin(endless)
+    jobs.put(job)
     state = job.wait(20)
     assert [] == backend.errors
     assert state.exit_code == 0  # the ranks had ended

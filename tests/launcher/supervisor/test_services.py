@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from launcher.state import events as ev
 from launcher.state.run_state import RunState
 from launcher.supervisor import attempt
 from launcher.testing import Script, ScriptedAgent, ScriptedCluster, ScriptedStage
+from tests.commands import until
 
 HELD: Mapping[str, int] = {"horovod": 1, "tensorflow": 1, "ray": 3, "torch": 0}
 
@@ -168,6 +170,7 @@ def test_torch_needs_no_further_ports(tmp_path: Path) -> None:
 
 def test_no_rank_proceeds_before_the_last_service_is_ready(tmp_path: Path) -> None:
     told: list[str] = []
+    jobs: SimpleQueue[Job] = SimpleQueue()
 
     def early(voice: ScriptedAgent) -> None:
         order = met(voice)
@@ -179,14 +182,15 @@ def test_no_rank_proceeds_before_the_last_service_is_ready(tmp_path: Path) -> No
     def late(voice: ScriptedAgent) -> None:
         order = met(voice)
         voice.fact(ev.NoteMade, text="not yet")
-        while not any(note.text == "not yet" for note in job.state.notes):
-            pass
+        job = jobs.get(timeout=60)
+        until(lambda: any(note.text == "not yet" for note in job.state.notes))
         told.append("ready")
         begin(voice, order)
         finish(voice, order)
         voice.expect(Kind.QUIT)
 
     job, backend = start(tmp_path, early, late)
+    jobs.put(job)
     assert ("succeeded", []) == (ended(job).phase, backend.errors)
     assert ["ready", "proceeds"] == told
 
@@ -239,13 +243,16 @@ def test_a_service_that_is_lost_stops_the_gang(tmp_path: Path) -> None:
 
 
 def test_a_stop_before_services_are_ready_starts_no_rank(tmp_path: Path) -> None:
+    jobs: SimpleQueue[Job] = SimpleQueue()
+
     def waits(voice: ScriptedAgent) -> None:
         met(voice)
-        job.stop()
+        jobs.get(timeout=60).stop()
         voice.expect(Kind.STOP)
         voice.leave()
 
     job, backend = start(tmp_path, waits)
+    jobs.put(job)
     assert ("stopped", []) == (ended(job).phase, backend.errors)
     assert Kind.PROCEED not in {frame.kind for frame in backend.agents[0].received}
 
