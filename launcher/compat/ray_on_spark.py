@@ -49,16 +49,28 @@ class _Cluster:
     nodes: Job | None = None
 
     def stop(self) -> None:
-        """End both runs, the nodes first."""
-        for job in filter(None, (self.nodes, self.head)):
-            job.stop(reason="the Ray cluster was shut down")
-            job.wait(_STOP_LIMIT_S)
+        """End both runs, the nodes first; one that does not end in time keeps nothing else from its end.
+
+        Raises:
+            TimeoutError: one has not ended in time.
+        """
+        with contextlib.ExitStack() as last:
+            last.callback(self._restore_environment)
+            for job in filter(None, (self.head, self.nodes)):
+                last.callback(_end_run, job)
+
+    def _restore_environment(self) -> None:
         for name, text in self.environ.items():
             if text is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = text
         _read_environment_again()
+
+
+def _end_run(job: Job) -> None:
+    job.stop(reason="the Ray cluster was shut down")
+    job.wait(_STOP_LIMIT_S)
 
 
 _lock = threading.RLock()

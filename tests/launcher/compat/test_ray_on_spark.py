@@ -103,6 +103,37 @@ def test_a_session_of_connect_is_refused(adopted: Adopted) -> None:
         setup_ray_cluster(max_worker_nodes=2)
 
 
+class LateJob:
+    """A run that may not end in time."""
+
+    def __init__(self, ended: list[str], name: str, *, in_time: bool) -> None:
+        self.ended, self.name, self.in_time = ended, name, in_time
+
+    def stop(self, *, reason: str) -> None:
+        self.ended.append(f"{self.name}: {reason}")
+
+    def wait(self, timeout: float) -> None:
+        if not self.in_time:
+            raise TimeoutError(f"{self.name} has not ended after {timeout:g} s")
+
+
+def test_nodes_that_do_not_end_in_time_keep_neither_head_nor_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    ended: list[str] = []
+    head: Any = LateJob(ended, "head", in_time=True)
+    nodes: Any = LateJob(ended, "nodes", in_time=False)
+    monkeypatch.setattr(ray_on_spark, "_active", ray_on_spark._Cluster(head, {"RAY_ADDRESS": None}, nodes))
+
+    with pytest.raises(TimeoutError, match="nodes has not ended after 60 s"):
+        shutdown_ray_cluster()
+    assert ["nodes: the Ray cluster was shut down", "head: the Ray cluster was shut down"] == ended
+    assert "RAY_ADDRESS" not in os.environ
+    with pytest.raises(RuntimeError, match="No active ray cluster"):
+        shutdown_ray_cluster()
+
+
 def test_options_are_those_of_ray_start() -> None:
     more = {"include_dashboard": False, "disable_usage_stats": None, "verbose": None}
     made = ray_on_spark._options({"num-cpus": 2, "num-gpus": None}, None, 10**9, more)
