@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.spark_cluster import Cluster
+from tests.spark_runs import Bench
 from tests.trainings import EXAMPLES, Example
 
 
@@ -21,3 +25,18 @@ def lightning() -> Example:
     (example,) = (each for each in EXAMPLES if each.name == "lightning")
     example.launch()
     return example
+
+
+@pytest.fixture(scope="module")
+def two_hosts(spark_here: None) -> Iterator[Cluster]:
+    """A cluster with two cores on each of two workers."""
+    with Cluster(gpus=0) as made:
+        yield made
+
+
+@pytest.fixture
+def bench(two_hosts: Cluster, session: Any, home: Path) -> Iterator[Bench]:
+    """The module's own session on that cluster, of whose runs nothing is left."""
+    made = Bench(two_hosts, session)
+    yield made
+    made.nothing_left()

@@ -31,23 +31,10 @@ ONE_CORE = {"spark.executor.cores": "1", "spark.cores.max": "2"}  # so that both
 
 
 @pytest.fixture(scope="module")
-def two_hosts(spark_here: None) -> Iterator[Cluster]:
-    """A cluster with room for a session and a Connect server, each with a core on both workers."""
-    with Cluster(gpus=0) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def session(two_hosts: Cluster) -> Iterator[Any]:
+    """One core on each host, so that a Connect server has room beside it."""
     with classic_session(two_hosts, **ONE_CORE) as made:
         yield made
-
-
-@pytest.fixture
-def bench(two_hosts: Cluster, session: Any, home: Path) -> Iterator[Bench]:
-    made = Bench(two_hosts, session)
-    yield made
-    made.nothing_left()
 
 
 @pytest.mark.parametrize("example", ON_CLUSTER, ids=str)

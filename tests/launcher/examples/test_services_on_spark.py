@@ -41,23 +41,9 @@ LOSSES: dict[str, tuple[str, Callable[[RunState], int], str]] = {
 
 
 @pytest.fixture(scope="module")
-def two_hosts(spark_here: None) -> Iterator[Cluster]:
-    """Two slots on each host."""
-    with Cluster(gpus=0) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def session(two_hosts: Cluster) -> Iterator[Any]:
     with classic_session(two_hosts) as made:
         yield made
-
-
-@pytest.fixture
-def bench(two_hosts: Cluster, session: Any, home: Path) -> Iterator[Bench]:
-    made = Bench(two_hosts, session)
-    yield made
-    made.nothing_left()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
