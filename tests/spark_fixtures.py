@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import spark_net
 from tests.spark_cluster import Cluster, ConnectServer, missing
+from tests.spark_runs import Bench
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +25,21 @@ def cluster(spark_here: None) -> Iterator[Cluster]:
     """2 workers of 2 cores and 2 fake GPUs each. Whoever breaks a worker restarts it."""
     with Cluster() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def cpu_cluster(spark_here: None) -> Iterator[Cluster]:
+    """As `cluster`, without GPUs."""
+    with Cluster(gpus=0) as made:
+        yield made
+
+
+@pytest.fixture
+def bench(cluster: Cluster, session: Any, home: Path) -> Iterator[Bench]:
+    """The cluster and the module's own session on it; nothing of their runs is left after the test."""
+    made = Bench(cluster, session)
+    yield made
+    made.nothing_left()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import site
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,18 +151,12 @@ def env() -> Environment:
     return framework_envs.made("ray")
 
 
-@pytest.fixture(scope="module")
-def two_hosts(spark_here: None) -> Iterator[Cluster]:
-    with Cluster(gpus=0) as made:
-        yield made
-
-
 @pytest.fixture
-def program(env: Environment, two_hosts: Cluster, targets: Path) -> list[str]:
+def program(env: Environment, cpu_cluster: Cluster, targets: Path) -> list[str]:
     """The command of a user's program in the environment that has Ray."""
     settings = {
-        **two_hosts.conf(cores=2),
-        "spark.master": two_hosts.url,
+        **cpu_cluster.conf(cores=2),
+        "spark.master": cpu_cluster.url,
         "spark.executor.cores": "1",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.spark_cluster import Cluster
-from tests.spark_runs import Bench
 from tests.trainings import EXAMPLES, Example
 
 
@@ -28,15 +25,6 @@ def lightning() -> Example:
 
 
 @pytest.fixture(scope="module")
-def two_hosts(spark_here: None) -> Iterator[Cluster]:
-    """A cluster with two cores on each of two workers."""
-    with Cluster(gpus=0) as made:
-        yield made
-
-
-@pytest.fixture
-def bench(two_hosts: Cluster, session: Any, home: Path) -> Iterator[Bench]:
-    """The module's own session on that cluster, of whose runs nothing is left."""
-    made = Bench(two_hosts, session)
-    yield made
-    made.nothing_left()
+def cluster(cpu_cluster: Cluster) -> Cluster:
+    """The examples train on CPUs, on two workers of two cores."""
+    return cpu_cluster

@@ -31,9 +31,9 @@ ONE_CORE = {"spark.executor.cores": "1", "spark.cores.max": "2"}  # so that both
 
 
 @pytest.fixture(scope="module")
-def session(two_hosts: Cluster) -> Iterator[Any]:
+def session(cluster: Cluster) -> Iterator[Any]:
     """One core on each host, so that a Connect server has room beside it."""
-    with classic_session(two_hosts, **ONE_CORE) as made:
+    with classic_session(cluster, **ONE_CORE) as made:
         yield made
 
 
@@ -71,22 +71,22 @@ def local_place() -> list[str]:
 
 
 @pytest.fixture
-def cluster_place(two_hosts: Cluster) -> list[str]:
+def cluster_place(cluster: Cluster) -> list[str]:
     """The options of an engine's session of its own."""
-    settings = {**two_hosts.conf(), **ONE_CORE}
-    return [f"--master={two_hosts.url}", *(f"--conf={key}={value}" for key, value in settings.items())]
+    settings = {**cluster.conf(), **ONE_CORE}
+    return [f"--master={cluster.url}", *(f"--conf={key}={value}" for key, value in settings.items())]
 
 
 @pytest.fixture
-def connect_place(two_hosts: Cluster) -> Iterator[list[str]]:
+def connect_place(cluster: Cluster) -> Iterator[list[str]]:
     """A Connect server on the same cluster."""
-    with ConnectServer(two_hosts, conf={"spark.executor.cores": "1"}) as server:
+    with ConnectServer(cluster, conf={"spark.executor.cores": "1"}) as server:
         yield [f"--remote={server.url}"]
 
 
 @pytest.mark.parametrize("mode", ["local", "cluster", "connect"])
 def test_a_function_of_lightning_is_the_same_in_every_mode(
-    mode: str, two_hosts: Cluster, lightning: Example, mark: str, request: pytest.FixtureRequest
+    mode: str, cluster: Cluster, lightning: Example, mark: str, request: pytest.FixtureRequest
 ) -> None:
     launch = lightning.launch()
     words = ["run", f"{lightning.script}:train", "-n2", "--param", f"epochs={EPOCHS}"]

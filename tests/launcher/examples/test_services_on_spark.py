@@ -41,8 +41,8 @@ LOSSES: dict[str, tuple[str, Callable[[RunState], int], str]] = {
 
 
 @pytest.fixture(scope="module")
-def session(two_hosts: Cluster) -> Iterator[Any]:
-    with classic_session(two_hosts) as made:
+def session(cluster: Cluster) -> Iterator[Any]:
+    with classic_session(cluster) as made:
         yield made
 
 

@@ -34,11 +34,9 @@ helper(2), type(own).__name__, __name__
 
 
 @pytest.fixture
-def bench(cluster: Cluster, home: Path) -> Iterator[Bench]:
-    with classic_session(cluster) as session:
-        made = Bench(cluster, session)
+def session(cluster: Cluster, home: Path) -> Iterator[Any]:
+    with classic_session(cluster) as made:
         yield made
-        made.nothing_left()
 
 
 def cell(source: str, notebook: dict[str, Any]) -> Cell:

@@ -39,13 +39,6 @@ def session(cluster: Cluster) -> Iterator[Any]:
         yield made
 
 
-@pytest.fixture
-def bench(cluster: Cluster, session: Any, home: Path) -> Iterator[Bench]:
-    made = Bench(cluster, session)
-    yield made
-    made.nothing_left()
-
-
 def target(name: str) -> str:
     return f"{TARGETS}:{name}"
 

@@ -115,13 +115,6 @@ def session(cluster: Cluster) -> Iterator[Any]:
         yield made
 
 
-@pytest.fixture
-def bench(cluster: Cluster, session: Any, home: Path) -> Iterator[Bench]:
-    made = Bench(cluster, session)
-    yield made
-    made.nothing_left()
-
-
 class TestCluster:
     pytestmark = spark
 
