@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 
-from launcher.runs.logs.text import UNSEEN, plain
+from launcher.runs.logs.text import UNSEEN, plain_text
 
 _ANY_CONTROL = re.compile(f"[\x00-\x1f{UNSEEN}]")
 
 
 def printable(text: str) -> str:
     """Text of several lines without control characters and sequences; its line breaks stay."""
-    return "\n".join(plain(line.encode(errors="replace")) for line in text.split("\n"))
+    return plain_text(text)
 
 
 def escaped(text: str) -> str:

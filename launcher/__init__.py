@@ -6,10 +6,9 @@ the package too.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .names import add_second_name
+from .names import add_second_name, load_on_use
 
 if TYPE_CHECKING:
     from .agent.report import UnpicklableResult, publish, report
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         NoProgress,
         RankFailed,
         RecordError,
+        RowsFailed,
         RunNotFound,
         RunStopped,
         SpecError,
@@ -45,6 +45,7 @@ __all__ = [
     "NoProgress",
     "RankFailed",
     "RecordError",
+    "RowsFailed",
     "RunNotFound",
     "RunStopped",
     "SparkSpec",
@@ -56,6 +57,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    **dict.fromkeys(__all__, ".errors"),  # all but the following
     "Distributor": ".distributor",
     "Job": ".job",
     "JobSpec": ".spec.job",
@@ -69,11 +71,7 @@ add_second_name()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, ".errors"), __name__), name)
-    globals()[name] = value
-    return value
+    return load_on_use(globals(), _HOMES, name)
 
 
 def __dir__() -> list[str]:

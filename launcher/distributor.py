@@ -41,7 +41,8 @@ from .supervisor.attempt import submission
 from .supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from .display.output import Output
+    from .data.layout import Columns
+    from .display.output import Output, Show
 
 
 class LaunchOptions(TypedDict, total=False):
@@ -147,7 +148,7 @@ class Distributor:
         self._root = root if root is None else Path(root)
         self._output = _output(output)
 
-    def run(self, target: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Any:
+    def run(self, target: Callable[..., Any] | str, /, *args: Any, **kwargs: Any) -> Any:
         """Start a run, show it, wait for it, and return rank 0's value; see `start` for the target.
 
         What ranks print is shown while they run, on the caller's own streams, and is complete at the end.
@@ -159,7 +160,7 @@ class Distributor:
         """
         return attend(self.start(target, *args, **kwargs), self._output, Job.result)
 
-    def start(self, target: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
+    def start(self, target: Callable[..., Any] | str, /, *args: Any, **kwargs: Any) -> Job:
         """Start a run and return at once.
 
         Args:
@@ -171,10 +172,71 @@ class Distributor:
         Raises:
             SpecError: the target does not exist, or its arguments do not fit; nothing was started.
         """
+        return launch(self.request(target, *args, **kwargs), root=self._root)
+
+    def run_on_dataframe(
+        self, function: Callable[..., Any] | str, dataframe: Any, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Start a run whose ranks share a DataFrame's rows, show it, wait for it, and return rank 0's value.
+
+        See `start_on_dataframe` for the arguments.
+
+        Raises:
+            RankFailed: training failed.
+            LauncherError: the run ended for another reason.
+        """
+        job = self.start_on_dataframe(function, dataframe, *args, **kwargs)
+        return attend(job, self._output, Job.result)
+
+    def start_on_dataframe(
+        self,
+        function: Callable[..., Any] | str,
+        dataframe: Any,
+        /,
+        *args: Any,
+        columns: Columns | None = None,
+        batch_size: int | None = None,
+        uneven: str = "drop",
+        repartition: bool | None = None,
+        **kwargs: Any,
+    ) -> Job:
+        """Start a run whose ranks share a DataFrame's rows, and return at once.
+
+        Each rank reads its rows by `launcher.data.partition_loader`, from the moment when the first arrive.
+
+        Args:
+            function: the function, as for `start`.
+            dataframe: a DataFrame of Spark; the run uses its session.
+            *args: the function's positional arguments.
+            columns: the columns that travel; or the name of each field of a batch with its column or columns,
+                where several make a matrix. None for all.
+            batch_size: the rows of a batch, which a loader may also choose itself.
+            uneven: what happens where ranks have different numbers of rows (`launcher.data.steps.MEANINGS`).
+            repartition: whether the rows are dealt anew to as many partitions as there are Spark tasks, by a
+                shuffle; None for only if their number differs, or is not known before they are computed.
+            **kwargs: the function's keyword arguments.
+
+        Raises:
+            SpecError: this is no DataFrame, it has no such column, or the mode has no Spark tasks.
+        """
+        from .data.sharing import shared  # executors have none of it
+
+        data = shared(
+            dataframe, columns=columns, batch_size=batch_size, uneven=uneven, repartition=repartition
+        )
+        if not self._options["mode"].traits.scheduled:
+            raise SpecError(
+                "the rows of a DataFrame come from tasks of Spark, and local ranks have none",
+                hint='mode="cluster", or mode="connect" for a Connect session; a session of local[N] will do',
+            )
+        request = self.request(function, *args, **kwargs)
+        return launch(replace(request, data=data, session=dataframe.sparkSession), root=self._root)
+
+    def request(self, target: Callable[..., Any] | str, /, *args: Any, **kwargs: Any) -> Request:
+        """The checked request of a run, which `launch` starts; arguments and errors are those of `start`."""
         packed, payload = pack(target, args, kwargs, workdir=Path(self._options["workdir"]))
         spec = JobSpec(target=packed, **self._options)
-        request = Request(spec, payload=payload, path=_import_path(spec), session=self._session)
-        return launch(request, root=self._root)
+        return Request(spec, payload=payload, path=_import_path(spec), session=self._session)
 
 
 def _import_path(spec: JobSpec) -> tuple[str, ...]:
@@ -189,8 +251,13 @@ def _import_path(spec: JobSpec) -> tuple[str, ...]:
     return tuple(folder for folder in sys.path if not (spec.python and is_installed(f"{folder}{os.sep}")))
 
 
-def attend(job: Job, output: Output, wanted: Callable[[Job], ResultT]) -> ResultT:
+def attend(job: Job, output: Output | Show, wanted: Callable[[Job], ResultT]) -> ResultT:
     """Show a run while `wanted` waits for it, and return what that returns; Ctrl-C stops the run.
+
+    Args:
+        job: the run.
+        output: what is shown, or a function that makes its display.
+        wanted: what waits for the end.
 
     Raises:
         KeyboardInterrupt: the run was interrupted, and none of its processes is alive.

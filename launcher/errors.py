@@ -3,6 +3,7 @@
     LauncherError
     ├── SpecError          the request is wrong; nothing was started            exit 2
     │   └── RunNotFound    no run, or more than one, has that id                exit 2
+    ├── RowsFailed         the rows of the run's DataFrame cannot be computed   exit 65
     ├── CannotPlace        the ranks cannot be given places or devices          exit 69
     ├── RecordError        the run folder cannot be written or read             exit 70
     ├── InternalError      a defect of rankdeck itself                          exit 70
@@ -73,6 +74,12 @@ class SpecError(LauncherError, ValueError):
 
 class RunNotFound(SpecError):
     """No run has this id or prefix, or several have."""
+
+
+class RowsFailed(LauncherError):
+    """Spark could not compute the rows of the run's DataFrame, or they did not fit on an executor's disk."""
+
+    exit_code: int = 65
 
 
 class CannotPlace(LauncherError):

@@ -20,6 +20,7 @@ from .errors import (
     NoProgress,
     RankFailed,
     RecordError,
+    RowsFailed,
     RunStopped,
     SpecError,
     TimeLimit,
@@ -180,7 +181,7 @@ os.register_at_fork(after_in_child=_running.clear)
 TAIL_LINES = 20
 
 _LIMITS = {cls.exit_code: cls for cls in (TimeLimit, NoProgress)}
-_BROKEN = {cls.exit_code: cls for cls in (SpecError, CannotPlace, AgentLost, NoGroup)}
+_BROKEN = {cls.exit_code: cls for cls in (SpecError, RowsFailed, CannotPlace, AgentLost, NoGroup)}
 
 
 def error_of(state: RunState, folder: Path) -> LauncherError | None:

@@ -7,12 +7,32 @@ library can be imported only as `rankdeck` (`as_rankdeck.py` loads it).
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 FIRST, SECOND = "launcher", "rankdeck"
+
+
+def load_on_use(package: dict[str, Any], homes: Mapping[str, str], name: str) -> Any:
+    """A package's attribute from the module that has it, loaded now and kept in the package.
+
+    Args:
+        package: the package's globals.
+        homes: the module of each such attribute, relative to the package.
+        name: the attribute.
+
+    Raises:
+        AttributeError: the package has none of that name.
+    """
+    own_name = package["__name__"]  # it may have been renamed
+    if name not in homes:
+        raise AttributeError(f"module {own_name!r} has no attribute {name!r}")
+    value = package[name] = getattr(import_module(homes[name], own_name), name)
+    return value
 
 
 def second_module() -> Path:

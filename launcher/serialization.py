@@ -45,10 +45,12 @@ LATEST = 253_402_300_799.0
 Moment = Annotated[float, Within(0.0, LATEST)]
 """Seconds since the epoch, up to the last year that `datetime` supports."""
 
-Index = Annotated[int, Within(0, (1 << 20) - 1)]
+MOST_INDEX = (1 << 20) - 1
+Index = Annotated[int, Within(0, MOST_INDEX)]
 """The number of a rank, agent, attempt or device, or a count of these."""
 
-Amount = Annotated[int, Within(0, (1 << 62) - 1)]
+MOST_AMOUNT = (1 << 62) - 1
+Amount = Annotated[int, Within(0, MOST_AMOUNT)]
 """A number of bytes."""
 
 ExitCode = Annotated[int, Within(0, 255)]

@@ -39,12 +39,14 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers a core for the whole suite, since much of it waits for processes; else none.
+    """A worker a core and one more for the whole suite, since much of it waits for processes; else none.
+
+    Two a core would not end sooner: on two cores, four of them made Ray's own limit of 30 s too short.
 
     What was chosen by name runs in this process, and so do benchmarks: nothing may run beside them.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return 2 * len(os.sched_getaffinity(0)) if whole and "not bench" in config.option.markexpr else 0
+    return len(os.sched_getaffinity(0)) + 1 if whole and "not bench" in config.option.markexpr else 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests import spark_net
+from tests import engines, spark_net, survivors
+from tests.commands import until
 from tests.spark_cluster import Cluster, ConnectServer, missing
-from tests.spark_runs import Bench
+from tests.spark_runs import PROGRAM, Bench
 
 
 @pytest.fixture(scope="session")
@@ -42,11 +43,38 @@ def bench(cluster: Cluster, session: Any, home: Path) -> Iterator[Bench]:
     made.nothing_left()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
+def undisturbed(cluster: Cluster, mark: str) -> Iterator[None]:
+    """Nothing of a command is left on the cluster: no application, no agent, no rank."""
+    yield
+    engines.end_all()
+    assert survivors.gone(mark, within=20) == {}
+    until(lambda: not cluster.processes(PROGRAM))
+    until(lambda: not cluster.executors())
+
+
+@pytest.fixture(scope="module")
 def connect_server(spark_here: None) -> Iterator[ConnectServer]:
-    """A Connect server that has all of a cluster of its own: 2 executors of 2 cores and 2 fake GPUs."""
+    """A Connect server that has all of a cluster of its own: 2 executors of 2 cores and 2 fake GPUs.
+
+    It ends with the module: those of all workers at once would take a third of 24 GB.
+    """
     with Cluster() as own, ConnectServer(own, cores=4) as made:
         yield made
+
+
+@pytest.fixture
+def connected(connect_server: ConnectServer, mark: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A session of a Connect client, as the active one."""
+    from pyspark.sql.connect.session import SparkSession
+
+    for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):  # pyspark sets both, for all that follows
+        monkeypatch.setenv(name, "1" if name == "SPARK_CONNECT_MODE_ENABLED" else connect_server.url)
+    session = SparkSession.builder.remote(connect_server.url).create()
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -99,6 +99,13 @@ class Bench:
         until(lambda: len(self.cluster.executors()) == count, within=60)
 
 
+def common_options(cluster: Cluster) -> list[str]:
+    """The options of a command that runs on a cluster; its ranks carry the test's mark."""
+    conf = [word for key, value in cluster.conf().items() for word in ("--conf", f"{key}={value}")]
+    mark = f"{survivors.MARK}={os.environ[survivors.MARK]}"
+    return ["--master", cluster.url, *conf, "--env", mark, "--start-timeout", "60"]
+
+
 def end_engines(cluster: Cluster, mark: str) -> None:
     """End the engines of a test; no rank of it and no agent is left then."""
     engines.end_all()

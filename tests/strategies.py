@@ -67,6 +67,7 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
             "max_restarts": st.integers(0, 9),
             "start_timeout_s": st.floats(0, 1e6),
             "workdir": path,
+            "python": path,
             "env": st.dictionaries(name, text, max_size=3),
             "grace_s": st.floats(0, 1e6),
             "timeout_s": st.none() | st.floats(0, 1e6),

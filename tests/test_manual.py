@@ -20,7 +20,7 @@ from tests.spark_cluster import Cluster
 from tests.trainings import EXAMPLES
 
 FIRST_RUN = "rankdeck run train.py -n 2"
-LIMIT_S = 120
+LIMIT_S = 240
 NOTHING: Mapping[str, str] = {}
 _MEANS_A_RUN = re.compile(r"\b(?:last|ID)\b")
 

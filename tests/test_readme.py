@@ -11,6 +11,7 @@ import click
 import pytest
 
 from console.cli.main import cli
+from console.cli.originals.command import OriginalCommand
 from console.manual import topics
 from launcher import errors
 from tests.documents import DOCUMENTS, MANUAL, NEEDS, ROOT, TOPICS, blocks, commands
@@ -69,7 +70,7 @@ def test_the_figures_of_readme_are_those_that_were_measured() -> None:
     measured = {row[0]: row[1:4] for row in rows(MANUAL / "measured.md")[1:]}
     shown = {row[0]: row[1:4] for row in rows(ROOT / "README.md")[1:]}
 
-    assert 8 == len(shown)
+    assert 9 == len(shown)
     assert {what: measured.get(what) for what in shown} == shown
 
 
@@ -109,6 +110,8 @@ def options_of(words: list[str]) -> tuple[str, set[str]]:
     for word in [*words, ""]:
         parameters = command.get_params(context)
         known |= set(chain.from_iterable((*p.opts, *p.secondary_opts) for p in parameters))
+        if isinstance(command, OriginalCommand):  # our own options stand before it
+            known |= options_of(["run"])[1].union(*(row.spellings for row in command.original.rows))
         inner = command.get_command(context, word) if isinstance(command, click.Group) else None
         if inner is None:
             break
@@ -121,8 +124,10 @@ def strange_options(command: str) -> Iterator[str]:
     words = command.partition(" -- ")[0].partition(" #")[0].split()
     if words[:1] != ["rankdeck"]:
         return
-    path, known = options_of(words[1:])
-    for word in words:
+    start = next((i for i, word in enumerate(words) if word in cli.after_options), 0)
+    end = next((i for i, word in enumerate(words) if start and word.endswith(".py")), len(words))
+    path, known = options_of(words[max(start, 1) :])
+    for word in words[:end]:  # a script's own options are not ours to know
         option = word.partition("=")[0]
         if re.fullmatch(r"--?[a-z][a-z-]*", option) and option not in known:
             yield f"{path} {option}"

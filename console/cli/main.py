@@ -6,6 +6,7 @@ Data goes to stdout, messages to stderr. Only commands that need Textual, torch 
 
 from __future__ import annotations
 
+import copy
 import io
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import launcher
 
@@ -25,11 +27,65 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(click.Group):
-    """A group whose `lazy` commands, names with ``module:attribute``, are imported when they are used."""
+    """A group whose `lazy` commands, names with ``module:attribute``, are imported when they are used.
 
-    def __init__(self, *args: Any, lazy: Mapping[str, str], **kwargs: Any) -> None:
+    Before the commands of `after_options` stand options of another command, `options`, which is imported when
+    one of them is on the line. So the group itself stays quick, and knows the word from an option's value.
+    """
+
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, str], options: str, after_options: frozenset[str], **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._lazy = lazy
+        self._options = options
+        self.after_options = after_options
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before the command.
+
+        Raises:
+            click.UsageError: that holds an option which goes after it.
+        """
+        ctx.meta[_WITH_OPTIONS] = not self.after_options.isdisjoint(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not any(error.option_name in _spellings(each) for each in self._further()):
+                raise
+            raise self._misplaced(ctx, error.option_name) from None
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The group's own options, and with a command of `after_options` on the line those before it."""
+        own = super().get_params(ctx)
+        return [*own, *self._further()] if ctx.meta.get(_WITH_OPTIONS) else own
+
+    def _further(self) -> list[click.Parameter]:
+        """The options that stand before some commands, hidden in the group's help."""
+        hidden = [copy.copy(each) for each in _imported(self._options).params]
+        for each in hidden:
+            if isinstance(each, click.Option):
+                each.hidden = True
+        return list(hidden)
+
+    def _misplaced(self, ctx: click.Context, name: str) -> click.UsageError:
+        """The error for an option before the command that goes after it."""
+        words = ", ".join(sorted(self.after_options))
+        return click.UsageError(
+            f"{name} goes after the command, as in: rankdeck run {name} …; before it, it is for {words}", ctx
+        )
+
+    def require_command(self, ctx: click.Context) -> None:
+        """Refuse options before a command that does not have them there.
+
+        Raises:
+            click.UsageError: one is given.
+        """
+        if not ctx.meta.get(_WITH_OPTIONS) or ctx.invoked_subcommand in self.after_options:
+            return
+        for each in self._further():
+            if each.name and ctx.get_parameter_source(each.name) is ParameterSource.COMMANDLINE:
+                raise self._misplaced(ctx, max(each.opts, key=len))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command's name, sorted; imports nothing."""
@@ -39,11 +95,21 @@ class LazyGroup(click.Group):
         """The command of that name, imported if it is lazy; None if there is none."""
         if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
-        module, _, attribute = self._lazy[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
+        return _imported(self._lazy[cmd_name])
 
 
+def _spellings(option: click.Parameter) -> list[str]:
+    return [*option.opts, *option.secondary_opts]
+
+
+def _imported(place: str) -> click.Command:
+    """The command at ``module:attribute``."""
+    module, _, attribute = place.partition(":")
+    command: click.Command = getattr(import_module(module), attribute)
+    return command
+
+
+_WITH_OPTIONS = "rankdeck.with_options"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _LAZY = {
     "run": "console.cli.run:run",
@@ -62,7 +128,13 @@ _LAZY = {
     "help": "console.cli.manual:help_",
     "serve": "console.web.command:serve",
     "serve-page": "console.web.command:serve_page",
+    "torchrun": "console.cli.originals.command:torchrun",
+    "deepspeed": "console.cli.originals.command:deepspeed",
+    "accelerate": "console.cli.originals.command:accelerate",
+    "horovodrun": "console.cli.originals.command:horovodrun",
 }
+_ORIGINALS = frozenset({"torchrun", "deepspeed", "accelerate", "horovodrun"})
+_LOOK = ("theme", "mouse", "ascii")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -104,7 +176,9 @@ def _explain(error: click.ClickException) -> int:
     error.show(message)
     echo.say(_without_secrets(message.getvalue().removesuffix("\n")))
     if isinstance(error, click.NoSuchOption):
-        echo.say("A script's own arguments go after --")
+        beside = error.ctx is not None and error.ctx.meta.get(_WITH_OPTIONS)
+        words = "another launcher's own options, and its script's, go after its word"
+        echo.say(words.capitalize() if beside else "A script's own arguments go after --")
         return 2
     return error.exit_code
 
@@ -131,15 +205,24 @@ def _tolerate_encodings() -> None:
             stream.reconfigure(errors=glyphs.ERRORS)
 
 
-@click.group(cls=LazyGroup, lazy=_LAZY, invoke_without_command=True, context_settings=_CONTEXT)
+@click.group(
+    cls=LazyGroup,
+    lazy=_LAZY,
+    options="console.cli.originals.command:before",
+    after_options=_ORIGINALS,
+    invoke_without_command=True,
+    context_settings=_CONTEXT,
+)
 @click.version_option(launcher.__version__, prog_name="rankdeck", message="%(prog)s %(version)s")
 @click.option("--theme", help="Colour theme of the console; `rankdeck themes` lists them.")
 @click.option("--mouse/--no-mouse", default=None, help="Let the console use the mouse.")
 @click.option("--ascii/--no-ascii", default=None, help="Draw the console in ASCII.")
 @click.pass_context
-def cli(context: click.Context, /, **look: object) -> int | None:
+def cli(context: click.Context, /, **options: object) -> int | None:
     """Launch distributed trainings and watch every rank. Without a command: the console."""
-    context.obj = look
+    assert isinstance(context.command, LazyGroup)
+    context.command.require_command(context)
+    context.obj = {name: options[name] for name in _LOOK}
     if context.invoked_subcommand is not None:
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

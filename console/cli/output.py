@@ -42,13 +42,13 @@ def parse_ranks(text: str, world_size: int) -> frozenset[int]:
         return frozenset()
     chosen: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", part, re.ASCII)
         if match is None:
             raise SpecError(f"--ranks takes all, none, or ranks such as 0,3-5, not {text!r}")
         first, last = int(match[1]), int(match[2] or match[1])
+        if max(first, last) >= world_size:
+            raise SpecError(f"there is no rank {max(first, last)}: the run has ranks 0 to {world_size - 1}")
         chosen.update(range(first, last + 1))
-    if chosen and max(chosen) >= world_size:
-        raise SpecError(f"there is no rank {max(chosen)}: the run has ranks 0 to {world_size - 1}")
     return frozenset(chosen)
 
 

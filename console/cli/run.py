@@ -22,7 +22,7 @@ from launcher.engine.client import Attachment, prepare, submit
 from launcher.errors import AgentLost, InternalError
 from launcher.runs.logs.printer import Printer, hosts_of
 from launcher.runs.reader import Presence, StateTail
-from launcher.spec.job import LAUNCH_OPTIONS, RANKS, RUN_MODULE, named_module
+from launcher.spec.job import LAUNCH_OPTIONS, RANKS, RUN_MODULE, Target, named_module
 from launcher.spec.options import FLAG, PATH, SECONDS, SWITCH, WHOLE, Option, ValueKind
 from launcher.spec.request import Request
 from launcher.state import events as ev
@@ -83,13 +83,16 @@ def _value(option: Option, raw: Any) -> Any:
 
 
 def request_from(
-    target: str, args: Sequence[str], given: Mapping[str, Any], defaults: Mapping[str, str] | None = None
+    target: str | Target,
+    args: Sequence[str],
+    given: Mapping[str, Any],
+    defaults: Mapping[str, str] | None = None,
 ) -> Request:
     """Make the request of a launch.
 
     Args:
-        target: what to run, as the user types it.
-        args: its own arguments.
+        target: what to run, as the user types it, or checked already.
+        args: its own arguments, if it is not checked yet.
         given: the given launch options' values, by name.
         defaults: texts for options that are not given, from `console.settings.launch_defaults`.
 
@@ -107,9 +110,10 @@ def request_from(
     mode = mode_of(given, defaults)
     require_effect(given, mode)
     values = {"workdir": str(here), **with_defaults(given, defaults, mode, here), "mode": mode}
-    base = _base(target, Path(values["workdir"]))
-    resolved = resolve(target, params=given.get("param", {}), args=args, workdir=base)
-    spec = JobSpec(resolved).with_options(values)
+    if not isinstance(target, Target):
+        base = _base(target, Path(values["workdir"]))
+        target = resolve(target, params=given.get("param", {}), args=args, workdir=base)
+    spec = JobSpec(target).with_options(values)
     require_workdir(spec)
     require_sent_files(spec)
     require_framework(spec)

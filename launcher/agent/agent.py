@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..state.events import Event
     from .files.collector import Collector
     from .files.preparation import Preparation
+    from .shares import TaskShares
     from .telemetry import Sampling
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.agent import agent; agent.main()"
@@ -70,6 +71,7 @@ class Agent:
         self._port = network.hold_port()
         self._held: list[network.HeldPort] = []
         self._sampling: Sampling | None = None
+        self._shares: TaskShares | None = None
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._terminated = False
         self._quitting = False
@@ -109,6 +111,8 @@ class Agent:
 
     def _serve(self) -> None:
         self._selector.register(self._line, selectors.EVENT_READ, self._on_engine)
+        if self._boot.ledger:
+            self._share(self._boot.ledger)
         if self._boot.lifeline:
             self._selector.register(STDIN, selectors.EVENT_READ, self._on_lifeline)
         if self._boot.watch:
@@ -136,11 +140,13 @@ class Agent:
                 self._report_idle()
         if self._collector:
             self._collector.advance()
+        if self._shares:
+            self._shares.advance()
         self._line.keep_alive()
         self._flush()
 
     def _timeout(self) -> float | None:
-        sources = (self._group, self._line, self._collector)
+        sources = (self._group, self._line, self._collector, self._shares)
         times = (each.timeout() for each in sources if each)
         return min((t for t in times if t is not None), default=None)
 
@@ -190,6 +196,8 @@ class Agent:
                 self._collector.on_refused(str(frame.document()["path"]))
             case frames.Kind.REACH:
                 self._reach(frame.document())
+            case frames.Kind.AGREED if self._shares:
+                self._shares.on_agreed(frame.document())
             case frames.Kind.HOLD:
                 self._hold(int(frame.document()["count"]))
             case frames.Kind.PROCEED if self._group:
@@ -209,6 +217,13 @@ class Agent:
                 self._stop_group()
             case _:
                 pass
+
+    def _share(self, ledger: str) -> None:
+        """Report what the task deals to its ranks from now on."""
+        from ..data.shares import ShareLedger
+        from .shares import TaskShares
+
+        self._shares = TaskShares(ShareLedger(ledger), self._line.put)
 
     def _reach(self, request: dict[str, Any]) -> None:
         reached = network.reach(request["addresses"], int(request["port"]), REACH_S)
@@ -276,7 +291,16 @@ class Agent:
         layout = self._preparation.layout if self._preparation else None
         config = self._config_file(start["program"].get("config", ""))
         payload, folder = bytes(self._payload), partial(leftovers.make_short_folder, os.environ)
-        order = prepare(start, payload, layout, self._root, files=self._files, config=config, folder=folder)
+        order = prepare(
+            start,
+            payload,
+            layout,
+            self._root,
+            files=self._files,
+            config=config,
+            ledger=self._boot.ledger,
+            folder=folder,
+        )
         self._payload.clear()
         if order.shared_memory:
             leftovers.note_segments(self._folder(), order.shared_memory)

@@ -49,6 +49,7 @@ class Boot:
         spool: the folder of this launch on storage that may be shared, for an agent that can connect to no
             address of the engine; empty for none. `marker` is the content of its marker file.
         inherited: the shell's settings of the run's caller, to apply here; None where Spark starts the agent.
+        ledger: the path of the ledger of the ranks' rows (`launcher.data.shares`); empty without such rows.
     """
 
     agent: int
@@ -70,6 +71,7 @@ class Boot:
     spool: str = ""
     marker: str = field(default="", repr=False)
     inherited: Inherited | None = None
+    ledger: str = ""
 
 
 def read_boot() -> Boot:
@@ -191,6 +193,7 @@ def prepare(
     *,
     files: int = -1,
     config: str = "",
+    ledger: str = "",
     folder: Callable[[], str] = lambda: "",
 ) -> StartOrder:
     """The order in a START frame.
@@ -205,6 +208,7 @@ def prepare(
         root: the folder or zip that holds `launcher`.
         files: how many open files a rank may have; -1 for as many as this process.
         config: the path of the framework's configuration file; empty without one.
+        ledger: the path of the ledger of the ranks' rows; empty without such rows.
         folder: makes a folder of the agent's own with a short path; called if there are services.
 
     Raises:
@@ -226,7 +230,7 @@ def prepare(
         root=root,
         cwd=cwd,
         env=env,
-        ranks={int(rank): own for rank, own in ranks.items()},
+        ranks=_with_shares({int(rank): own for rank, own in ranks.items()}, ledger),
         program=process.memory_file(
             program.encode(start["program"], payload, layout, cwd=cwd, root=root, config=config)
         ),
@@ -237,6 +241,15 @@ def prepare(
         services=_services(start, words),
         awaits=bool(start.get("awaits")),
     )
+
+
+def _with_shares(ranks: Mapping[int, Mapping[str, str]], ledger: str) -> dict[int, Mapping[str, str]]:
+    """Each rank's variables with its share of the task's rows, by the order of the ranks."""
+    if not ledger:
+        return dict(ranks)
+    from ..data.shares import SHARE  # most runs have no such rows
+
+    return {rank: {**ranks[rank], SHARE: f"{ledger}:{place}"} for place, rank in enumerate(sorted(ranks))}
 
 
 def _services(start: Mapping[str, Any], words: Mapping[str, str]) -> dict[int, ServiceOrder]:

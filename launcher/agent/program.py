@@ -47,7 +47,8 @@ class Program:
         is_file: whether `source` is a path rather than a dotted module name.
         payload: the pickle: the callable and its arguments, or the arguments alone; empty without one.
         pickled_by: the version of Python that made the pickle; empty without one.
-        cloudpickle: where a foreign interpreter imports cloudpickle from, to read the pickle; empty for none.
+        cloudpickle: where the interpreter imports the caller's cloudpickle from, to read the pickle: another
+            host's, or a foreign interpreter's own, may be older. Empty for its own.
         path: the folders to import from before the interpreter's own.
         foreign: whether the interpreter is another one, and `launcher` lies among packages that may not
             load in it.
@@ -97,9 +98,11 @@ def encode(
         rank: [config if word == CONFIG else word for word in args] for rank, args in order["argv"].items()
     }
     document = {**order, "argv": argv}
+    from_zip = not os.path.isdir(root)
     if order.get("foreign"):
-        document["foreign"] = os.path.isdir(root)
-        document["cloudpickle"] = _folder_of("cloudpickle") if os.path.isdir(root) else root
+        document["foreign"] = not from_zip
+    if from_zip or order.get("foreign"):
+        document["cloudpickle"] = root if from_zip else _folder_of("cloudpickle")
     if layout:
         # the run's sources go before files of the same names on this host, which may be older
         last = [] if layout.source else [cwd]

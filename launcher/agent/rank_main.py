@@ -230,6 +230,7 @@ def _order_path(root: str, path: Collection[str]) -> None:
 
 _OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
 _CELL = os.path.join(os.path.dirname(_OURS), "cell.py")
+_COMPAT = os.path.join(os.path.dirname(_OURS), "compat", "")
 _PACKAGE = Path(__file__).parent.parent
 TRACEBACK = 48 << 10
 
@@ -247,7 +248,7 @@ def load_target(target: Program) -> Callable[[], Any]:
         return _main_module(target)
     if target.kind == "callable":
         _lead_path(target.lead or os.getcwd())
-        sys.argv += target.added
+        sys.argv = [target.source, *target.added]
         function, args, kwargs = _unpickled(target)
         return lambda: function(*args, **kwargs)
     function = getattr(_module(target), target.name)
@@ -373,7 +374,7 @@ def _is_command(frame: types.FrameType) -> bool:
 
 
 def _is_plumbing(filename: str) -> bool:
-    return filename.startswith((_OURS, _CELL, "<frozen importlib", importlib.__file__))
+    return filename.startswith((_OURS, _CELL, _COMPAT, "<frozen importlib", importlib.__file__))
 
 
 def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:

@@ -1,6 +1,7 @@
-"""The functions that user code may call inside a rank: `report` and `publish`. Outside a run both do nothing.
+"""The functions by which user code inside a rank tells of itself: `report`, `publish` and `log_message`.
 
-Both send through this module's reporter, which `launcher.agent.rank_main` installs.
+Outside a run they do nothing. All send through this module's reporter, which `launcher.agent.rank_main`
+installs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from .rank_pipe import RankPipe
 
 MIN_INTERVAL_S = 0.05
 METRICS = 256
+MESSAGE = 4000
+"""Characters of a message, as sparkdl's `log_to_driver` documents; as JSON, they fit one packet."""
 _NAME = 100
 _LARGEST_STEP = 2.0**62  # a step beyond it, or NaN, counts as unknown
 
@@ -51,6 +54,12 @@ class Reporter:
             if not_finite or time.monotonic() - self._sent >= MIN_INTERVAL_S:
                 self._not_finite |= not_finite  # the first NaN of each metric is sent with its own step
                 self._send()
+
+    def log(self, text: str) -> None:
+        """Send a message, waiting for room: none is merged with others, or dropped."""
+        if self._line.mine:
+            self._on_report()
+            self._line.send_fact("message_logged", {"time": time.time(), "text": cut_message(text)})
 
     def flush(self) -> None:
         """Send the pending report."""
@@ -88,6 +97,11 @@ class Reporter:
     def _send(self) -> None:
         if self._pending and self._line.offer_fact("rank_reported", self._pending):
             self._pending, self._sent = {}, time.monotonic()
+
+
+def cut_message(text: str) -> str:
+    """At most `MESSAGE` characters, the last of which then shows that there were more."""
+    return text if len(text) <= MESSAGE else f"{text[: MESSAGE - 1]}…"
 
 
 def _message(error: Exception) -> str:
@@ -209,3 +223,12 @@ def publish(value: object) -> None:
         _reporter.publish(value)
     except UnpicklableResult as error:
         raise error.with_traceback(None) from None
+
+
+def log_message(text: str) -> None:
+    """Send a message to whoever started the run, who sees its first 4,000 characters while the ranks run.
+
+    Does nothing outside a run, nor in a process that the rank has forked.
+    """
+    if _reporter is not None:
+        _reporter.log(text)

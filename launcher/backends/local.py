@@ -59,8 +59,8 @@ class LocalBackend:
         return True
 
     def offers(self, request: Request) -> tuple[Sequence[Offer] | None, str]:
-        """This machine: the cores that this process may use, and the GPUs that NVML shows."""
-        found = gpus.discover(request.environ)
+        """This machine: the cores that this process may use, and its GPUs or those that Spark granted."""
+        found = gpus.granted_gpus(request.gpus, {**request.environ, **request.spec.env})
         offer = Offer(agent=0, host=socket.gethostname(), cores=_cores(request), devices=found.devices)
         return (offer,), found.reason
 

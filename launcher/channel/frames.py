@@ -45,6 +45,7 @@ class Kind(IntEnum):
     SWEEPING = 27
     SWEPT = 28
     HELD = 29
+    SHARES = 30
 
     PAYLOAD = 32
     START = 33
@@ -52,6 +53,7 @@ class Kind(IntEnum):
     QUIT = 35
     REACH = 36
     BUNDLE = 37
+    AGREED = 38
     STACKS = 39
     INQUIRE = 40
     PREPARE = 41

@@ -1,46 +1,65 @@
 """Drop-ins: rankdeck behind the names of other distributors.
 
-with launcher.compat.installed():
-    from ray.util.spark import setup_ray_cluster, shutdown_ray_cluster
+from launcher.compat import TorchDistributor          # one import changed
+
+with launcher.compat.installed():                     # or none: for code that imports the originals by name
+    from pyspark.ml.connect.classification import LogisticRegression
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
-import types
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..agent import import_hooks
+from ..names import load_on_use
 
-_RAY = "ray.util.spark"
-_RAY_NAMES = ("setup_ray_cluster", "shutdown_ray_cluster")
+if TYPE_CHECKING:
+    from .deepspeed_distributor import DeepspeedTorchDistributor
+    from .horovod_callbacks import LogCallback, log_to_driver
+    from .horovod_runner import HorovodRunner
+    from .mirrored_strategy_runner import MirroredStrategyRunner
+    from .torch_distributor import TorchDistributor
+
+__all__ = [
+    "DeepspeedTorchDistributor",
+    "HorovodRunner",
+    "LogCallback",
+    "MirroredStrategyRunner",
+    "TorchDistributor",
+    "installed",
+    "log_to_driver",
+]
+
+_HOMES = {
+    "DeepspeedTorchDistributor": ".deepspeed_distributor",
+    "HorovodRunner": ".horovod_runner",
+    "LogCallback": ".horovod_callbacks",
+    "MirroredStrategyRunner": ".mirrored_strategy_runner",
+    "TorchDistributor": ".torch_distributor",
+    "log_to_driver": ".horovod_callbacks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return load_on_use(globals(), _HOMES, name)
 
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
     """Put rankdeck behind the originals' names, for code that imports them inside this context.
 
-    Served: `setup_ray_cluster` and `shutdown_ray_cluster` of `ray.util.spark`. Modules that are imported
-    later are changed when they are; at the end all have their own names again.
+    Served: `TorchDistributor` and `DeepspeedTorchDistributor` of pyspark, `HorovodRunner`, `log_to_driver`
+    and `LogCallback` of `sparkdl`, `run` of `horovod.spark`, `MirroredStrategyRunner` of
+    `spark_tensorflow_distributor`, `setup_ray_cluster` and `shutdown_ray_cluster` of `ray.util.spark`.
+    Modules that are imported later are changed when they are; at the end all have their own names again. It
+    holds for the whole process, until the last of those who want it has left.
+    `sparkdl` and `spark_tensorflow_distributor` need not be installed.
     """
-    from . import ray_on_spark  # a program that installs nothing needs no distributor
+    from .installation import INSTALLATION  # a program that installs nothing needs none of it
 
-    changed: list[tuple[types.ModuleType, str, Any]] = []
-    is_active = True
-
-    def change(package: types.ModuleType) -> None:
-        """Change the package and the module of it that has the functions, which it has imported by now."""
-        for module in (package, sys.modules[f"{_RAY}.cluster_init"]) if is_active else ():
-            for name in _RAY_NAMES:
-                changed.append((module, name, getattr(module, name)))
-                setattr(module, name, getattr(ray_on_spark, name))
-
-    import_hooks.when_imported(_RAY, change)
+    INSTALLATION.begin()
     try:
         yield
     finally:
-        is_active = False
-        for module, name, original in reversed(changed):
-            setattr(module, name, original)
+        INSTALLATION.end()

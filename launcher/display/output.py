@@ -6,13 +6,17 @@ import contextlib
 import contextvars
 import sys
 import threading
+from collections.abc import Callable
 from enum import StrEnum
 from itertools import chain
 from typing import Protocol
 
 from ..errors import SpecError
 from ..job import Job
-from ..runs.logs.printer import Printer, hosts_of
+from ..runs.logs.printer import Prefix, Printer, hosts_of
+from ..runs.logs.text import plain_text
+from ..runs.reader import FactTail
+from ..state.events import MessageLogged
 from ..state.run_state import RunState
 from .artifacts import new_artifacts
 from .streams import CallersStreams
@@ -53,13 +57,35 @@ class Display(Protocol):
         """Show the rest of a run that has ended."""
 
 
-class RankLines:
-    """Prints ranks' lines with their prefixes on the streams of the caller, and what the run waits for."""
+Show = Callable[[Job], Display]
+"""Makes a display of a run."""
 
-    def __init__(self, job: Job, ranks: frozenset[int], streams: CallersStreams) -> None:
+
+class Notices:
+    """Says on the caller's error stream what the run waits for, and what came home."""
+
+    def __init__(self, job: Job, streams: CallersStreams) -> None:
         self._job = job
         self._streams = streams
         self._seen = RunState()
+
+    def advance(self) -> None:
+        """Say what is new."""
+        before, self._seen = self._seen, self._job.state
+        for line in chain(*(new(before, self._seen) for new in (new_waits, new_limits, new_artifacts))):
+            self._streams.write(f"rankdeck: {line}", err=True)
+
+
+class RankLines:
+    """Prints ranks' lines with their prefixes on the streams of the caller, and what the run waits for.
+
+    `prefix` makes the prefix of a line, if it is to be another one.
+    """
+
+    def __init__(
+        self, job: Job, ranks: frozenset[int], streams: CallersStreams, prefix: Prefix | None = None
+    ) -> None:
+        self._notices = Notices(job, streams)
         self._printer = Printer(
             job.folder,
             job.state.requested,
@@ -67,13 +93,12 @@ class RankLines:
             write=streams.write,
             coloured=streams.coloured,
             hosts=lambda: hosts_of(job.state),
+            prefix=prefix,
         )
 
     def advance(self) -> None:
         """Print what is new."""
-        before, self._seen = self._seen, self._job.state
-        for line in chain(*(new(before, self._seen) for new in (new_waits, new_limits, new_artifacts))):
-            self._streams.write(f"rankdeck: {line}", err=True)
+        self._notices.advance()
         self._printer.advance()
 
     def finish(self) -> None:
@@ -81,8 +106,36 @@ class RankLines:
         self._printer.finish()
 
 
-def display_of(job: Job, output: Output) -> Display | None:
+class RankMessages:
+    """Prints what ranks send to the caller, and nothing else of their output; and what the run waits for."""
+
+    def __init__(self, job: Job, streams: CallersStreams) -> None:
+        self._notices = Notices(job, streams)
+        self._streams = streams
+        self._facts = FactTail(job.folder)
+
+    def advance(self) -> None:
+        """Print what is new."""
+        self._notices.advance()
+        self.finish()
+
+    def finish(self) -> None:
+        """Print the rest of a run that has ended."""
+        if texts := [
+            plain_text(_lines_of(e.text)) for e in self._facts.poll() if isinstance(e, MessageLogged)
+        ]:
+            self._streams.write("\n".join(texts))
+
+
+def _lines_of(text: str) -> str:
+    """A message with the same line ends everywhere: it is no progress bar, which is drawn over itself."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def display_of(job: Job, output: Output | Show) -> Display | None:
     """What shows a run; None if nothing does."""
+    if not isinstance(output, Output):
+        return output(job)
     if output is Output.NONE:
         return None
     if output is Output.AUTO and in_notebook():
@@ -106,7 +159,7 @@ class Follower:
     context, by which a notebook knows to which cell an output belongs. Whatever fails here, the run goes on.
     """
 
-    def __init__(self, job: Job, output: Output) -> None:
+    def __init__(self, job: Job, output: Output | Show) -> None:
         self._job, self._output = job, output
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._follow,), name="rankdeck-show", daemon=True)

@@ -9,15 +9,24 @@ from ..runs import paths
 
 
 class CallersStreams:
-    """`sys.stdout` and `sys.stderr` as they are now. One that cannot be written any more is given up."""
+    """`sys.stdout` and `sys.stderr` as they are now. One that cannot be written any more is given up.
 
-    def __init__(self) -> None:
-        self._streams: dict[bool, Any] = {False: sys.stdout, True: sys.stderr}
+    Args:
+        out: what the caller has named in place of `sys.stdout`.
+        err: the same for `sys.stderr`.
+    """
+
+    def __init__(self, out: Any = None, err: Any = None) -> None:
+        self._streams: dict[bool, Any] = {
+            False: sys.stdout if out is None else out,
+            True: sys.stderr if err is None else err,
+        }
 
     @property
     def coloured(self) -> dict[int, bool]:
         """Which of the streams shows colours."""
-        return {paths.STDOUT: _shows_colours(sys.stdout), paths.STDERR: _shows_colours(sys.stderr)}
+        kinds = {paths.STDOUT: False, paths.STDERR: True}
+        return {kind: _shows_colours(self._streams[err]) for kind, err in kinds.items()}
 
     def write(self, text: str, *, err: bool = False) -> None:
         """Write lines, on the error stream with `err`."""

@@ -29,9 +29,11 @@ def argv(place: Assignment, rendezvous: Rendezvous, call: Call) -> Sequence[str]
     added = []
     if (name := call.names("--local_rank")) and not call.gives(name):
         added.append(f"{name}={place.local_rank}")
-    if call.config and _takes("--deepspeed_config", call) and not call.gives("--deepspeed_config"):
+    told = call.gives("--deepspeed")  # its parser may be in another file
+    takes = told or _takes("--deepspeed_config", call)
+    if call.config and takes and not call.gives("--deepspeed_config"):
         # for a script that takes no --deepspeed, it would be the abbreviation of the other
-        switch = ["--deepspeed"] if _takes("--deepspeed", call) else []
+        switch = ["--deepspeed"] if _takes("--deepspeed", call) and not told else []
         added += [*switch, "--deepspeed_config", call.config]
     return [*call.args, *added]
 

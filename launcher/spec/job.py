@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import SpecError, counted
-from ..serialization import Amount, Index
+from ..serialization import MOST_AMOUNT, MOST_INDEX, Amount, Index
 from .modes import DEFAULT_MODE, SPARK, Mode, modes_taking
 from .options import (
     BYTES,
@@ -311,6 +311,7 @@ class JobSpec:
         hint="{}",
         noun="number of GPUs of a rank",
         least=1,
+        most=MOST_INDEX,
     )
     gpus_per_task: int | None = launch_option(
         None,
@@ -323,6 +324,7 @@ class JobSpec:
         group=SPARK,
         noun="number of GPUs of a task",
         least=1,
+        most=MOST_INDEX,
     )
     max_restarts: int = launch_option(
         0,
@@ -335,6 +337,7 @@ class JobSpec:
         hint="{}; after a failure or a loss",
         noun="number of restarts",
         least=0,
+        most=MOST_INDEX,
     )
     start_timeout_s: float = launch_option(
         600.0,
@@ -507,6 +510,7 @@ class JobSpec:
         group=SPARK,
         noun="limit of the artifacts",
         least=0,
+        most=MOST_AMOUNT,
     )
     py_files: tuple[str, ...] = launch_option(
         (),
@@ -523,6 +527,8 @@ class JobSpec:
     def __post_init__(self) -> None:
         if self.num_processes < 1:
             raise SpecError(f"the number of processes must be at least 1, not {self.num_processes}")
+        if self.num_processes > MOST_INDEX:
+            raise SpecError(f"the number of processes must be {MOST_INDEX:,} or less")
         if self.min_processes is not None and not 1 <= self.min_processes <= self.num_processes:
             raise SpecError(
                 f"the least number of processes must be 1 to {self.num_processes}, not {self.min_processes}"

@@ -7,6 +7,7 @@ of forms, settings, recorded runs and `Distributor` are all derived from these.
 from __future__ import annotations
 
 import json
+import math
 import operator
 import os
 import re
@@ -76,6 +77,7 @@ class Option:
         noun: the quantity, for the message about a value out of bounds.
         least: the smallest allowed value.
         above: the value must be greater than this.
+        most: the highest allowed value.
         name: its name; by default that of its field.
         path: its place in a spec: the names of fields, the outermost first.
         default: the value if it is not given.
@@ -95,6 +97,7 @@ class Option:
     noun: str = ""
     least: float | None = None
     above: float | None = None
+    most: int | None = None
     name: str = ""
     path: tuple[str, ...] = ()
     default: Any = None
@@ -130,9 +133,11 @@ class Option:
         if value is None:
             return
         if self.least is not None and not value >= self.least:
-            raise SpecError(f"the {self.noun} must be {self.least:g} or more{unit}, not {value}")
+            raise SpecError(f"the {self.noun} must be {self.least:g} or more{unit}, not {_number(value)}")
         if self.above is not None and not value > self.above:
-            raise SpecError(f"the {self.noun} must be more than {self.above:g}{unit}, not {value}")
+            raise SpecError(f"the {self.noun} must be more than {self.above:g}{unit}, not {_number(value)}")
+        if self.most is not None and not value <= self.most:
+            raise SpecError(f"the {self.noun} must be {self.most:,} or less{unit}, not {_number(value)}")
 
     def take(self, value: Any) -> Any:
         """The value that a Python caller passed, converted; a number of numpy becomes one of Python.
@@ -184,6 +189,14 @@ class Option:
     def _at_home(self, words: list[str]) -> list[str]:
         """Expand ``~`` in paths: no shell does so in a form's field or in a quoted word."""
         return [os.path.expanduser(word) for word in words] if self.kind.local else words
+
+
+def _number(value: Any) -> str:
+    """A number for a message; Python writes none of several thousand digits."""
+    return str(value) if abs(value) < 1e15 or value != value or value in _ENDLESS else "so large a number"
+
+
+_ENDLESS = (math.inf, -math.inf)
 
 
 def launch_option(default: Any, flag: str, kind: ValueKind, /, **attributes: Any) -> Any:

@@ -22,6 +22,25 @@ from .job import JobSpec, SparkSpec
 
 
 @dataclass(frozen=True, slots=True)
+class Data:
+    """A DataFrame that the ranks of a run share: each Spark task gets a partition, and deals it to its ranks.
+
+    Attributes:
+        dataframe: the DataFrame, of the session that the run uses.
+        settings: what ranks must know of it, as JSON.
+        spooled_first: whether ranks begin only when their partition was read, and find it as those of
+            pyspark's TorchDistributor do.
+        repartition: whether its partitions may be changed to be as many as there are tasks; None for only if
+            their number differs.
+    """
+
+    dataframe: Any = field(repr=False, compare=False)
+    settings: str = "{}"
+    spooled_first: bool = False
+    repartition: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """All that is needed to start a run.
 
@@ -35,6 +54,9 @@ class Request:
         inherited: the umask, limits, cores and niceness of the caller, which local ranks adopt.
         trackers_python: the caller's interpreter, in which the packages of trackers are looked for.
         session: the caller's own Spark session, if the run is to use it.
+        data: the data that its ranks share; None for none.
+        gpus: the addresses of the GPUs that Spark has granted to the caller's process; None for all that this
+            machine has.
 
     Raises:
         SpecError: an address of Spark has not the form of its kind.
@@ -49,6 +71,8 @@ class Request:
     inherited: Inherited = field(default_factory=Inherited.here)
     trackers_python: str = sys.executable
     session: Any = field(default=None, repr=False, compare=False)
+    data: Data | None = None
+    gpus: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         require_addresses(self.spec.spark)

@@ -478,6 +478,15 @@ class RankReported(Event):
 
 @event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLogged(Event):
+    """The user's code has sent a message to whoever started the run: `launcher.compat.log_to_driver`."""
+
+    rank: Index
+    text: str
+
+
+@event(from_rank=True, shows_life=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankRaised(Event):
     """The user's code ended with an exception.
 

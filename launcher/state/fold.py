@@ -277,6 +277,11 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
     return _update_rank(state, e.rank, step=step, metrics={**old.metrics, **e.metrics}, reported_at=e.time)
 
 
+@folds(ev.MessageLogged)
+def _message_logged(state: RunState, e: ev.MessageLogged) -> RunState:
+    return _update_rank(state, e.rank, message=e.text)
+
+
 @folds(ev.RankRaised)
 def _raised(state: RunState, e: ev.RankRaised) -> RunState:
     """A rank that raises after the gang was stopped, or lost a part, does so in consequence of that.

@@ -23,10 +23,11 @@ from ..runs.writer import RunWriter
 from ..serialization import LATEST, from_plain
 from ..state import events as ev
 from .collection import AgentFiles, Collection
+from .shares import GangShares, rows_note
 
 POLL_S = 0.5
 _ANSWERS = frozenset(
-    {Kind.HELD, Kind.REACHED, Kind.STACKED, Kind.LACKS, Kind.PREPARED, Kind.SWEEPING, Kind.SWEPT}
+    {Kind.HELD, Kind.REACHED, Kind.STACKED, Kind.LACKS, Kind.PREPARED, Kind.SWEEPING, Kind.SWEPT, Kind.SHARES}
 )
 _FILES = frozenset({Kind.FILE_BEGIN, Kind.FILE_DATA, Kind.FILE_END, Kind.FILE_ABORT, Kind.FILES_GONE})
 _BYTES = frozenset({Kind.OUTPUT, Kind.RESULT_BEGIN, Kind.RESULT_DATA, Kind.RESULT_END})
@@ -48,6 +49,7 @@ class Roster:
         activity_count: how many batches of frames have shown signs of life.
         stacked: the last round in which each agent has reported all its stacks.
         collection: what comes home of the files that ranks write.
+        shares: the ranks' shares of a DataFrame.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Roster:
         self.expected: int | None = None
         self.activity_count = 0
         self.collection = Collection(writer, self.send_to, clock, monotonic=monotonic)
+        self.shares = GangShares(lambda told: self.send(Kind.AGREED, lambda _: told), monotonic)
         self._clear()
 
     def _clear(self) -> None:
@@ -84,6 +87,7 @@ class Roster:
         self.prepared: dict[int, str] = {}
         self.unprepared: dict[int, str] = {}
         self.collection.collectors.clear()
+        self.shares.clear()
 
     def __bool__(self) -> bool:
         return bool(self._links)
@@ -273,6 +277,8 @@ class Roster:
                 self._prepared(agent, frame.document())
             elif frame.kind is Kind.SWEEPING:
                 self.collection.on_sweeping(agent, frame.document())
+            elif frame.kind is Kind.SHARES:
+                self.shares.on_shares(agent, frame.document())
             elif frame.kind in _FILES:
                 self.collection.on_pieces()
         if self._recorders[agent].record([f for f in frames if f.kind not in _ANSWERS]):
@@ -280,6 +286,13 @@ class Roster:
         for frame in frames:
             if frame.kind is Kind.SWEPT:  # after the files that came before it
                 self.collection.on_swept(agent, frame.document())
+
+    def tell_shares(self) -> None:
+        """Tell agents what their ranks' shares have in common, and record all rows once they are known."""
+        if (expected := self.expected) and (held := self.shares.advance(expected)):
+            attempt = self._writer.state.attempt
+            note = ev.NoteMade(time=self._clock(), attempt=attempt, text=rows_note(held.rows))
+            self._writer.append(note)
 
     def _prepared(self, agent: int, document: Mapping[str, Any]) -> None:
         if "error" in document:

@@ -20,7 +20,7 @@ from ..agent.worker_group import SELECT_LIMIT_S
 from ..backends.base import AgentsExpected, Backend, StageOver
 from ..channel.connection import AgentConnection
 from ..channel.frames import Kind, WireError
-from ..errors import CannotPlace, InternalError, LauncherError, RecordError, RunStopped, SpecError
+from ..errors import CannotPlace, InternalError, LauncherError, RecordError, RowsFailed, RunStopped, SpecError
 from ..frameworks.registry import cures
 from ..placement.plan import Plan
 from ..runs.writer import RunWriter
@@ -157,7 +157,7 @@ class Supervisor:
             return False
         if self.state.phase.final:
             return True
-        if not (self._stage.given_up or self._stage.refused) and (restart := self._watch.due_restart()):
+        if not (self._stage.given_up or self._stage.is_final) and (restart := self._watch.due_restart()):
             self._writer.append(replace(restart, in_place=False))
             self._collection.reset()
             self._attempt.restart_with_new_agents(restart.attempt)
@@ -204,7 +204,12 @@ class Supervisor:
         if self._attempt.services_limit < math.inf:
             limits.append(self._attempt.services_limit)
         waits = [max(0.0, min(limits) - self._clock())] if limits else []
-        others = (self._roster.timeout(), self._watch.wait_s(), self._collection.timeout())
+        others = (
+            self._roster.timeout(),
+            self._watch.wait_s(),
+            self._collection.timeout(),
+            self._roster.shares.timeout(),
+        )
         waits += [w for w in others if w is not None]
         return min(SELECT_LIMIT_S, *waits) if waits else None
 
@@ -220,6 +225,7 @@ class Supervisor:
             self._start(now)
         self._attempt.guide_services()
         self._collection.tell(now=time.monotonic())
+        self._roster.tell_shares()
         swept = self._attempt.started and self._roster.finished and self._collection.sweep()
         if swept:
             self._attempt.explain()
@@ -436,7 +442,10 @@ class Launch:
 
     def failure(self, state: RunState) -> LauncherError | None:
         """The error with which the run ends after this stage; None if its ranks or a person ended it."""
-        lost_early = state.stop is not None and state.stop.by == "loss" and not state.ranks
+        is_lost = state.stop is not None and state.stop.by == "loss"
+        if is_lost and isinstance(self.error, RowsFailed):  # Spark ends tasks, and with them agents, for that
+            return self.error
+        lost_early = is_lost and not state.ranks
         if (state.stop is not None and not lost_early) or state.all_ended:
             return None
         nothing = InternalError("the agents ended before the ranks could start")
@@ -444,9 +453,9 @@ class Launch:
         return self.error or (None if known else nothing)
 
     @property
-    def refused(self) -> bool:
-        """Whether it could not be placed: another attempt could not either."""
-        return isinstance(self.error, CannotPlace)
+    def is_final(self) -> bool:
+        """Whether another attempt would end like it: it could not be placed, or its data is no good."""
+        return isinstance(self.error, (CannotPlace, RowsFailed, SpecError))
 
     @property
     def limits(self) -> list[float]:

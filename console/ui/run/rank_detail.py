@@ -63,6 +63,7 @@ def detail_rows(view: RankView, width: int) -> list[Row]:
         _fact("device", (view.device or "no GPU: CPU only", "" if view.device else "muted")),
         _fact("step", (fig.count(rank.step), "bold")),
         *_metrics(view, width),
+        *([_fact("says", (" ".join(printable(rank.message).split()), ""))] if rank.message else []),
         _ages(view),
     ]  # fmt: skip
     rows += _device_rows(view, width) if view.device else ()

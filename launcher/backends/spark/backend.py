@@ -24,7 +24,7 @@ from ...channel.certificates import issue
 from ...channel.connecting import Endpoint
 from ...channel.listener import HANDSHAKE_S, Listener
 from ...channel.spool import Spool, check_spool
-from ...errors import CannotPlace, LauncherError
+from ...errors import CannotPlace, LauncherError, RowsFailed, SpecError
 from ...placement.plan import Plan
 from ...runs.files import opener
 from ...selectable_queue import SelectableQueue
@@ -33,11 +33,11 @@ from ...spec.places import Offer
 from ...spec.request import Request
 from ...state import events as ev
 from ..base import AgentsExpected, News, StageOver
-from . import executors, records
+from . import executors, internals, records
 from .arrivals import Arrivals
 from .config import ListenAt, listen_addresses
-from .failures import read_failure
-from .job import StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
+from .failures import REPARTITION, partitions_differ, read_failure
+from .job import StageData, StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
 from .relay import Relay, relay_of
 from .session import Session, find_active
 from .session_pool import OwnSession, Sessions
@@ -79,7 +79,7 @@ class SparkBackend:
         self._relay: Relay | None = None
         self._complaints: list[str] = []
         self._server_gone = threading.Event()
-        self._tag, self._tasks = "", 0
+        self._tag, self._tasks, self._has_data = "", 0, False
         self._unlimited = False
         self._waiters = Waiters()
 
@@ -161,6 +161,7 @@ class SparkBackend:
 
     def _run(self, request: Request, folder: Path, attempt: int) -> None:
         spec = request.spec
+        data = _stage_data(request)
         with contextlib.ExitStack() as cleanup:
             session, relay, slots = self._open_and_wait(request, folder, attempt, cleanup)
             if slots is None:
@@ -213,6 +214,7 @@ class SparkBackend:
                 archive=launcher_zip(),
                 program=BOOT,
                 profile=slots.profile,
+                data=data,
             )
             done = self._submit(session, job, slots.gpu_reason)
         self._complaints = [text for end in done if (text := _complaint(end))]
@@ -313,7 +315,7 @@ class SparkBackend:
             return []
         expected = AgentsExpected(job.tasks, gpu_reason)
         self._box.put(ev.StageSubmitted(time=time.time(), tasks=job.tasks), expected)
-        self._tag, self._tasks = job.tag, job.tasks
+        self._tag, self._tasks, self._has_data = job.tag, job.tasks, job.data is not None
         return run_stage(session, job)
 
     def _close_listener(self, listener: Listener) -> None:
@@ -374,17 +376,42 @@ class SparkBackend:
         """The error that Spark's exception means, if no fact does. Its text goes to the run's Spark log."""
         with open(folder / SPARK_LOG, "a", opener=opener) as file:
             file.write(f"\n{raised}\n")
-        failure = read_failure(raised, time=time.time(), tasks=self._tasks, server=self._server)
+        failure = read_failure(
+            raised,
+            time=time.time(),
+            tasks=self._tasks,
+            server=self._server,
+            computes_rows=self._has_data,
+        )
         if isinstance(failure.event, ev.ServerLost):
             self._on_server_gone(failure.event)
             return None
-        if self._aborted.is_set():  # the exception is the result of our cancellation
-            return None
+        if self._aborted.is_set() and not isinstance(failure.error, RowsFailed):
+            return None  # the exception is the result of our cancellation
         if failure.unreachable and isinstance(failure.error, CannotPlace):
             failure.error.hint = "; ".join(filter(None, (self._relay_failure(), WAYS_OUT)))
         if failure.event is not None:
             self._box.put(failure.event)
         return failure.error
+
+
+def _stage_data(request: Request) -> StageData | None:
+    """The data of the stage, with as many partitions as the run has tasks as far as that is known already.
+
+    With more than there are slots, Spark would only say so after ten minutes.
+
+    Raises:
+        SpecError: their numbers differ, and the caller wants the partitions as they are.
+    """
+    if (data := request.data) is None:
+        return None
+    dataframe, shares = data.dataframe, request.spec.ranks_per_task
+    tasks, has = request.spec.num_processes // shares, internals.partitions(dataframe)
+    if data.repartition or (data.repartition is None and has != tasks):
+        dataframe = dataframe.repartition(tasks)
+    elif has is not None and has != tasks:
+        raise SpecError(partitions_differ(has, tasks), hint=REPARTITION)
+    return StageData(dataframe, 1 if data.spooled_first else shares, data.settings, data.spooled_first)
 
 
 def _ready(session: Session) -> ev.SparkReady:

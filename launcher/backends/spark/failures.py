@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...errors import AgentLost, CannotPlace, InternalError, LauncherError, counted
+from ...errors import AgentLost, CannotPlace, InternalError, LauncherError, RowsFailed, SpecError, counted
 from ...spec.spark_address import shown
 from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
 
@@ -46,6 +46,11 @@ _API_ANSWER = re.compile(
 _GONE = ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError")
 _TEXT_LOST = "its text was lost with Spark's JVM"
 _NO_WAY = re.compile(r"rankdeck-unreachable: (agent \d+ on [^:\s]+): (.+)")
+_PARTITIONS = re.compile(r"Error: rankdeck-partitions: (\d+) (\d+)")
+_SPOOL = re.compile(r"Error: rankdeck-spool: ([^\n]+)")
+_DATA = re.compile(r"Error: rankdeck-data: ([^\n]+)")
+_OF_JOB = ("Job aborted", "Stage failed", "Could not recover", "An exception was thrown")
+REPARTITION = "df.repartition(N) deals the rows to N tasks"
 _ENDED = re.compile(r"NO_ACTIVE_SESSION|INVALID_HANDLE\.SESSION_|SESSION_CLOSED|SESSION_NOT_FOUND")
 _REFUSED_CALL = re.compile(r"Py4JSecurityException: ([^\n]+)")
 _UNREACHABLE = re.compile(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|RETRIES_EXCEEDED")
@@ -80,7 +85,13 @@ def text_of(error: BaseException | str) -> str:
 
 
 def read_failure(
-    error: BaseException | str, *, time: float, tasks: int = 0, attempt: int = 0, server: str = ""
+    error: BaseException | str,
+    *,
+    time: float,
+    tasks: int = 0,
+    attempt: int = 0,
+    server: str = "",
+    computes_rows: bool = False,
 ) -> Failure:
     """Find out what the exception of a barrier job means.
 
@@ -90,9 +101,10 @@ def read_failure(
         tasks: how many tasks the stage had; 0 if that is not known.
         attempt: the number of the run's attempt.
         server: the Connect server that ran it; empty for none.
+        computes_rows: whether it computed a DataFrame of the user's, whose functions may raise.
     """
     text = text_of(error)
-    failure = _FailureReader(text, time, attempt, tasks, server).by_rule()
+    failure = _FailureReader(text, time, attempt, tasks, server, computes_rows).by_rule()
     if failure is not None:
         return failure
     why = first_line(text)
@@ -149,6 +161,11 @@ def kubernetes_refusal(text: str, master: str) -> str:
     return f"{server} cannot be reached: {last}"
 
 
+def partitions_differ(has: int, tasks: int) -> str:
+    """The sentence about data with more or fewer partitions than the run has tasks."""
+    return f"the DataFrame has {counted(has, 'partition')}, and the run has {counted(tasks, 'task')}"
+
+
 def server_is_gone(error: Exception) -> bool:
     """Whether a Connect client's exception means that its server does not answer."""
     return bool(_UNREACHABLE.search(str(error)))
@@ -163,13 +180,14 @@ class _FailureReader:
     attempt: int
     tasks: int
     server: str = ""
+    computes_rows: bool = False
 
     def by_rule(self) -> Failure | None:
         """The result of the first rule that applies. Causes that a person can fix precede their effects."""
         rules: tuple[Callable[[], Failure | None], ...] = (
-            self._unreachable, self._refused_call, self._too_few, self._dynamic, self._shut_down,
-            self._executor, self._cancelled, self._versions, self._no_program, self._no_module, self._worker,
-            self._killed, self._user, self._gone,
+            self._unreachable, self._data, self._no_partitions, self._refused_call, self._too_few,
+            self._dynamic, self._shut_down, self._executor, self._cancelled, self._versions, self._no_program,
+            self._no_module, self._worker, self._killed, self._user, self._gone,
         )  # fmt: skip
         return next((failure for rule in rules if (failure := rule()) is not None), None)
 
@@ -179,6 +197,27 @@ class _FailureReader:
             return None
         why = f"{match[1]} has no way to this run's engine: {match[2]}"
         return Failure(None, CannotPlace(why), why, unreachable=True)
+
+    def _data(self) -> Failure | None:
+        if match := _SPOOL.search(self.text):
+            why = f"the rows cannot be spooled on an executor: {match[1].strip()}"
+            hint = "spark.local.dir names the disks; fewer columns take less room"
+            return Failure(None, RowsFailed(why, hint=hint), why)
+        if match := _PARTITIONS.search(self.text):
+            why = partitions_differ(int(match[1]), int(match[2]))
+        elif match := _DATA.search(self.text):
+            why = match[1].strip()
+        else:
+            return None
+        return Failure(None, SpecError(why, hint=REPARTITION), why)
+
+    def _no_partitions(self) -> Failure | None:
+        if not self.computes_rows or "SPARK-24820" not in self.text:
+            return None
+        why = (
+            "the DataFrame's partitions come from coalesce, limit or union, on which no barrier stage can run"
+        )
+        return Failure(None, SpecError(why, hint=REPARTITION), why)
 
     def _refused_call(self) -> Failure | None:
         match = _REFUSED_CALL.search(self.text)
@@ -190,6 +229,11 @@ class _FailureReader:
     def _too_few(self) -> Failure | None:
         if "SPARK-24819" not in self.text and "BarrierJobSlotsNumberCheckFailed" not in self.text:
             return None
+        if self.computes_rows:
+            why = (
+                f"the DataFrame has more partitions than there are slots, and the run has {self.tasks} tasks"
+            )
+            return Failure(None, SpecError(why, hint=REPARTITION), why)
         count = counted(self.tasks, "slot") if self.tasks else "more slots"
         why = f"Spark has not the {count} at once that the barrier stage needs"
         return _refused(why, "give it more executors, or start fewer processes")
@@ -284,13 +328,28 @@ class _FailureReader:
         return ServerLost(server=self.server, reason=reason, time=self.time, attempt=self.attempt)
 
     def _user(self) -> Failure | None:
-        """A Python exception in a task: only our code runs there, so it is a defect of ours."""
-        if "Traceback (most recent call last)" not in self.text or _task_in(self.text) is None:
+        """A Python exception in a task is a defect of ours, if no function of a DataFrame runs there."""
+        if self.computes_rows and (said := self._raised or self._thrown):
+            why = f"Spark cannot compute the rows: {said}"
+            return Failure(None, RowsFailed(why), why)
+        if self._raised and (task := _task_in(self.text)) is not None:
+            why = f"an agent could not be started in task {task}: {self._raised}"
+        else:
             return None
-        trace = self.text.partition("Traceback (most recent call last):")[2].splitlines()
-        last = next((line for line in trace if re.match(r"[A-Za-z_][\w.]*(?:: |$)", line)), "")
-        why = f"an agent could not be started in task {_task_in(self.text)}: {last or first_line(self.text)}"
         return Failure(None, InternalError(why), why)
+
+    @property
+    def _raised(self) -> str:
+        """The last line of the first Python traceback; empty without one."""
+        trace = self.text.partition("Traceback (most recent call last):")[2].splitlines()
+        last = (line for line in trace if re.match(r"[A-Za-z_][\w.]*(?:: |$)", line))
+        return next(last, first_line(self.text)) if trace else ""
+
+    @property
+    def _thrown(self) -> str:
+        """What was thrown in a task, and not only that a job ended by that; empty if nothing was."""
+        messages = (message.strip() for message in _THROWN.findall(self.text))
+        return next((each for each in messages if not each.startswith(_OF_JOB)), "")
 
 
 def _refused(why: str, hint: str) -> Failure:

@@ -64,6 +64,28 @@ def active_context() -> Any:
     return ask(lambda: core.SparkContext._active_spark_context) if core is not None else None
 
 
+def driver_gpus(session: Any, *, remote: bool) -> tuple[str, ...] | None:
+    """The addresses of the GPUs that Spark has granted to its driver; `remote` of a Connect session."""
+    granted = ask(lambda: session.client._resources() if remote else session.sparkContext.resources)
+    return tuple(granted[_GPU].addresses) if granted and _GPU in granted else None
+
+
+def partitions(dataframe: Any) -> int | None:
+    """How many partitions a classic DataFrame has, where Spark knows that before it computes anything."""
+    return ask(lambda: _known_partitions(dataframe._jdf.queryExecution().executedPlan()))
+
+
+def _known_partitions(plan: Any) -> int | None:
+    if plan.getClass().getSimpleName() != "AdaptiveSparkPlanExec":
+        return int(plan.execute().getNumPartitions())
+    # an adaptive plan may change the number of any exchange, except where the user has named one
+    exchange = plan.initialPlan()
+    if not exchange.getClass().getSimpleName().startswith("ShuffleExchange"):
+        return None
+    named = exchange.shuffleOrigin().toString() == "REPARTITION_BY_NUM"
+    return int(exchange.outputPartitioning().numPartitions()) if named else None
+
+
 def _executor_data(context: Any) -> Any:
     return getattr(context._jsc.sc().schedulerBackend(), _EXECUTORS)()
 

@@ -4,11 +4,12 @@ A task's functions are sent by value to Python workers without this package. The
 module, no environment variable, no import path, since Spark uses the worker again for other people's work.
 So each is complete in itself, with only the standard library and pyspark.
 
-The zip also contains cloudpickle and pynvml, as pure Python; an executor's own copies take precedence.
+The zip also contains cloudpickle, by which ranks read pickles, and pynvml, unless executors have their own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import json
@@ -25,6 +26,23 @@ from .session import Session
 
 
 @dataclass(frozen=True, slots=True)
+class StageData:
+    """A DataFrame of which each task has a partition.
+
+    Attributes:
+        dataframe: the DataFrame.
+        shares: how many ranks each task deals its rows to.
+        settings: what ranks must know of it, as JSON.
+        spooled_first: whether agents begin only when their partition was read.
+    """
+
+    dataframe: Any
+    shares: int
+    settings: str
+    spooled_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StageJob:
     """A stage of `tasks` agents.
 
@@ -35,6 +53,7 @@ class StageJob:
         archive: the zip of `launcher`.
         program: the Python program that starts an agent from it.
         profile: a pyspark ResourceProfile, or None for the session's own.
+        data: what the tasks share; None for tasks without data.
     """
 
     tasks: int
@@ -44,6 +63,7 @@ class StageJob:
     archive: bytes
     program: str
     profile: Any = None
+    data: StageData | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +81,10 @@ def run_stage(session: Session, job: StageJob) -> list[TaskEnd]:
     Raises:
         Exception: whatever pyspark raises; `failures.read_failure` interprets it.
     """
-    rows = _connect_rows(session, job) if session.remote else _classic_rows(session, job)
-    ends = [TaskEnd(**json.loads(document)) for document in rows]
+    by_frame = session.remote or job.data is not None
+    with _tagged(session, job):
+        documents = _frame_rows(session, job) if by_frame else _classic_rows(session, job)
+    ends = [TaskEnd(**json.loads(document)) for document in documents]
     return sorted(ends, key=lambda end: end.agent)
 
 
@@ -78,32 +100,44 @@ def cancel_stage(session: Session, tag: str) -> None:
         session.context.cancelJobsWithTag(tag)
 
 
-def _classic_rows(session: Session, job: StageJob) -> Iterator[str]:
-    """Run the stage as an RDD's job, which needs nothing on executors but pyspark itself."""
+@contextlib.contextmanager
+def _tagged(session: Session, job: StageJob) -> Iterator[None]:
+    """Give the jobs of this thread the tag, and a classic session's the title."""
+    if session.remote:
+        session.spark.addTag(job.tag)
+        try:
+            yield
+        finally:
+            session.spark.removeTag(job.tag)
+        return
     context = session.context
-    task = classic_task(job.boot, job.archive, job.program)
     context.addJobTag(job.tag)
     context.setLocalProperty("spark.job.description", job.title)
     try:
-        numbers = context.parallelize(range(job.tasks), job.tasks)
-        numbers = numbers.withResources(job.profile) if job.profile is not None else numbers
-        yield from numbers.barrier().mapPartitions(task).collect()
+        yield
     finally:
         context.removeJobTag(job.tag)
         context.setLocalProperty("spark.job.description", None)
 
 
-def _connect_rows(session: Session, job: StageJob) -> Iterator[str]:
-    """Run the stage as a DataFrame's job."""
-    spark = session.spark
-    task = connect_task(job.boot, job.archive, job.program)
-    spark.addTag(job.tag)
-    try:
-        numbers = spark.range(0, job.tasks, 1, job.tasks)
-        frame = numbers.mapInArrow(task, ROW, barrier=True, profile=job.profile)
-        yield from [row["document"] for row in frame.collect()]
-    finally:
-        spark.removeTag(job.tag)
+def _classic_rows(session: Session, job: StageJob) -> list[str]:
+    """Run the stage as an RDD's job, which needs nothing on executors but pyspark itself."""
+    task = classic_task(job.boot, job.archive, job.program)
+    numbers = session.context.parallelize(range(job.tasks), job.tasks)
+    numbers = numbers.withResources(job.profile) if job.profile is not None else numbers
+    rows: list[str] = numbers.barrier().mapPartitions(task).collect()
+    return rows
+
+
+def _frame_rows(session: Session, job: StageJob) -> list[str]:
+    """Run the stage as a DataFrame's job: through a Connect server, or on the caller's data."""
+    task: Callable[[Iterator[Any]], Iterator[Any]]
+    if job.data is None:
+        frame, task = session.spark.range(0, job.tasks, 1, job.tasks), frame_task(job)
+    else:
+        frame, task = job.data.dataframe, partition_task(job, job.data)
+    rows = frame.mapInArrow(task, ROW, barrier=True, profile=job.profile).collect()
+    return [row["document"] for row in rows]
 
 
 # The row that a task returns: how its agent ended, as a JSON text.
@@ -128,25 +162,114 @@ def classic_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[An
     return task
 
 
-def connect_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def frame_task(job: StageJob) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The same as the function of ``DataFrame.mapInArrow``; it yields batches of `ROW`."""
-    run = _runner(boot, archive, agent)
+    run, batch = _runner(job.boot, job.archive, job.program), _batcher()
 
     def task(_batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
         from pyspark import BarrierTaskContext
 
-        for document in run(BarrierTaskContext.get()):
-            yield pa.RecordBatch.from_arrays([pa.array([document], pa.string())], ["document"])
+        yield from map(batch, run(BarrierTaskContext.get()))
 
     return task
 
 
-def _runner(boot: str, archive: bytes, agent: str) -> Callable[[Any], Iterator[str]]:
+def partition_task(job: StageJob, data: StageData) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The same for tasks of which each deals its partition of a DataFrame to its ranks.
+
+    Ranks of `TorchDistributor._train_on_dataframe` (pyspark 4.3) find their rows and the schema by the
+    variables of that class.
+    """
+    run, batch, tasks = _runner(job.boot, job.archive, job.program), _batcher(), job.tasks
+    schema = data.dataframe.schema.json() if data.spooled_first else ""
+    writer, deal = _share_writer(job.archive, data.shares, schema or data.settings), _dealer()
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        from functools import partial
+
+        from pyspark import BarrierTaskContext, SparkFiles
+
+        context = BarrierTaskContext.get()
+        if (partitions := len(context.getTaskInfos())) != tasks:
+            raise RuntimeError(f"rankdeck-partitions: {partitions} {tasks}")
+        with writer(SparkFiles.getRootDirectory()) as rows:  # on the disks that Spark was given for data
+            if not schema:
+                ends = run(context, ledger=rows.path, feed=partial(deal, batches, rows))
+            else:
+                deal(batches, rows)
+                if not rows.total:
+                    number = context.partitionId()
+                    raise RuntimeError(f"rankdeck-data: partition {number} of the DataFrame is empty")
+                files = {
+                    b"SPARK_PARTITION_ARROW_DATA_FILE": rows.ledger.data(0).encode(),
+                    b"SPARK_DATAFRAME_SCHEMA_FILE": rows.ledger.settings.encode(),
+                }
+                ends = run(context, files)
+            yield from map(batch, ends)
+
+    return task
+
+
+def _share_writer(archive: bytes, shares: int, settings: str) -> Callable[[str], Any]:
+    """A function that makes the writer of shares in a folder.
+
+    Its module (`launcher.data.shares`) is run from its source: nothing of it is left in the worker.
+    """
+
+    def writer(folder: str) -> Any:
+        import io
+        import sys
+        import types
+        import zipfile
+
+        name = "launcher/data/shares.py"
+        module = types.ModuleType("rankdeck_shares")
+        with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
+            source = zipped.read(name)
+        sys.modules[module.__name__] = module  # dataclasses look their module up
+        try:
+            exec(compile(source, name, "exec"), vars(module))
+        finally:
+            del sys.modules[module.__name__]
+        return module.ShareWriter(folder, shares, settings.encode())
+
+    return writer
+
+
+def _dealer() -> Callable[..., None]:
+    def deal(batches: Iterator[Any], rows: Any, agent: Any = None) -> None:
+        """Deal rows, to the end or until no rank is left that wants them."""
+        try:
+            for each in batches:
+                if agent is not None and agent.poll() is not None:
+                    return
+                rows.write(each)
+            rows.finish()
+        except OSError as error:
+            raise RuntimeError(f"rankdeck-spool: {error}") from error
+
+    return deal
+
+
+def _batcher() -> Callable[[str], Any]:
+    """A function that makes a batch of `ROW` of a JSON text; nested, so that it is pickled by value."""
+
+    def batch(document: str) -> Any:
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_arrays([pa.array([document], pa.string())], ["document"])
+
+    return batch
+
+
+def _runner(boot: str, archive: bytes, agent: str) -> Callable[..., Iterator[str]]:
     """A function of the task's context. All of these are nested, so that they are pickled by value."""
     start = _starter(archive, agent)
 
-    def run(context: Any) -> Iterator[str]:
+    def run(
+        context: Any, variables: dict[bytes, bytes] | None = None, *, ledger: str = "", feed: Any = None
+    ) -> Iterator[str]:
+        """Start an agent and wait for its end; `feed` is called meanwhile, with its process."""
         import json
         import tempfile
 
@@ -154,7 +277,10 @@ def _runner(boot: str, archive: bytes, agent: str) -> Callable[[Any], Iterator[s
         gpus = list(granted.addresses) if granted else None
         document = {**json.loads(boot), "agent": number, "cores": context.cpus(), "gpus": gpus}
         with tempfile.TemporaryFile() as errors:
-            code = start(document, errors).wait()
+            process = start({**document, "ledger": ledger}, errors, variables or {})
+            if feed is not None:
+                feed(process)
+            code = process.wait()
             errors.seek(max(0, errors.seek(0, 2) - 8192))
             output = errors.read().decode("utf-8", "replace")
         if code == 69:  # it could not reach the engine: the other agents would wait for it
@@ -164,7 +290,7 @@ def _runner(boot: str, archive: bytes, agent: str) -> Callable[[Any], Iterator[s
     return run
 
 
-def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]:
+def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any, dict[bytes, bytes]], Any]:
     def in_memory(data: bytes) -> int:
         import os
 
@@ -184,8 +310,11 @@ def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]
         preset = {key: value for key, _, value in pairs if key == name}
         return {key: value for key, value in os.environb.items() if key != name} | preset
 
-    def start(document: dict[str, Any], errors: Any) -> Any:
-        """Start an agent. Its standard input stays open: the end of it means that this process is gone."""
+    def start(document: dict[str, Any], errors: Any, variables: dict[bytes, bytes]) -> Any:
+        """Start an agent with `variables` too.
+
+        Its standard input stays open: the end of it means that this process is gone.
+        """
         import contextlib
         import json
         import os
@@ -199,7 +328,7 @@ def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any], Any]
             stdout=subprocess.DEVNULL,
             stderr=errors,
             pass_fds=(program,),
-            env=environment(),
+            env={**environment(), **variables},
             start_new_session=True,
         )
         os.close(program)
@@ -220,8 +349,14 @@ _DRIVER_ONLY = (
     "channel/listener.py",
     "channel/multiplex.py",
     "channel/relay.py",
+    "data/sharing.py",
     "display/",
     "engine/",
+    "estimators/pickles.py",
+    "estimators/saved.py",
+    "estimators/torch_estimator.py",
+    "estimators/torch_model.py",
+    "inference/",
     "notebook/",
     "placement/inventory.py",
     "runs/index.py",
@@ -240,9 +375,19 @@ _RARELY_IMPORTED = (
     "backends/",
     "compat/",
     "distributor.py",
+    "estimators/",
     "examples/",
+    "frameworks/",
     "job.py",
+    "placement/",
     "runs/",
+    "spec/files/file_search.py",
+    "spec/job.py",
+    "spec/options.py",
+    "spec/redaction.py",
+    "spec/signature.py",
+    "spec/source.py",
+    "spec/target.py",
     "state/artifacts.py",
     "state/fold.py",
     "state/outcome_rules.py",

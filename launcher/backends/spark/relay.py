@@ -166,7 +166,9 @@ class Relay:
         until = time.monotonic() + LEASE_S
         while True:
             try:
-                return self._calls.exchange(self._name, request)
+                if answer := self._calls.exchange(self._name, request):
+                    return answer
+                raise ConnectionResetError("the relay has given no answer")  # it was killed meanwhile
             except Exception as error:
                 if self._gone(error):
                     self._on_gone()

@@ -168,7 +168,8 @@ def open_session(
     return _describe_classic(made.context, None, owned=True, notes=made.notes, limit=cores, _jvm=made.jvm)
 
 
-def _is_connect(session: Any) -> bool:
+def is_connect(session: Any) -> bool:
+    """Whether a session is a client's of a Connect server."""
     package = sys.modules.get("pyspark.sql.connect.session")
     return package is not None and isinstance(session, package.SparkSession)
 
@@ -176,16 +177,14 @@ def _is_connect(session: Any) -> bool:
 def _names_server_beside(existing: Any, spec: SparkSpec, *, server: bool) -> bool:
     """Whether the request names a Connect server: its client may live beside an active classic session."""
     return (
-        server
-        and not _is_connect(existing)
-        and any(value for value, _ in spark_address.named_addresses(spec))
+        server and not is_connect(existing) and any(value for value, _ in spark_address.named_addresses(spec))
     )
 
 
 def _adopt(existing: Any, spec: SparkSpec, *, server: bool, given: bool) -> Session:
     """Use an existing session, after checking that the request names no other."""
     origin = "given to the run" if given else "already active in this process"
-    if _is_connect(existing):
+    if is_connect(existing):
         adopted = _describe_remote(existing, owned=False)
         named = spec.remote or spec.conf.get("spark.remote", "") or spec.master
         same = bool(named) and _same_server(named, adopted.master)
@@ -340,6 +339,17 @@ def find_active(*, server: bool = False) -> Any:
     """
     remote, classic = _active_connect(), _active_classic()
     return (remote or classic) if server else (classic or remote)
+
+
+def callers_session() -> Any:
+    """The SparkSession that pyspark takes for the calling thread's; None without one."""
+    package = sys.modules.get("pyspark.sql.session")
+    if package is None:
+        return None
+    try:
+        return package.SparkSession.active()
+    except RuntimeError:  # there is none
+        return None
 
 
 def _active_classic() -> Any:

@@ -18,6 +18,7 @@ from .text import attempt_mark, plain, shown
 _HOST = 24
 
 Write = Callable[..., None]
+Prefix = Callable[[Line], str]
 NO_COLOURS: Mapping[int, bool] = {}
 
 
@@ -37,6 +38,7 @@ class Printer:
             its prefix.
         coloured: the streams on which a rank's colours may stay.
         last: print at most this many of the lines that came at once, the last ones.
+        prefix: makes the prefix of a line; by default its rank and host.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Printer:
         hosts: Callable[[], Mapping[int, str]] = dict,
         coloured: Mapping[int, bool] = NO_COLOURS,
         last: int | None = None,
+        prefix: Prefix | None = None,
     ) -> None:
         self._hosts = hosts
         self._prefixes: dict[int, str] = {}
@@ -63,6 +66,7 @@ class Printer:
         self._write = write
         self._printed = 0
         self._coloured, self._last = coloured, last
+        self._prefix = prefix or self._rank_and_host
 
     def advance(self) -> None:
         """Print new lines. Without ranks to print, the output is not read."""
@@ -102,13 +106,16 @@ class Printer:
                 self._write("\n".join(texts), err=stream == paths.STDERR)
 
     def _text(self, line: Line) -> str:
-        prefix = self._prefixes.get(line.rank) or self._prefix(line.rank)
+        prefix = self._prefix(line)
         if not self._coloured.get(line.stream):
             return prefix + plain(line.data)
         text = shown(line.data)
         return f"{prefix}{text}\x1b[0m" if "\x1b" in text else prefix + text
 
-    def _prefix(self, rank: int) -> str:
+    def _rank_and_host(self, line: Line) -> str:
+        return self._prefixes.get(line.rank) or self._new_prefix(line.rank)
+
+    def _new_prefix(self, rank: int) -> str:
         hosts = self._hosts()
         names = host_labels(hosts.values(), _HOST)
         for each in {rank, *hosts}:

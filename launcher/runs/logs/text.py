@@ -46,6 +46,11 @@ def plain(data: bytes) -> str:
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
+def plain_text(text: str) -> str:
+    """Text of several lines without control characters and sequences; its line breaks stay."""
+    return "\n".join(plain(line.encode(errors="replace")) for line in text.split("\n"))
+
+
 def attempt_mark(attempt: int, reason: str) -> str:
     """The line before an attempt's output, with the reason for the restart if known."""
     why = plain(reason.encode(errors="replace"))

@@ -88,6 +88,21 @@ def test_ranks_see_the_gangs_gpus_in_local_rank_order_or_none(
     assert {f"visible {visible!r}"} == {line.partition(" | ")[2] for line in done.stdout.splitlines()}
 
 
+@pytest.mark.usefixtures("mark")
+def test_gpus_are_chosen_by_a_variable_of_the_run_which_is_recorded(
+    nvml_elsewhere: FakeNvml, targets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nvml_elsewhere.say(FIRST, SECOND)
+    env = nvml_elsewhere.environment
+    chosen = rankdeck("run", "--env", "CUDA_VISIBLE_DEVICES=1", targets / "visible.py", env=env)
+    again = rankdeck("rerun", "last", env=env)
+
+    assert (0, 0) == (chosen.returncode, again.returncode), chosen.stderr + again.stderr
+    assert "visible 'GPU-bbbb'" in chosen.stdout
+    assert "visible 'GPU-bbbb'" in again.stdout
+
+
 def test_too_few_gpus_are_said_at_once(nvml_elsewhere: FakeNvml, targets: Path) -> None:
     nvml_elsewhere.say(FIRST)
     done = rankdeck("run", targets / "hello.py", "-n", "2", "--gpu", env=nvml_elsewhere.environment)

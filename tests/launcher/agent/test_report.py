@@ -63,6 +63,7 @@ def test_outside_a_run_nothing_happens() -> None:
     assert report._reporter is None
     report.report(step=1, loss=0.5)
     report.publish(object())
+    report.log_message("hello")
 
 
 def test_a_report_is_sent_at_once(agent: socket.socket) -> None:
@@ -343,3 +344,58 @@ def test_the_first_nan_is_told_with_its_own_step_and_later_ones_in_their_turn(ag
 
     told = [(step, str(metrics["loss"])) for step, metrics in reports(agent)]
     assert [(0, "1.0"), (30, "nan")] == told
+
+
+# --- messages
+
+
+def messages(near: socket.socket) -> list[str]:
+    documents = [rank_pipe.parse(data) for kind, data in packets(near) if kind == rank_pipe.FACT]
+    return [d["text"] for d in documents if d["event"] == "message_logged"]
+
+
+def test_messages_are_neither_merged_nor_delayed(agent: socket.socket) -> None:
+    for text in ("one", "one", ""):
+        report.log_message(text)
+    assert ["one", "one", ""] == messages(agent)
+
+
+@pytest.mark.parametrize("character", ["a", "\0", "\ud800", "\U0001f600"])
+def test_a_long_message_is_cut_where_documented_and_fits_a_packet(
+    agent: socket.socket, character: str
+) -> None:
+    for size in (report.MESSAGE, report.MESSAGE + 1, 1 << 20):
+        report.log_message(character * size)
+    cut = f"{character * (report.MESSAGE - 1)}…"
+    assert [character * report.MESSAGE, cut, cut] == messages(agent)
+
+
+def test_a_message_waits_for_room(agent: socket.socket) -> None:
+    """A report would be dropped; who reads slowly gets all messages."""
+    total = 500  # a socket holds fewer
+
+    def send() -> None:
+        for _ in range(total):
+            report.log_message("x" * 4000)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    received = 0
+    agent.setblocking(True)
+    while received < total:
+        received += agent.recv(rank_pipe.PACKET)[:1] == rank_pipe.FACT
+    sender.join()
+    assert [] == packets_left(agent)
+
+
+def packets_left(near: socket.socket) -> list[tuple[bytes, bytes]]:
+    near.setblocking(False)
+    return packets(near)
+
+
+def test_a_fork_of_the_rank_sends_no_message(agent: socket.socket) -> None:
+    if not (child := os.fork()):
+        report.log_message("child")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert [] == messages(agent)

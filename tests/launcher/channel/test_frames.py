@@ -92,7 +92,7 @@ def test_a_reader_that_stops_after_one_frame_loses_none() -> None:
     assert frames[1:] == list(decoder.feed(b""))
 
 
-@pytest.mark.parametrize("kind", [0, 5, 15, 30, 31, 38, 53, 255])
+@pytest.mark.parametrize("kind", [0, 5, 15, 31, 53, 254, 255])
 def test_an_unknown_kind_is_refused_from_its_header_alone(kind: int) -> None:
     with pytest.raises(WireError, match=f"unknown kind of frame {kind}"):
         list(Decoder().feed(bytes([kind]) + bytes(HEADER_SIZE - 1)))

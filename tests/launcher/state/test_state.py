@@ -231,6 +231,13 @@ def test_reports_are_merged_and_a_report_without_a_step_keeps_the_last() -> None
     assert (3, {"loss": 1.0, "lr": 0.1}, 6.0) == (rank.step, rank.metrics, rank.reported_at)
 
 
+def test_of_a_ranks_messages_the_last_is_kept() -> None:
+    messages = [ev.MessageLogged(time=5.0, rank=0, text=text) for text in ("first", "last")]
+    state = fold_all([*started(), *messages, ev.MessageLogged(time=5.0, rank=9, text="nobody's")])
+    assert "last" == state.ranks[0].message
+    assert {""} == {rank.message for rank in state.ranks[1:]}
+
+
 def test_a_sample_reaches_its_host_and_its_ranks() -> None:
     gpu = ev.DeviceSample(uuid="g", util=50.0)
     facts = [

@@ -27,7 +27,7 @@ from tests.agents import Agents
 MODULES = (
     "launcher.agent.agent",
     "launcher.agent.rank_main",
-    "launcher.placement.plan",
+    "launcher.frameworks.torch",
     "launcher.supervisor.supervisor",
     "launcher.channel.spool",
 )
@@ -101,9 +101,9 @@ def test_another_python_falls_back_to_the_source() -> None:
 @pytest.mark.parametrize("check", ["always", "default", "never"])
 def test_bytecode_is_taken_however_python_checks_it(check: str) -> None:
     options = ("--check-hash-based-pycs", check)
-    done = run_from(job.launcher_zip(), "import launcher.placement.plan as m; print(m.__file__)", *options)
+    done = run_from(job.launcher_zip(), "import launcher.agent.agent as m; print(m.__file__)", *options)
 
-    assert done.stdout.strip().endswith("plan.pyc"), done.stderr
+    assert done.stdout.strip().endswith("agent.pyc"), done.stderr
 
 
 def test_bytecode_of_an_older_source_is_not_sent(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +22,16 @@ from launcher.state import events as ev
 from tests import engines, survivors
 from tests.commands import COMMAND, Gate, facts, last, until
 from tests.spark_cluster import Cluster
-from tests.spark_runs import PROGRAM
+from tests.spark_runs import PROGRAM, common_options
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("undisturbed"), pytest.mark.spark, pytest.mark.timeout(180)]
 
 TARGETS = Path(__file__).parents[3] / "targets" / "cluster.py"
 SOAK = int(os.environ.get("RANKDECK_SOAK", "1"))
 
 
-@pytest.fixture(autouse=True)
-def undisturbed(cluster: Cluster, mark: str) -> Iterator[None]:
-    """Nothing of a command is left on the cluster: no application, no agent, no rank."""
-    yield
-    engines.end_all()
-    assert survivors.gone(mark, within=20) == {}
-    until(lambda: not cluster.processes(PROGRAM))
-    until(lambda: not cluster.executors())
-
-
 def words(cluster: Cluster, *more: str | Path) -> list[str]:
-    conf = [word for key, value in cluster.conf().items() for word in ("--conf", f"{key}={value}")]
-    mark = f"{survivors.MARK}={os.environ[survivors.MARK]}"
-    common = ["--master", cluster.url, *conf, "--env", mark, "--start-timeout", "60"]
-    return ["run", *common, *map(str, more)]  # what a test says comes before what is common
+    return ["run", *common_options(cluster), *map(str, more)]  # what a test says comes before what is common
 
 
 def rankdeck(cluster: Cluster, *more: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,6 @@
-"""What pyspark's own tests of TorchDistributor ask for, as behaviour; and below, what they do not ask for.
+"""What pyspark's own tests of TorchDistributor ask of `Distributor`; and below, what they do not ask for.
+
+`launcher.compat` has what they ask by that name: tests/launcher/compat/test_torch_distributor.py.
 
 | upstream | here |
 |---|---|
@@ -19,9 +21,9 @@
 | log communication: order, clients, half, empty, oversized | test_link.py, test_wire.py, test_listener.py |
 | log communication: strangers, server gone | test_listener.py, test_cleanup.py |
 | truncate_message | test_a_long_line_is_whole: nothing is cut |
-| data_loader | comes with DataFrames |
+| data_loader | test_torch_distributor.py: TestDataFrames |
 | dl_util: pickle_fn_and_save, getting_output, create_fn_run_script | test_pack.py, test_program.py |
-| deepspeed | comes with frameworks |
+| deepspeed | test_deepspeed_distributor.py, test_documented_uses.py |
 
 Not covered upstream: non-zero script exit, exception text, rank 0's result with a slow rank 1, several GPUs
 a task, fractional amounts, output that is no UTF-8, split frames, cancel leaves no process, worker re-use,
@@ -191,6 +193,12 @@ class TestCluster:
         job = bench.distributor(5, gpu=True, start_timeout_s=2).start(target("places"))
         with pytest.raises(CannotPlace, match="needs 5 GPU slots at once"):
             job.result(timeout=60)
+
+    def test_an_executor_whose_cloudpickle_is_another(self, bench: Bench, tmp_path: Path) -> None:
+        (tmp_path / "cloudpickle.py").write_text("raise ImportError('of another time')\n")
+        words = "closure"
+        distributor = bench.distributor(2, env={"PYTHONPATH": str(tmp_path)})
+        assert words == distributor.run(lambda: words)
 
     def test_a_function_of_another_module_of_the_callers(self, bench: Bench, tmp_path: Path) -> None:
         """Upstream: ModuleNotFoundError on executors. What the caller has imported goes along."""
