@@ -18,7 +18,7 @@ from tests.spark_cluster import Cluster
 from tests.spark_runs import classic_session
 from tests.targets import nets
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # the search starts torch in nine runs
 
 ON_CPU = {"gpu": False}
 LOADS = """
