@@ -27,8 +27,12 @@ ALIVE = 5  # command, warden, agent and two ranks
 NAMES = "pipeline lightning deepspeed-stage2 accelerate trainer colossalai horovod tensorflow"
 OF_EACH = [each for each in EXAMPLES if str(each) in NAMES.split()]
 USUAL = ("fail", "interrupt", "engine")
+# what these start beside their ranks is torch's, or nothing: the one end that reaches all processes at once
+FEWER = dict.fromkeys(("lightning", "accelerate", "trainer", "colossalai"), ("interrupt",))
 MORE = {"horovod": ("stop", "agent", "service"), "tensorflow": ("stop", "agent")}
-CASES = [(each, ending) for each in OF_EACH for ending in (*USUAL, *MORE.get(str(each), ()))]
+CASES = [
+    (each, ending) for each in OF_EACH for ending in (*FEWER.get(str(each), USUAL), *MORE.get(str(each), ()))
+]
 
 
 @pytest.mark.parametrize(("example", "ending"), CASES * TRIES, ids=str)
