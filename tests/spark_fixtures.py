@@ -11,7 +11,7 @@ import pytest
 from tests import engines, spark_net, survivors
 from tests.commands import until
 from tests.spark_cluster import Cluster, ConnectServer, missing
-from tests.spark_runs import PROGRAM, Bench
+from tests.spark_runs import PROGRAM, Bench, classic_session
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,13 @@ def cluster(spark_here: None) -> Iterator[Cluster]:
 def cpu_cluster(spark_here: None) -> Iterator[Cluster]:
     """As `cluster`, without GPUs."""
     with Cluster(gpus=0) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def session(cluster: Cluster) -> Iterator[Any]:
+    """A session of the module's own on `cluster`, as a notebook has one."""
+    with classic_session(cluster) as made:
         yield made
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,12 @@ import pytest
 
 from launcher.distributor import Distributor
 from tests.bench.ledger import interleave, record
-from tests.spark_cluster import Cluster
-from tests.spark_runs import classic_session
 
 pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 BY_HAND = "`cp -r`, and `sha256sum` of the copies"
 LARGE = ("a checkpoint of 1 GiB", 1, 1 << 30, 4.0)
 SMALL = ("10,000 files of 1 KiB", 10_000, 1 << 10, 6.0)
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ import pytest
 
 from launcher.distributor import Distributor
 from tests.bench.ledger import interleave, record
-from tests.spark_cluster import Cluster
-from tests.spark_runs import classic_session
 
 pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(3600)]
 
@@ -22,12 +20,6 @@ MEMORY = 500 << 20
 WHAT = "DataFrame of 10 million rows into 2 ranks: an epoch"
 BARE = "DataFrame of 10 million rows into 2 ranks: first epoch, while rows arrive"
 CALL = "DataFrame of 4 million rows into 2 ranks: call to value"
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 def frame(session: Any, rows: int) -> Any:

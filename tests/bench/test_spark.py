@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,8 @@ import pytest
 from launcher.distributor import Distributor
 from launcher.errors import RankFailed
 from tests.bench.ledger import interleave, record
-from tests.spark_cluster import Cluster
-from tests.spark_runs import classic_session
 
 pytestmark = [pytest.mark.bench, pytest.mark.spark, pytest.mark.timeout(1200)]
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 def hello() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 
 from launcher.compat import DeepspeedTorchDistributor, TorchDistributor
 from tests import survivors
-from tests.spark_cluster import Cluster
-from tests.spark_runs import Bench, classic_session
+from tests.spark_runs import Bench
 from tests.targets import deepspeed_arguments
 
 SCRIPT = deepspeed_arguments.__file__
@@ -81,12 +79,6 @@ def test_a_file_whose_parser_is_in_another_one(
 def test_keywords_for_a_file() -> None:
     with pytest.raises(ValueError, match="key-word"):
         DeepspeedTorchDistributor(useGpu=False).run(SCRIPT, lr=1)
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 @pytest.mark.spark

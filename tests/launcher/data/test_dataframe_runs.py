@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,11 @@ from launcher.distributor import Distributor
 from launcher.errors import LauncherError, RankFailed, SpecError
 from launcher.state import events as ev
 from tests.commands import until
-from tests.spark_cluster import Cluster
-from tests.spark_runs import Bench, classic_session, facts, kill, working
+from tests.spark_runs import Bench, facts, kill, working
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 TARGETS = Path(__file__).parents[2] / "targets" / "frames.py"
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 def fn(name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ import torch
 from launcher.errors import RankFailed, SpecError
 from launcher.estimators import TorchEstimator, TorchModel
 from launcher.runs.index import indexed_runs
-from tests.spark_cluster import Cluster
-from tests.spark_runs import classic_session
 from tests.targets import nets
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # the search starts torch in nine runs
@@ -31,12 +28,6 @@ frame = spark.read.parquet(sys.argv[2])
 rows = PipelineModel.load(sys.argv[1]).transform(frame).orderBy("id").collect()
 print(",".join(row.prediction.hex() for row in rows))
 """
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 def points(session: Any, rows: int = 600) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,7 @@ from launcher.errors import RankFailed
 from launcher.job import Job
 from launcher.state.run_state import Phase, RunState
 from tests.services import part_of, pid_of
-from tests.spark_cluster import Cluster
-from tests.spark_runs import Bench, classic_session, kill, working
+from tests.spark_runs import Bench, kill, working
 from tests.trainings import EXAMPLES, check, results
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(300, func_only=True)]
@@ -38,12 +36,6 @@ LOSSES: dict[str, tuple[str, Callable[[RunState], int], str]] = {
         "Ray's head node beside rank 0 on {hosts[0]} was lost: its gcs_server was killed by SIGKILL",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 @pytest.mark.parametrize("loss", LOSSES)

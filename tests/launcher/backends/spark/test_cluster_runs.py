@@ -23,20 +23,14 @@ from launcher.runs import paths
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
 from tests.commands import until
-from tests.spark_cluster import Cluster, press
-from tests.spark_runs import Bench, classic_session, entered, facts, kill, struck, working
+from tests.spark_cluster import press
+from tests.spark_runs import Bench, entered, facts, kill, struck, working
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 TARGETS = Path(__file__).parents[3] / "targets" / "cluster.py"
 EXAMPLES = Path(__file__).parents[4] / "launcher" / "examples"
 SOAK = int(os.environ.get("RANKDECK_SOAK", "1"))
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 def target(name: str) -> str:

@@ -25,18 +25,12 @@ from tests import survivors
 from tests.commands import until
 from tests.guarded_gateway import GuardedGateway
 from tests.spark_cluster import Cluster, ConnectServer
-from tests.spark_runs import Bench, classic_session, facts, working
+from tests.spark_runs import Bench, facts, working
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 TARGETS = Path(__file__).parents[3] / "targets" / "cluster.py"
 PUBLIC = ("getConf", "applicationId", "version", "uiWebUrl", "statusTracker", "defaultParallelism", "conf")
-
-
-@pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[Any]:
-    with classic_session(cluster) as made:
-        yield made
 
 
 @pytest.fixture
