@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -147,3 +148,10 @@ def test_everything_is_pinned(name: str) -> None:
     assert [] == [line for line in wanted if line.count("==") != 1]
     assert len(wanted) > 40
     assert "torch==2.13.0" in wanted
+
+
+def test_the_time_that_it_takes_is_not_that_of_a_test() -> None:
+    before = signal.getitimer(signal.ITIMER_REAL)[0]
+    with framework_envs.off_the_clock():
+        assert 0 == signal.getitimer(signal.ITIMER_REAL)[0]
+    assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= before

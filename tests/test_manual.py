@@ -129,12 +129,14 @@ def test_settings_of_the_documents_are_right(place: Place, tmp_path: Path, path:
         place.type("rankdeck config validate", more={"RANKDECK_HOME": str(tmp_path / "home")})
 
 
-NEEDS_FRAMEWORKS = [
-    command
-    for path in DOCUMENTS
-    for block in chosen(path, "sh", frozenset({"frameworks"}))
-    for command, _ in block.commands
-]
+NEEDS_FRAMEWORKS = sorted(
+    {
+        command
+        for path in DOCUMENTS
+        for block in chosen(path, "sh", frozenset({"frameworks"}))
+        for command, _ in block.commands
+    }
+)
 
 
 @pytest.fixture

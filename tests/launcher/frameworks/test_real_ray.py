@@ -17,7 +17,7 @@ from launcher.display.service import service_page
 from launcher.runs.reader import read_state
 from launcher.state.run_state import RunState
 from tests import engines, framework_envs, survivors
-from tests.commands import Foreground, last, rankdeck, until
+from tests.commands import Foreground, last, until
 from tests.framework_envs import Environment
 from tests.services import part_of, pid_of
 
@@ -55,10 +55,6 @@ def leaves_nothing(scratch: Path, mark: str) -> Iterator[None]:
     assert sessions == SESSIONS.exists()
 
 
-def stop() -> None:
-    assert rankdeck("stop", "last").returncode == 0
-
-
 def kill_unseen() -> None:
     """Kill a raylet that Ray has waited for before its node's service can look at it."""
     service, raylet = pid_of(now(), 1), part_of(now(), 1, "raylet")
@@ -70,14 +66,8 @@ def kill_unseen() -> None:
 
 ENDINGS: dict[str, tuple[Callable[[Foreground], None], int, str]] = {
     "interrupt": (lambda run: run.signal(signal.SIGINT), 130, "interrupted"),
-    "stop": (lambda run: stop(), 143, "stopped"),
     "engine": (lambda run: os.kill(engines.pids()[0], signal.SIGKILL), 75, ""),
     "agent": (lambda run: os.kill(now().hosts[0].pid, signal.SIGKILL), 75, "agent"),
-    "raylet": (
-        lambda run: os.kill(part_of(now(), 1, "raylet"), signal.SIGKILL),
-        75,
-        "Ray's node beside rank 1 on {host} was lost: its raylet was killed by SIGKILL",
-    ),
     "raylet, seen late": (
         lambda run: kill_unseen(),
         75,
