@@ -32,7 +32,12 @@ _ESTIMATES_S = {
 
 
 def pytest_configure() -> None:
-    """Let signals work in what tests start: a shell that runs us in the background has some ignored."""
+    """Make what tests start behave as it does for users, whatever the shell that runs us has set.
+
+    Signals work, of which a shell ignores some for what it runs in the background. And Python keeps compiled
+    modules: else each rank, agent and Ray worker would compile all that it imports, which doubles its start.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
