@@ -148,7 +148,7 @@ def _build(env: Environment, requirement: str) -> None:
 
 def _pip_install(env: Environment, *words: str) -> None:
     options = ["--quiet", "--disable-pip-version-check", "--retries", "1"]
-    # Python compiles what is imported (tests/conftest.py); to compile all takes five times as long as to install
+    # Python compiles what is imported (see tests/conftest.py); to compile all of it takes five times as long
     install = ["install", "--no-compile", *words]
     command = [sys.executable, "-m", "pip", "--python", str(env.python), *options, *install]
     try:
