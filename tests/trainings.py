@@ -104,6 +104,12 @@ EXAMPLES = (
 )
 
 
+def examples(*names: str) -> list[Example]:
+    """The examples of these names, in their order."""
+    by_name = {str(each): each for each in EXAMPLES}
+    return [by_name[name] for name in names]
+
+
 def reference(example: Example, epochs: int) -> dict[str, float]:
     """The metrics of the same training in one process, which divides nothing."""
     return spirals_alone(epochs) if example.data == "spirals" else digits_alone(epochs)

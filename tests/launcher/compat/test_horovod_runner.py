@@ -31,9 +31,9 @@ from tests.commands import until
 from tests.framework_envs import Environment
 from tests.spark_cluster import Cluster, ConnectServer
 from tests.spark_runs import PROGRAM, classic_session
-from tests.trainings import EXAMPLES, TOLERANCE, reference
+from tests.trainings import TOLERANCE, examples, reference
 
-(EXAMPLE,) = (each for each in EXAMPLES if each.name == "horovod")
+(EXAMPLE,) = examples("horovod")
 ON_SPARK = (pytest.mark.spark, pytest.mark.frameworks, pytest.mark.timeout(300, func_only=True))
 
 

@@ -19,11 +19,11 @@ from tests.fakes.nvml_build import FakeGpu, FakeNvml
 from tests.framework_envs import Environment
 from tests.spark_cluster import Cluster
 from tests.spark_runs import PROGRAM, Bench, classic_session
-from tests.trainings import EXAMPLES, TOLERANCE, reference
+from tests.trainings import TOLERANCE, examples, reference
 
 TASK_GPUS = "spark.task.resource.gpu.amount"
 SSL, OVERRIDE = "spark.ssl.enabled", "tensorflow.spark.distributor.ignoreSsl"
-(EXAMPLE,) = (each for each in EXAMPLES if each.name == "tensorflow")
+(EXAMPLE,) = examples("tensorflow")
 
 
 @pytest.fixture(autouse=True)

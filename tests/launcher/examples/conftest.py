@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.spark_cluster import Cluster
-from tests.trainings import EXAMPLES, Example
+from tests.trainings import Example, examples
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def launch(example: Example) -> dict[str, Any]:
 @pytest.fixture
 def lightning() -> Example:
     """The example of Lightning, whose environment is ready."""
-    (example,) = (each for each in EXAMPLES if each.name == "lightning")
+    (example,) = examples("lightning")
     example.launch()
     return example
 

@@ -16,7 +16,7 @@ from launcher.frameworks.registry import detected
 from launcher.runs.reader import read_state
 from tests import engines, segments, survivors
 from tests.commands import Foreground, last, rankdeck, until
-from tests.trainings import EXAMPLES, Example
+from tests.trainings import Example, examples
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
 
@@ -24,8 +24,16 @@ TRIES = int(os.environ.get("RANKDECK_SOAK", "1"))
 CODES = {"fail": 1, "interrupt": 130, "engine": 75, "stop": 143, "agent": 75, "service": 75}
 ALIVE = 5  # command, warden, agent and two ranks
 # one of each framework: what others of the same one start is the same
-NAMES = "pipeline lightning deepspeed-stage2 accelerate trainer colossalai horovod tensorflow"
-OF_EACH = [each for each in EXAMPLES if str(each) in NAMES.split()]
+OF_EACH = examples(
+    "pipeline",
+    "lightning",
+    "deepspeed-stage2",
+    "accelerate",
+    "trainer",
+    "colossalai",
+    "horovod",
+    "tensorflow",
+)
 USUAL = ("fail", "interrupt", "engine")
 # what these start beside their ranks is torch's, or nothing: the one end that reaches all processes at once
 FEWER = dict.fromkeys(("lightning", "accelerate", "trainer", "colossalai"), ("interrupt",))

@@ -18,16 +18,17 @@ from tests import survivors
 from tests.commands import COMMAND, last
 from tests.spark_cluster import Cluster, ConnectServer
 from tests.spark_runs import Bench, classic_session
-from tests.trainings import EXAMPLES, Example, check, results
+from tests.trainings import Example, check, examples, results
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(300, func_only=True)]
 
 EPOCHS = 2
 HOSTS = {"127.0.0.2", "127.0.0.3"}
 # those whose ranks find each other in a way of their own; how a model is sharded is tried in test_same_result
-NAMES = "ddp lightning deepspeed-stage3 trainer colossalai horovod tensorflow ray"
-ON_CLUSTER = [each for each in EXAMPLES if str(each) in NAMES.split()]
-FAILING = [each for each in ON_CLUSTER if str(each) in ("deepspeed-stage3", "horovod", "tensorflow")]
+ON_CLUSTER = examples(
+    "ddp", "lightning", "deepspeed-stage3", "trainer", "colossalai", "horovod", "tensorflow", "ray"
+)
+FAILING = examples("deepspeed-stage3", "horovod", "tensorflow")
 ONE_CORE = {"spark.executor.cores": "1", "spark.cores.max": "2"}  # so that both workers have an executor
 
 

@@ -12,7 +12,7 @@ from launcher.job import Job
 from launcher.state.run_state import Phase, RunState
 from tests.services import part_of, pid_of
 from tests.spark_runs import Bench, kill, working
-from tests.trainings import EXAMPLES, check, results
+from tests.trainings import check, examples, results
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(300, func_only=True)]
 
@@ -63,7 +63,7 @@ def test_two_clusters_of_ray_on_the_same_hosts_know_nothing_of_each_other(
 ) -> None:
     first = endless(bench, targets, "ray")
     working(first, 2, within=START_LIMIT_S)
-    example = next(each for each in EXAMPLES if each.name == "ray")
+    (example,) = examples("ray")
     second = bench.distributor(2, **example.launch()).start(str(example.script), *example.argv(EPOCHS))
 
     check(example, results(second), EPOCHS)
@@ -80,7 +80,7 @@ def test_two_clusters_of_ray_on_the_same_hosts_know_nothing_of_each_other(
 
 def endless(bench: Bench, targets: Path, framework: str, ending: str = "never") -> Job:
     """Work on two ranks that ends by itself only if it fails."""
-    example = next(each for each in EXAMPLES if each.name == framework)
+    (example,) = examples(framework)
     name, *words = ["endless_ray.py"] if example.is_driver else ["endless_training.py", example.module]
     words += [ending] if example.is_driver else [ending, ""]
     distributor = bench.distributor(2, grace_s=1, framework=framework, **example.launch())
