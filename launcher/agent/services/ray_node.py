@@ -201,6 +201,8 @@ def node_options(address: str, chosen: Mapping[str, str], folder: str) -> list[s
 def environ(own: Mapping[str, str], cluster: str, imports: str, folder: str) -> dict[str, str]:
     """The environment of Ray's processes, and so of every worker: it imports what the driver does.
 
+    A node that is ready before the head waits for it, and so does not give up after Ray's own 40 seconds: the
+    agent limits how long the cluster may take to start.
     A worker that asks for the cluster's address would find that of another run's, if it looked for processes
     of Ray on its host. A dashboard that is ended leaves a socket among the temporary files, so those are in a
     folder that ends with the node. A node that is ended need not wait for its work to end: the driver has
@@ -209,6 +211,7 @@ def environ(own: Mapping[str, str], cluster: str, imports: str, folder: str) -> 
     path = [*filter(None, (*imports.split(os.pathsep), *own.get("PYTHONPATH", "").split(os.pathsep)))]
     return {
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+        "RAY_NUM_REDIS_GET_RETRIES": "300",
         **compiled(own),
         **own,
         "RAY_ADDRESS": cluster,

@@ -20,6 +20,7 @@ from launcher.agent import process
 from launcher.agent.services import ray_node
 from launcher.agent.services.ray_node import Node
 from launcher.backends.spark.job import launcher_zip
+from launcher.state.outcome_rules import SERVICES_LIMIT_S
 from tests.targets import lookalikes
 
 
@@ -198,6 +199,9 @@ def test_workers_import_what_the_driver_does_and_the_library_last(tmp_path: Path
     assert ("10.0.0.1:5000", str(tmp_path)) == (env["RAY_ADDRESS"], env["TMPDIR"])
     assert f"/tmp/torchinductor_{getpass.getuser()}" == env["TORCHINDUCTOR_CACHE_DIR"]
     assert "0" == env["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"]
+    assert int(env["RAY_NUM_REDIS_GET_RETRIES"]) * 2.0 > SERVICES_LIMIT_S, (
+        "a node gives up before its run does"
+    )
     assert ["launcher"] == os.listdir(library)
     assert "launcher\n" == imported(env)
 
