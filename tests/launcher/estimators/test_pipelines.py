@@ -56,7 +56,7 @@ def test_a_pipeline_is_searched_saved_and_loaded_elsewhere(
     from pyspark.ml.feature import StandardScaler, VectorAssembler
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
-    data = points(session).cache()
+    data = points(session).coalesce(1).cache()  # so that one worker starts torch to predict, and not four
     last = estimator(featuresCol="scaled", numTrainWorkers=1)
     assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
     pipeline = Pipeline(stages=[assembler, StandardScaler(inputCol="features", outputCol="scaled"), last])

@@ -24,9 +24,10 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(300
 
 EPOCHS = 2
 HOSTS = {"127.0.0.2", "127.0.0.3"}
-# those whose ranks find each other in a way of their own; how a model is sharded is tried in test_same_result
+# those whose ranks find each other in a way of their own, but for Ray, which is tried in test_services_on_spark;
+# how a model is sharded is tried in test_same_result
 ON_CLUSTER = examples(
-    "ddp", "lightning", "deepspeed-stage3", "trainer", "colossalai", "horovod", "tensorflow", "ray"
+    "ddp", "lightning", "deepspeed-stage3", "trainer", "colossalai", "horovod", "tensorflow"
 )
 FAILING = examples("deepspeed-stage3", "horovod", "tensorflow")
 ONE_CORE = {"spark.executor.cores": "1", "spark.cores.max": "2"}  # so that both workers have an executor
@@ -67,12 +68,6 @@ def test_lightning_counts_the_ranks_of_all_hosts(bench: Bench, targets: Path, li
 
 
 @pytest.fixture
-def local_place() -> list[str]:
-    """No option says more."""
-    return []
-
-
-@pytest.fixture
 def cluster_place(cluster: Cluster) -> list[str]:
     """The options of an engine's session of its own."""
     settings = {**cluster.conf(), **ONE_CORE}
@@ -86,7 +81,7 @@ def connect_place(cluster: Cluster) -> Iterator[list[str]]:
         yield [f"--remote={server.url}"]
 
 
-@pytest.mark.parametrize("mode", ["local", "cluster", "connect"])
+@pytest.mark.parametrize("mode", ["cluster", "connect"])
 def test_a_function_of_lightning_is_the_same_in_every_mode(
     mode: str, cluster: Cluster, lightning: Example, mark: str, request: pytest.FixtureRequest
 ) -> None:
@@ -109,4 +104,4 @@ def test_a_function_of_lightning_is_the_same_in_every_mode(
     check(lightning, [load_result(last(), rank) for rank in (0, 1)], EPOCHS)
     state = read_state(last())
     assert mode == state.mode
-    assert 1 + (mode != "local") == len({rank.host for rank in state.ranks})
+    assert 2 == len({rank.host for rank in state.ranks})
