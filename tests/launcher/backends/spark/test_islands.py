@@ -60,7 +60,7 @@ def start(islands: Cluster, bare: Path, cwd: Path, *words: str | Path) -> subpro
 @pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("script", "words"),
-    [("digits_ddp.py", ["--epochs", "2"]), ("digits_fsdp.py", ["--epochs", "2"]), ("plain_torchrun.py", [])],
+    [("digits_fsdp.py", ["--epochs", "2"]), ("plain_torchrun.py", [])],
 )
 def test_the_examples_across_two_hosts(
     islands: Cluster, bare: Path, tmp_path: Path, script: str, words: list[str]
