@@ -32,12 +32,14 @@ from .runs.writer import RunWriter
 from .spec.job import JobSpec, SparkSpec, Target, TargetKind, as_literal
 from .spec.modes import Mode
 from .spec.options import options_of, require_known
+from .spec.prediction import Prediction
 from .spec.request import Request, require_addresses, require_python, require_workdir
 from .spec.target import resolve, resolve_call
 from .state import events as ev
 from .state.run_state import Phase
 from .state.summary import preview
 from .supervisor.attempt import submission
+from .supervisor.run_loop import RunLoop
 from .supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -235,8 +237,24 @@ class Distributor:
     def request(self, target: Callable[..., Any] | str, /, *args: Any, **kwargs: Any) -> Request:
         """The checked request of a run, which `launch` starts; arguments and errors are those of `start`."""
         packed, payload = pack(target, args, kwargs, workdir=Path(self._options["workdir"]))
-        spec = JobSpec(target=packed, **self._options)
+        spec = self.spec_of(packed)
         return Request(spec, payload=payload, path=_import_path(spec), session=self._session)
+
+    def spec_of(self, target: Target, prediction: Prediction | None = None) -> JobSpec:
+        """The spec of a run of a target, or of a prediction.
+
+        Raises:
+            SpecError: the options do not fit it.
+        """
+        options = dict(self._options)
+        if prediction is not None:
+            options |= {"num_processes": prediction.workers or 1, "min_processes": None}
+        return JobSpec(target=target, prediction=prediction, **options)
+
+    @property
+    def session(self) -> Any:
+        """The Spark session that was given; None for the active one, or one to make."""
+        return self._session
 
 
 def _import_path(spec: JobSpec) -> tuple[str, ...]:
@@ -299,10 +317,18 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
         record_refusal(request, error, root)
         raise
     folder = create_folder(root, time.time(), request.spec)
-    supervisor = Supervisor(request, plan, folder, backend)
+    supervisor = _supervisor(request, plan, folder, backend)
     supervisor.submit()
     begin_origin(original, supervisor.mailbox.post)
     return Job(supervisor, folder)
+
+
+def _supervisor(request: Request, plan: Plan | None, folder: Path, backend: Backend) -> RunLoop:
+    if request.spec.prediction is None:
+        return Supervisor(request, plan, folder, backend)
+    from .supervisor.prediction import PredictionSupervisor  # trainings need none of it
+
+    return PredictionSupervisor(request, folder, backend)
 
 
 def plan_for(request: Request, backend: Backend | None = None) -> Plan | None:
@@ -421,6 +447,13 @@ def _pack_callable(
         pass
     target = Target(TargetKind.CALLABLE, _source_of(function), _name_of(function))
     return _described(target, args, kwargs), _dumps((function, tuple(args), dict(kwargs)), _name_of(function))
+
+
+def described(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Target:
+    """A callable and its keyword arguments for people; they are packed elsewhere."""
+    inner = getattr(function, "func", function)  # of a Pandas UDF
+    target = Target(TargetKind.CALLABLE, _source_of(inner), _name_of(inner))
+    return _described(target, (), kwargs)
 
 
 def _source_of(function: Callable[..., Any]) -> str:

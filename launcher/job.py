@@ -34,7 +34,7 @@ from .state.run_state import Phase, Rank, RunState
 from .state.separate import describe_separate
 
 if TYPE_CHECKING:
-    from .supervisor.supervisor import Supervisor
+    from .supervisor.run_loop import RunLoop
 
 _PACKAGE = os.path.dirname(__file__)
 # Not weak references: at exit, this process must stop even a run whose `Job` was dropped.
@@ -51,7 +51,7 @@ class Job:
         folder: its run folder.
     """
 
-    def __init__(self, supervisor: Supervisor, folder: Path) -> None:
+    def __init__(self, supervisor: RunLoop, folder: Path) -> None:
         self.id = folder.name
         self.folder = folder
         self._supervisor = supervisor
@@ -66,6 +66,11 @@ class Job:
     def state(self) -> RunState:
         """The run's present state."""
         return self._supervisor.state
+
+    @property
+    def most_ranks(self) -> int:
+        """How many ranks it may have (`JobSpec.most`)."""
+        return self._supervisor.spec.most
 
     @property
     def done(self) -> bool:
@@ -119,11 +124,11 @@ class Job:
         """
         if not 0 <= rank < self.state.num_processes:
             raise SpecError(f"there is no rank {rank}: the run has ranks 0 to {self.state.num_processes - 1}")
-        return self._value(self._succeeded(timeout), rank)
+        return self._value(self.succeeded(timeout), rank)
 
     def results(self, *, timeout: float | None = None) -> list[Any]:
         """Wait for the end and return every rank's value, by rank. Raises like `result`."""
-        state = self._succeeded(timeout)
+        state = self.succeeded(timeout)
         return [self._value(state, rank) for rank in range(state.num_processes)]
 
     def stop(
@@ -140,7 +145,8 @@ class Job:
             self._supervisor.mailbox.notify()
             _running.discard(self)
 
-    def _succeeded(self, timeout: float | None) -> RunState:
+    def succeeded(self, timeout: float | None = None) -> RunState:
+        """Wait for the end and return the state. Raises like `result`."""
         state = self.wait(timeout)
         if error := error_of(state, self.folder):
             raise error

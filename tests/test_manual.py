@@ -85,6 +85,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (project / "launcher").mkdir(parents=True)
     (project / "launcher" / "examples").symlink_to(ROOT / "launcher" / "examples")
     (project / "train.py").write_text(chosen(MANUAL / "quickstart.md", "python")[0].text)
+    (project / "score.py").write_text(chosen(MANUAL / "predictions.md", "python")[0].text)
+    (project / "rows.csv").write_text("a,b\n1.5,2\n3,4\n")
     made = Place(project, folder / "home")
     yield made
     made.type("rankdeck engine stop --force")

@@ -113,6 +113,7 @@ _WITH_OPTIONS = "rankdeck.with_options"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _LAZY = {
     "run": "console.cli.run:run",
+    "predict": "console.cli.predict:predict",
     "ps": "console.cli.history:ps",
     "show": "console.cli.history:show",
     "artifacts": "console.cli.artifacts:artifacts",

@@ -70,9 +70,8 @@ def print_end(folder: Path, state: RunState) -> None:
     elif state.exit_code in _LIMITS and (block := stacks_block(state)):
         say(block)
         say(f"\n{standstill_line(state.stacks)}")
-    expected = (
-        state.phase is Phase.SUCCEEDED and state.separate is None and not any(r.left for r in state.ranks)
-    )
+    told = state.separate is not None or state.prediction is not None or any(r.left for r in state.ranks)
+    expected = state.phase is Phase.SUCCEEDED and not told
     why = "" if expected else f": {state.why}"
     if came := total_line(state):
         say(f"{came}, came home: rankdeck artifacts {state.id}")
@@ -157,7 +156,7 @@ def _world_size(folder: Path) -> int:
         RecordError: neither can be read.
     """
     try:
-        return read_spec(folder).num_processes
+        return read_spec(folder).most
     except RecordError:
         state = read_state(folder)
         if size := max(state.requested, len(state.ranks)):

@@ -57,22 +57,29 @@ def _click_option(option: Option) -> Callable[[Command], Command]:
     return click.option(option.name, *flags, metavar=option.metavar or None, help=option.help or None, **more)
 
 
-def launch_options(command: Command) -> Command:
-    """Add the launch options to a command."""
-    for option in reversed(LAUNCH_OPTIONS):
-        if option.flag:
-            command = _click_option(option)(command)
-    return command
+def with_options(options: Sequence[Option]) -> Callable[[Command], Command]:
+    """Add options of launches or predictions to a command."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            if option.flag:
+                command = _click_option(option)(command)
+        return command
+
+    return add
 
 
-def given_options(context: click.Context) -> dict[str, Any]:
-    """The values of the launch options on the command line, by name, without those left at their default.
+launch_options = with_options(LAUNCH_OPTIONS)
+
+
+def given_options(context: click.Context, options: Sequence[Option] = LAUNCH_OPTIONS) -> dict[str, Any]:
+    """The values of options on the command line, by name, without those left at their default.
 
     Raises:
         SpecError: an option's value is invalid.
     """
     default = ParameterSource.DEFAULT
-    given = [o for o in LAUNCH_OPTIONS if o.flag and context.get_parameter_source(o.name) is not default]
+    given = [o for o in options if o.flag and context.get_parameter_source(o.name) is not default]
     return {option.name: _value(option, context.params[option.name]) for option in given}
 
 
@@ -128,24 +135,29 @@ def _base(target: str, workdir: Path) -> Path:
     return workdir if source and not source.endswith(".py") and "/" not in source else Path.cwd()
 
 
-_START_OPTIONS = (
-    click.option("--detach", is_flag=True, help="Start it, print its id, and leave it running."),
-    click.option("--dry-run", is_flag=True, help="Print the plan and start nothing."),
-    click.option("--output", type=click.Choice(["text", "jsonl"]), default="text", show_default=True),
-    click.option(
-        "--ranks", default="all", show_default=True, metavar="all|none|0,3-5", help="The ranks to print."
-    ),
-    click.option(
-        "--on-disconnect",
-        type=click.Choice(["detach", "stop"]),
-        help="If this command is killed: by default the run goes on if a terminal started it.",
-    ),
+_DETACH = click.option("--detach", is_flag=True, help="Start it, print its id, and leave it running.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
+_OUTPUT = click.option("--output", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
+_RANKS = click.option(
+    "--ranks", default="all", show_default=True, metavar="all|none|0,3-5", help="The ranks to print."
+)
+_ON_DISCONNECT = click.option(
+    "--on-disconnect",
+    type=click.Choice(["detach", "stop"]),
+    help="If this command is killed: by default the run goes on if a terminal started it.",
 )
 
 
 def start_options(command: Command) -> Command:
     """Add the options for how a run is started and watched."""
-    for option in reversed(_START_OPTIONS):
+    for option in reversed((_DETACH, _DRY_RUN, _OUTPUT, _RANKS, _ON_DISCONNECT)):
+        command = option(command)
+    return command
+
+
+def watch_options(command: Command) -> Command:
+    """Add those of them that do not concern a plan or `--output`, which a command may have for itself."""
+    for option in reversed((_DETACH, _RANKS, _ON_DISCONNECT)):
         command = option(command)
     return command
 
@@ -182,13 +194,18 @@ def run(
 
 def start(request: Request, options: dict[str, Any]) -> int:
     """Start a run as the `start_options` require, and return the exit code."""
-    from . import output as headless
-
     if options["dry_run"]:
         from .plan import print_plan
 
         return print_plan(request)
-    output, ranks = options["output"], options["ranks"]
+    return start_and_watch(request, options, output=options["output"])
+
+
+def start_and_watch(request: Request, options: dict[str, Any], *, output: str) -> int:
+    """Start a run as the `watch_options` require, and return the exit code."""
+    from . import output as headless
+
+    ranks = options["ranks"]
     if options["detach"]:
         return headless.detach(request, output=output, ranks=ranks)
     return run_in_foreground(request, output=output, ranks=ranks, on_disconnect=options["on_disconnect"])
@@ -211,7 +228,7 @@ def run_in_foreground(request: Request, *, output: str, ranks: str, on_disconnec
         on_disconnect: what the engine does with the run when this process is gone: ``detach`` or ``stop``; by
             default ``detach`` if this process was started from a terminal.
     """
-    chosen = parse_ranks(ranks, request.spec.num_processes)
+    chosen = parse_ranks(ranks, request.spec.most)
     policy = on_disconnect or ("detach" if from_terminal() else "stop")
     request = prepare(request, say)
     handler = SignalHandler(hangup_stops=on_disconnect == "stop")

@@ -50,6 +50,8 @@ class Boot:
             address of the engine; empty for none. `marker` is the content of its marker file.
         inherited: the shell's settings of the run's caller, to apply here; None where Spark starts the agent.
         ledger: the path of the ledger of the ranks' rows (`launcher.data.shares`); empty without such rows.
+        worker: the Python worker that the agent watches, by its pid; 0 for one that starts ranks.
+        counters: a descriptor of the memory in which that worker counts its rows and batches.
     """
 
     agent: int
@@ -72,6 +74,8 @@ class Boot:
     marker: str = field(default="", repr=False)
     inherited: Inherited | None = None
     ledger: str = ""
+    worker: int = 0
+    counters: int = -1
 
 
 def read_boot() -> Boot:

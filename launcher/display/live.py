@@ -38,7 +38,7 @@ class LivePanel:
         self._printer = Printer(
             job.folder,
             job.state.requested,
-            frozenset(range(job.state.requested)),
+            frozenset(range(job.most_ranks)),
             write=self._take,
             hosts=lambda: hosts_of(job.state),
             last=TAIL,

@@ -19,6 +19,7 @@ from ..runs.reader import FactTail
 from ..state.events import MessageLogged
 from ..state.run_state import RunState
 from .artifacts import new_artifacts
+from .rows import new_rows
 from .streams import CallersStreams
 from .waits import new_limits, new_waits
 
@@ -72,7 +73,8 @@ class Notices:
     def advance(self) -> None:
         """Say what is new."""
         before, self._seen = self._seen, self._job.state
-        for line in chain(*(new(before, self._seen) for new in (new_waits, new_limits, new_artifacts))):
+        kinds = (new_waits, new_rows, new_limits, new_artifacts)
+        for line in chain(*(new(before, self._seen) for new in kinds)):
             self._streams.write(f"rankdeck: {line}", err=True)
 
 
@@ -142,7 +144,7 @@ def display_of(job: Job, output: Output | Show) -> Display | None:
         from .live import LivePanel  # needs IPython
 
         return LivePanel(job)
-    ranks = frozenset((0,) if output is Output.RANK0 else range(job.state.requested))
+    ranks = frozenset((0,) if output is Output.RANK0 else range(job.most_ranks))
     return RankLines(job, ranks, CallersStreams())
 
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import fmean
 
+from ..errors import counted
 from ..runs.logs.text import plain
 from ..spec.places import host_labels
 from ..state.run_state import Phase, Rank, RankPhase, RunState
 from ..state.separate import describe_separate
+from .rows import row_progress, rows_line
 from .service import awaited_line, service_line, tells
 from .waits import files_line
 
@@ -111,7 +113,8 @@ def panel_of(state: RunState, *, now: float, paces: Paces, tail: Iterable[str] =
     """The panel of a run at `now`; `tail` is the end of its output, as lines for people."""
     shown = _chosen(state)
     names = host_labels((rank.host for rank in shown), _HOST)
-    done, progress = _progress(state, paces)
+    rows = row_progress(state, now)
+    done, progress = _progress(state, paces) if rows is None else (rows.done, rows_line(rows))
     size = len(state.ranks) or state.requested
     return Panel(
         phase=state.phase,
@@ -131,7 +134,7 @@ def _head(state: RunState, size: int, now: float) -> tuple[str, ...]:
     parts = [
         clean(state.name or state.target),
         state.phase.value,
-        f"{size:,} rank{'s' * (size != 1)}",
+        counted(size, "rank" if state.prediction is None else "worker"),
         clean(state.mode),
         f"attempt {state.attempt}" if state.attempt else "",
         duration(took),
@@ -155,7 +158,7 @@ def _lines(state: RunState) -> list[str]:
     lines += [f"note: {note.text}" for note in state.notes[-_NOTES:]]
     if state.separate is not None and not state.separate.required:
         lines.append(describe_separate(state.separate))
-    if state.phase.final and state.phase is not Phase.SUCCEEDED:
+    if state.phase.final and (state.phase is not Phase.SUCCEEDED or state.prediction is not None):
         lines.append(
             f"{state.phase.value}: {state.why}" + (f" (exit {state.exit_code})" if state.exit_code else "")
         )

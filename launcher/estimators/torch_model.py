@@ -24,9 +24,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from ..backends.spark.prediction.worker import make_predictor
 from ..data.sharing import quoted
 from ..errors import SpecError
-from ..inference.worker import make_predictor
 from .pickles import dumps
 from .saved import Saved
 from .training import floating_type

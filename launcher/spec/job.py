@@ -43,6 +43,7 @@ from .options import (
     whole,
     with_texts_in,
 )
+from .prediction import PREDICT_OPTIONS, Prediction
 from .redaction import REDACTED, Redactor, named_words
 
 
@@ -64,6 +65,9 @@ class TargetKind(StrEnum):
         """Whether it is a function, with values as arguments and a value as its result."""
         return self in (TargetKind.FUNCTION, TargetKind.CALLABLE)
 
+
+MOST_WORKERS = 4096
+"""Of so many workers of a prediction, at most, output is shown."""
 
 RUN_MODULE = "-m"
 """What stands before the name of a module that is run as a program."""
@@ -237,6 +241,7 @@ class JobSpec:
     """One run, as requested: what every rank runs, the launch options, and which Spark.
 
     The options are declared here and nowhere else; commands' help and forms show them in this order.
+    `prediction` is what a run predicts that has workers in place of ranks; None for a training.
     `withheld` has the places, named as in `texts`, of values that were left out of the record.
     """
 
@@ -522,6 +527,7 @@ class JobSpec:
         hint="lib.zip more.py",
         group=SPARK,
     )
+    prediction: Prediction | None = None
     withheld: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -537,6 +543,11 @@ class JobSpec:
         self._check_roles()
         check_bounds(self)
         _check_environ(self.env)
+        if self.prediction is not None and not self.mode.traits.scheduled:
+            raise SpecError(
+                "a prediction runs in tasks of Spark, and the mode is local",
+                hint="--mode cluster or connect; a master of local[*] will do",
+            )
         for text in (self.workdir, self.target.source, self.target.name, self.spark.spool, self.python):
             if "\0" in text:
                 raise SpecError("no path and no name can hold a NUL character")
@@ -569,6 +580,11 @@ class JobSpec:
         return (self.gpus_per_task or self.gpus_per_rank) // self.gpus_per_rank
 
     @property
+    def most(self) -> int:
+        """How many ranks there may be; the workers of a prediction come as Spark starts them."""
+        return self.num_processes if self.prediction is None else MOST_WORKERS
+
+    @property
     def least(self) -> int:
         """The smallest acceptable world size."""
         return self.num_processes if self.min_processes is None else self.min_processes
@@ -585,6 +601,9 @@ class JobSpec:
         texts = {"source": target.source, "function": target.name}
         for each in options_of(JobSpec):
             texts |= texts_in(each, each.value(self))
+        if self.prediction is not None:
+            for each in PREDICT_OPTIONS:
+                texts |= texts_in(each, each.value(self.prediction))
         texts |= {f"param {name}": value for name, value in target.kwargs}
         return texts | dict(zip(argument_places(target.args), target.args, strict=True))
 
@@ -601,7 +620,11 @@ class JobSpec:
         )
         options = options_of(JobSpec)
         values = {each.path: with_texts_in(each, each.value(self), texts) for each in options}
-        return replace(self._with(values), target=other)
+        prediction = self.prediction
+        if prediction is not None:
+            own = {e.name: with_texts_in(e, e.value(prediction), texts) for e in PREDICT_OPTIONS}
+            prediction = replace(prediction, **own)
+        return replace(self._with(values), target=other, prediction=prediction)
 
     def with_options(self, values: Mapping[str, Any]) -> JobSpec:
         """The same with other values of some options, by their names.

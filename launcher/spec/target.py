@@ -80,6 +80,23 @@ def resolve_call(text: str, *, count: int, names: Iterable[str], workdir: Path) 
     return Target(TargetKind.FUNCTION, place, name)
 
 
+def resolve_loader(text: str, *, params: Mapping[str, str], workdir: Path) -> Target:
+    """The target of a prediction, a function that is given a device; or a Pandas UDF.
+
+    Args:
+        params: its keyword arguments, as typed.
+
+    Raises:
+        SpecError: there is no such file, module or function, or no such parameter.
+    """
+    source, name = _split(text, workdir)
+    if not name:
+        raise SpecError(f"what predicts is a function, and {text} names none", hint=f"{text}:load")
+    place, signature = _place(source, name, workdir)
+    typed_params = {key: literal(_named(signature, key, set()), value) for key, value in params.items()}
+    return Target(TargetKind.FUNCTION, place, name, kwargs=tuple(typed_params.items()))
+
+
 def signature_for(text: str, workdir: Path) -> Signature | None:
     """The signature of a target's function; None for any other kind.
 

@@ -305,6 +305,43 @@ class FilesAwaited(Event):
 
 @event()
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFound(Event):
+    """A Python worker of Spark predicts. It counts as a rank, by the order of arrival.
+
+    `agent` is the number of the agent beside it, and its process is `pid`.
+    """
+
+    rank: Index
+    agent: Index
+    host: str
+    pid: int = 0
+    devices: tuple[Device, ...] = ()
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionAdvanced(Event):
+    """How far a prediction is.
+
+    Attributes:
+        done: the share of its work that is done, 0 to 1; None while that is not known.
+        skipped: the share that was done before this run.
+        unit: how many of its units, which are written one after the other, are done; `units` is how many
+            there are.
+        rows: how many rows those units had that this run has done.
+        output: where the rows are written; told once all are.
+    """
+
+    done: float | None = None
+    skipped: float = 0.0
+    unit: Index = 0
+    units: Index = 1
+    rows: Amount = 0
+    output: str = ""
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLost(Event):
     """Spark reports that an executor and its tasks were lost; `reason` is Spark's own text."""
 

@@ -145,6 +145,29 @@ def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
     return _enter(placed, Phase.STARTING, e.time)
 
 
+@folds(ev.WorkerFound)
+def _worker_found(state: RunState, e: ev.WorkerFound) -> RunState:
+    if e.rank != len(state.ranks):
+        return state
+    worker = Rank(
+        rank=e.rank,
+        phase=RankPhase.RUNNING,
+        host=e.host,
+        agent=e.agent,
+        devices=e.devices,
+        pid=e.pid,
+        started=e.time,
+        entered=e.time,
+    )
+    ranks = (*state.ranks, worker)
+    return _enter(replace(state, ranks=ranks, num_processes=len(ranks)), Phase.RUNNING, e.time)
+
+
+@folds(ev.PredictionAdvanced)
+def _prediction_advanced(state: RunState, e: ev.PredictionAdvanced) -> RunState:
+    return replace(state, prediction=e)
+
+
 @folds(ev.GangRestarted)
 def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
     """Reset all that belongs to the old attempt, but for agents that stayed or have yet to depart."""
@@ -196,6 +219,13 @@ def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
             return state
         return replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
     state = _update_host(state, e.agent, present=False)
+    if state.prediction is not None:  # Spark repeats what a lost worker has not done, and others go on
+        how = RankPhase.SUCCEEDED if e.expected else RankPhase.LOST
+        workers = (
+            r if r.agent != e.agent or r.phase.ended else replace(r, phase=how, ended=e.time)
+            for r in state.ranks
+        )
+        return replace(state, ranks=tuple(workers))
     ranks = tuple(without_agent(r, e) if r.agent == e.agent else r for r in state.ranks)
     return state if ranks == state.ranks else _disrupt(replace(state, ranks=ranks), e.time)
 

@@ -11,7 +11,15 @@ import re
 from collections.abc import Collection, Sequence
 
 from ..errors import AgentLost, InternalError, NoGroup, NoProgress, RunStopped, TimeLimit, counted
-from .events import ExecutorLost, GangRestarted, RunEnded, ServerLost, ServiceLost, StopRequested
+from .events import (
+    ExecutorLost,
+    GangRestarted,
+    PredictionAdvanced,
+    RunEnded,
+    ServerLost,
+    ServiceLost,
+    StopRequested,
+)
 from .peer_loss import operation
 from .run_state import Loss, Phase, Rank, RankPhase, RunState
 from .separate import describe_separate
@@ -193,6 +201,8 @@ def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str,
         return phase, stop.exit_code or RunStopped.exit_code, f"stopped: {stop.reason}", None
     if first is not None and not _is_victim(state):
         return Phase.FAILED, exit_code_of(first), describe_cause(state, first), first.rank
+    if state.prediction is not None and state.prediction.output:
+        return Phase.SUCCEEDED, 0, describe_prediction(state.prediction), None
     if state.cancelled is not None and (stop is not None or _is_cut_short(state)):
         return Phase.STOPPED, RunStopped.exit_code, f"stopped: {_cancelled(state)}", None
     if _never_began(state):
@@ -284,6 +294,14 @@ def describe_success(state: RunState) -> str:
     """The sentence for success, after what a person would not expect of one."""
     separate = [] if state.separate is None else [describe_separate(state.separate)]
     return "; ".join([*separate, _describe_exits(state)])
+
+
+def describe_prediction(done: PredictionAdvanced) -> str:
+    """How many rows were predicted, where they are, and what was there before."""
+    if done.skipped >= 1:
+        return f"nothing was left to predict: all of the input is in {done.output}"
+    before = f", after {done.skipped:.0%} of the input before" if done.skipped else ""
+    return f"{counted(done.rows, 'row')} predicted into {done.output}{before}"
 
 
 def _describe_exits(state: RunState) -> str:

@@ -187,6 +187,7 @@ class RunState:
         stacks: the latest stacks of the ranks of this attempt, by rank.
         recording: why the folder cannot be written; None while it can.
         lost: what could not be written to the folder, in all.
+        prediction: how far a prediction is, whose ranks are workers; None for a training.
         unreadable: what could not be read in the folder, by file.
         newer: how many facts were written by a newer version, and skipped.
     """
@@ -232,6 +233,7 @@ class RunState:
     framework: ev.FrameworkChosen | None = None
     separate: ev.SeparateTrainings | None = None
     blamed: int | None = None
+    prediction: ev.PredictionAdvanced | None = None
     unreadable: tuple[ev.PartUnreadable, ...] = ()
     newer: int = 0
 

@@ -266,8 +266,10 @@ def require_editable(spec: JobSpec) -> None:
     """Refuse a run that the form cannot express.
 
     Raises:
-        SpecError: the run's target is a pickle.
+        SpecError: the run's target is a pickle, or it is a prediction.
     """
+    if spec.prediction is not None:
+        raise SpecError("the form is for trainings, and this is a prediction", hint="rankdeck predict")
     if spec.target.kind is TargetKind.CALLABLE or spec.target.pickled:
         raise SpecError(
             f"{spec.target.label} was started from Python, with a pickle", hint="rankdeck rerun runs it again"

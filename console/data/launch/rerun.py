@@ -65,6 +65,12 @@ def request_again(
     variables = (os.environ if environ is None else environ) if own else {}
     spec = _checked(restored(job, variables, folder.name, ask))
     pickled = spec.target.kind is TargetKind.CALLABLE or spec.target.pickled
+    if spec.prediction is not None and not spec.prediction.input:
+        raise SpecError(f"run {folder.name} predicted a DataFrame", hint="start it from Python again")
+    if spec.prediction is not None and not pickled:
+        from launcher.inference.predicting import named_request
+
+        return named_request(spec)
     path = (*_import_root(spec), spec.workdir) if pickled else ()
     return Request(spec, payload=_payload(folder) if pickled else None, path=path)
 
@@ -204,11 +210,14 @@ def _checked(spec: JobSpec) -> JobSpec:
     Raises:
         SpecError: the target no longer exists, or takes other arguments now.
     """
-    from launcher.spec.target import resolve
+    from launcher.spec.target import resolve, resolve_loader
 
     target = spec.target
     if target.kind is TargetKind.CALLABLE or target.pickled:
         return spec
+    if spec.prediction is not None:
+        params = dict(target.kwargs)
+        return replace(spec, target=resolve_loader(target.label, params=params, workdir=Path(spec.workdir)))
     now = resolve(target.label, params=dict(target.kwargs), args=target.args, workdir=Path(spec.workdir))
     return replace(spec, target=now)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from launcher.display.artifacts import new_artifacts
+from launcher.display.rows import new_rows
 from launcher.display.service import new_services
 from launcher.display.waits import new_limits, new_waits
 from launcher.runs.logs.text import attempt_mark
@@ -41,6 +42,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
         for restart in after.restarts[len(before.restarts) :]:
             yield attempt_mark(restart.attempt, restart.reason)
     yield from new_waits(before, after)
+    yield from new_rows(before, after)
     yield from map(printable, new_services(before, after))
     if after.delivery is not None and after.delivery != before.delivery and after.delivery.way != "live":
         yield f"output is {_DELIVERY.get(after.delivery.way, after.delivery.way)}: {after.delivery.reason}"

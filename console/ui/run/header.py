@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from launcher.display.artifacts import coming_line
+from launcher.display.rows import RowProgress, row_progress, rows_line
 from launcher.display.service import awaited_line, service_line, tells
 from launcher.display.waits import files_line, near_line
 from launcher.spec.modes import SPARK, recorded_traits
@@ -97,7 +98,7 @@ def trackers_row(view: RunView, width: int) -> Row:
 
 def gang(view: RunView) -> str:
     """How many ranks, on how many hosts, with which devices."""
-    parts = [f"{fig.number(view.size, 'rank')}"]
+    parts = [f"{fig.number(view.size, 'rank' if view.state.prediction is None else 'worker')}"]
     if view.ranks:
         hosts = len({v.rank.host for v in view.ranks})
         parts.append(f"{fig.number(hosts, 'host')}")
@@ -166,7 +167,8 @@ def phase_spans(view: RunView) -> Iterator[Span]:
         yield (f" attempt {view.state.attempt}", "rank-behind")
     for number, (phase, label) in enumerate(shown):
         yield (" › " if number or view.state.attempt else " ", "muted")
-        yield from _phase(view, phase, label, spent)
+        is_prediction = phase is Phase.RUNNING and view.state.prediction is not None
+        yield from _phase(view, phase, "predict" if is_prediction else label, spent)
     yield (" › ", "muted")
     glyph, style = PHASE_GLYPHS[view.state.phase]
     yield (f"end {glyph}", f"{style} bold") if not view.live else ("end", "muted")
@@ -228,10 +230,22 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
         return [clip(((f" {printable(text)}", "rank-behind bold"),), width)]
     if state.near is not None:
         return [clip(((f" {near_line(state.near, view.now)}", "rank-behind bold"),), width)]
+    if (predicted := row_progress(state, view.now)) is not None:
+        return [rows_row(predicted, width)]
     if view.progress.step is None and not view.progress.metrics:
         return [clip(((f" {_hint(view)}", "muted"),), width)]
     pace = pace_row(view) if tall and view.size > 1 else ()
     return [progress_row(view, width), *([clip(pace, width)] if pace else [])]
+
+
+def rows_row(progress: RowProgress, width: int) -> Row:
+    """The rows of a prediction, their rate, the time left, and a bar."""
+    row: Row = ((f" {rows_line(progress)}", "bold"),)
+    room = width - width_of(row)
+    if progress.done is not None and room >= _LEAST_COURSE:
+        filled, rest = fig.bar(progress.done, min(room - 4, 40))
+        row = (*row, ("  ", ""), (filled, "bar"), (rest, "bar-track"))
+    return clip(row, width)
 
 
 def _hint(view: RunView) -> str:
@@ -258,6 +272,8 @@ def verdict_row(view: RunView, width: int) -> Row:
     if view.state.separate is not None:
         glyph, style = "!", "rank-behind"
     spans: list[Span] = [(f" {glyph} {view.state.why or view.state.phase}", f"{style} bold")]
+    if view.state.prediction is not None:
+        return clip(tuple(spans), width)
     if view.progress.step is not None:
         spans.append((f"  step {_steps(view.progress)}", ""))
     spans += fig.metric_spans(view.progress.metrics)

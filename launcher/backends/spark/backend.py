@@ -11,7 +11,8 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,18 @@ from typing import Any
 from ... import serialization
 from ...agent.agent import BOOT
 from ...agent.boot import Boot
+from ...agent.watcher import BOOT as WATCHER
 from ...channel import connection, handshake
 from ...channel.certificates import issue
 from ...channel.connecting import Endpoint
+from ...channel.connection import AgentConnection
 from ...channel.listener import HANDSHAKE_S, Listener
 from ...channel.spool import Spool, check_spool
 from ...errors import CannotPlace, LauncherError, RowsFailed, SpecError
 from ...placement.plan import Plan
 from ...runs.files import opener
 from ...selectable_queue import SelectableQueue
+from ...serialization import MOST_INDEX
 from ...spec.job import JobSpec
 from ...spec.places import Offer
 from ...spec.request import Request
@@ -37,7 +41,8 @@ from . import executors, internals, records
 from .arrivals import Arrivals
 from .config import ListenAt, listen_addresses
 from .failures import REPARTITION, partitions_differ, read_failure
-from .job import StageData, StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
+from .job import JobTitle, StageData, StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
+from .prediction.reading import WorkerFailed, failure_in
 from .relay import Relay, relay_of
 from .session import Session, find_active
 from .session_pool import OwnSession, Sessions
@@ -51,6 +56,9 @@ CANCEL_EVERY_S = 0.5
 RELAY_S = 60.0
 # How long `close` waits for the stage's thread when the server is gone.
 GONE_S = 0.5
+# The numbers of agents beside workers are those of Spark's tasks, and executors may come for as long.
+WATCHERS = MOST_INDEX + 1
+WATCHED_S = 30 * 86400.0
 WAYS_OUT = (
     "--listen HOST:PORT names an address of this machine that executors reach, "
     "--spool DIR a folder that both see"
@@ -149,8 +157,9 @@ class SparkBackend:
 
     def _run_and_report(self, request: Request, folder: Path, attempt: int) -> None:
         error: LauncherError | None = None
+        run = self._run if request.spec.prediction is None else self._predict
         try:
-            self._run(request, folder, attempt)
+            run(request, folder, attempt)
         except LauncherError as raised:
             error = raised
         except Exception as raised:  # noqa: BLE001  whatever Java raised
@@ -169,23 +178,16 @@ class SparkBackend:
             spool = Spool(spec.spark.spool, folder.name, attempt) if spec.spark.spool else None
             if spool is not None:
                 cleanup.callback(spool.close)
-            issued, token = issue(lifetime_s=spec.start_timeout_s), handshake.new_token()
-            host, advertised = listen_addresses(
-                self._listen_at, driver=session.driver_host, bind=session.bind_address
-            )
-            listener = Listener(
-                host,
-                self._listen_at.ports,
-                issued.engine,
-                token,
-                admit=lambda link: arrivals.admit(link),
+            listener, boot, direct = self._listen(
+                session,
+                spec,
+                lambda link: arrivals.admit(link),
                 agents=slots.tasks,
-                lost_after_s=spec.spark.lost_after_s,
+                lifetime_s=spec.start_timeout_s,
                 # by relay or spool folder, a handshake takes several exchanges, each as slow as the server
                 handshake_s=connection.HANDSHAKE_S if relay or spool else HANDSHAKE_S,
             )
             cleanup.callback(self._close_listener, listener)
-            direct = tuple(Endpoint(name, listener.address[1]) for name in advertised)
             arrivals = Arrivals(
                 slots.tasks,
                 " or ".join(f"{e.host}:{e.port}" for e in direct),
@@ -194,22 +196,17 @@ class SparkBackend:
                 report=self._box.put,
             )
             indirect = self._open_carriers(relay, spool, listener.address)
-            boot = Boot(
-                agent=0,
-                token=token,
+            boot = replace(
+                boot,
                 endpoints=direct + indirect,
-                credentials=serialization.to_plain(issued.agents),
-                lost_after_s=spec.spark.lost_after_s,
-                lifeline=True,
-                sample_s=spec.sample_s,
                 find_gpus=slots.find_gpus,
                 spool=str(spool.folder) if spool else "",
                 marker=spool.marker if spool else "",
             )
             job = StageJob(
                 tasks=slots.tasks,
-                tag=f"rankdeck-{folder.name}-{attempt}-{uuid.uuid4().hex[:8]}",
-                title=f"rankdeck {folder.name}: {spec.redacted().label}",
+                tag=_new_tag(folder, attempt),
+                title=_title(folder, spec),
                 boot=json.dumps(serialization.to_plain(boot)),
                 archive=launcher_zip(),
                 program=BOOT,
@@ -218,6 +215,72 @@ class SparkBackend:
             )
             done = self._submit(session, job, slots.gpu_reason)
         self._complaints = [text for end in done if (text := _complaint(end))]
+
+    def _listen(
+        self,
+        session: Session,
+        spec: JobSpec,
+        admit: Callable[[AgentConnection], None],
+        *,
+        agents: int,
+        lifetime_s: float,
+        handshake_s: float = HANDSHAKE_S,
+    ) -> tuple[Listener, Boot, tuple[Endpoint, ...]]:
+        """Listen for agents; their boot document, and the addresses at which they may reach us."""
+        issued, token = issue(lifetime_s=lifetime_s), handshake.new_token()
+        host, advertised = listen_addresses(
+            self._listen_at, driver=session.driver_host, bind=session.bind_address
+        )
+        listener = Listener(
+            host,
+            self._listen_at.ports,
+            issued.engine,
+            token,
+            admit=admit,
+            agents=agents,
+            lost_after_s=spec.spark.lost_after_s,
+            handshake_s=handshake_s,
+        )
+        direct = tuple(Endpoint(name, listener.address[1]) for name in advertised)
+        boot = Boot(
+            agent=0,
+            token=token,
+            endpoints=direct,
+            credentials=serialization.to_plain(issued.agents),
+            lost_after_s=spec.spark.lost_after_s,
+            lifeline=True,
+            sample_s=spec.sample_s,
+        )
+        return listener, boot, direct
+
+    def _predict(self, request: Request, folder: Path, attempt: int) -> None:
+        """Run a prediction, whose tasks need not run at once: each begins when Spark has a slot for it."""
+        from .prediction.job import PredictionJob, run_prediction
+        from .prediction.packing import PackedFunction
+
+        spec = request.spec
+        assert request.payload is not None
+        function = PackedFunction.decode(request.payload)
+        with contextlib.ExitStack() as cleanup:
+            session = self._open(request, folder)
+            listener, boot, _ = self._listen(
+                session, spec, self._box.put, agents=WATCHERS, lifetime_s=WATCHED_S
+            )
+            cleanup.callback(listener.close)
+            self._tag, self._has_data = _new_tag(folder, attempt), True
+            self._box.put(ev.StageSubmitted(time=time.time(), tasks=spec.num_processes))
+            job = PredictionJob(
+                spec=spec,
+                function=function,
+                dataframe=request.data.dataframe if request.data else None,
+                title=JobTitle(self._tag, _title(folder, spec)),
+                boot=json.dumps(serialization.to_plain(replace(boot, find_gpus=spec.gpu is not False))),
+                program=WATCHER,
+                tell=lambda fact: self._box.put(replace(fact, time=time.time())),
+                aborted=self._aborted,
+            )
+            if not self._aborted.is_set():
+                run_prediction(session, job)
 
     def _open_and_wait(
         self, request: Request, folder: Path, attempt: int, cleanup: contextlib.ExitStack
@@ -283,6 +346,9 @@ class SparkBackend:
 
         What is wrong with the request is reported when its session is made.
         """
+        prediction = request.spec.prediction
+        if prediction is not None and prediction.workers is None:
+            return None
         with contextlib.suppress(LauncherError):
             return demand_of(request.spec, request.environ, server=self._server_wanted)
         return None
@@ -376,6 +442,8 @@ class SparkBackend:
         """The error that Spark's exception means, if no fact does. Its text goes to the run's Spark log."""
         with open(folder / SPARK_LOG, "a", opener=opener) as file:
             file.write(f"\n{raised}\n")
+        if self._has_data and not self._aborted.is_set() and (worker := failure_in(str(raised))) is not None:
+            return WorkerFailed(worker)
         failure = read_failure(
             raised,
             time=time.time(),
@@ -393,6 +461,14 @@ class SparkBackend:
         if failure.event is not None:
             self._box.put(failure.event)
         return failure.error
+
+
+def _new_tag(folder: Path, attempt: int) -> str:
+    return f"rankdeck-{folder.name}-{attempt}-{uuid.uuid4().hex[:8]}"
+
+
+def _title(folder: Path, spec: JobSpec) -> str:
+    return f"rankdeck {folder.name}: {spec.redacted().label}"
 
 
 def _stage_data(request: Request) -> StageData | None:

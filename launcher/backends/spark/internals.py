@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from .guarded import ask
@@ -17,6 +17,14 @@ from .guarded import ask
 _EXECUTORS = "org$apache$spark$scheduler$cluster$CoarseGrainedSchedulerBackend$$executorDataMap"
 _MESSAGES = "org.apache.spark.deploy.master.MasterMessages$"
 _GPU = "gpu"
+
+
+class Storage(NamedTuple):
+    """A folder on a file system of Hadoop's; `path` makes the path of a name in a folder."""
+
+    file_system: Any
+    root: Any
+    path: Callable[[Any, str], Any]
 
 
 class ExecutorState(NamedTuple):
@@ -73,6 +81,37 @@ def driver_gpus(session: Any, *, remote: bool) -> tuple[str, ...] | None:
 def partitions(dataframe: Any) -> int | None:
     """How many partitions a classic DataFrame has, where Spark knows that before it computes anything."""
     return ask(lambda: _known_partitions(dataframe._jdf.queryExecution().executedPlan()))
+
+
+def storage(session: Any, folder: str) -> Storage | None:
+    """The storage of a folder, as a classic session reaches it.
+
+    Raises:
+        ValueError: there is no such storage; the text is Java's.
+    """
+    context: Any = ask(lambda: session.sparkContext)
+    paths = ask(lambda: context._jvm.org.apache.hadoop.fs.Path)
+    if paths is None:
+        return None
+    try:
+        root = paths(folder)
+        found = root.getFileSystem(context._jsc.hadoopConfiguration())
+        return Storage(found, root.makeQualified(found.getUri(), found.getWorkingDirectory()), paths)
+    except Exception as error:
+        text = str(getattr(error, "java_exception", error)).strip()
+        raise ValueError(text.splitlines()[0] if text else "it refuses") from error
+
+
+def tasks_of(context: Any, tag: str) -> tuple[int, int] | None:
+    """How many tasks of a tag's jobs are done, and how many there are."""
+    return ask(lambda: _tasks_of(context, tag))
+
+
+def _tasks_of(context: Any, tag: str) -> tuple[int, int]:
+    jobs, tracker = context._jsc.sc().statusTracker(), context.statusTracker()
+    stages = [stage for job in jobs.getJobIdsForTag(tag) for stage in tracker.getJobInfo(job).stageIds]
+    known = [info for info in map(tracker.getStageInfo, stages) if info is not None]
+    return sum(info.numCompletedTasks for info in known), sum(info.numTasks for info in known)
 
 
 def _known_partitions(plan: Any) -> int | None:

@@ -82,7 +82,7 @@ def run_stage(session: Session, job: StageJob) -> list[TaskEnd]:
         Exception: whatever pyspark raises; `failures.read_failure` interprets it.
     """
     by_frame = session.remote or job.data is not None
-    with _tagged(session, job):
+    with titled(session, JobTitle(job.tag, job.title)):
         documents = _frame_rows(session, job) if by_frame else _classic_rows(session, job)
     ends = [TaskEnd(**json.loads(document)) for document in documents]
     return sorted(ends, key=lambda end: end.agent)
@@ -100,8 +100,16 @@ def cancel_stage(session: Session, tag: str) -> None:
         session.context.cancelJobsWithTag(tag)
 
 
+@dataclass(frozen=True, slots=True)
+class JobTitle:
+    """How jobs are called in Spark: their tag, which nothing else has, and the text on Spark's pages."""
+
+    tag: str
+    text: str
+
+
 @contextlib.contextmanager
-def _tagged(session: Session, job: StageJob) -> Iterator[None]:
+def titled(session: Session, job: JobTitle) -> Iterator[None]:
     """Give the jobs of this thread the tag, and a classic session's the title."""
     if session.remote:
         session.spark.addTag(job.tag)
@@ -112,7 +120,7 @@ def _tagged(session: Session, job: StageJob) -> Iterator[None]:
         return
     context = session.context
     context.addJobTag(job.tag)
-    context.setLocalProperty("spark.job.description", job.title)
+    context.setLocalProperty("spark.job.description", job.text)
     try:
         yield
     finally:
@@ -264,7 +272,7 @@ def _batcher() -> Callable[[str], Any]:
 
 def _runner(boot: str, archive: bytes, agent: str) -> Callable[..., Iterator[str]]:
     """A function of the task's context. All of these are nested, so that they are pickled by value."""
-    start = _starter(archive, agent)
+    start = starter(archive, agent)
 
     def run(
         context: Any, variables: dict[bytes, bytes] | None = None, *, ledger: str = "", feed: Any = None
@@ -290,7 +298,9 @@ def _runner(boot: str, archive: bytes, agent: str) -> Callable[..., Iterator[str
     return run
 
 
-def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any, dict[bytes, bytes]], Any]:
+def starter(archive: bytes, agent: str) -> Callable[..., Any]:
+    """A function that starts an agent in a Python worker; pickled by value."""
+
     def in_memory(data: bytes) -> int:
         import os
 
@@ -310,8 +320,13 @@ def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any, dict[
         preset = {key: value for key, _, value in pairs if key == name}
         return {key: value for key, value in os.environb.items() if key != name} | preset
 
-    def start(document: dict[str, Any], errors: Any, variables: dict[bytes, bytes]) -> Any:
-        """Start an agent with `variables` too.
+    def start(
+        document: dict[str, Any],
+        errors: Any,
+        variables: dict[bytes, bytes],
+        descriptors: tuple[int, ...] = (),
+    ) -> Any:
+        """Start an agent with `variables` and `descriptors` too.
 
         Its standard input stays open: the end of it means that this process is gone.
         """
@@ -327,7 +342,7 @@ def _starter(archive: bytes, agent: str) -> Callable[[dict[str, Any], Any, dict[
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            pass_fds=(program,),
+            pass_fds=(program, *descriptors),
             env={**environment(), **variables},
             start_new_session=True,
         )

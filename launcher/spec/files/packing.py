@@ -118,7 +118,8 @@ def with_bundle(request: Request, tell: Tell = None) -> Request:
         raise SpecError(f"Python files are sent to executors, and the mode is {mode}", hint="use PYTHONPATH")
     if not mode.traits.ships_sources and request.spec.files:
         raise SpecError(f"files are sent to executors, and the mode is {mode}", hint="ranks see yours")
-    if not mode.traits.ships_sources or request.bundle is not None:
+    by_value = request.spec.prediction is not None  # Spark brings its function to workers
+    if not mode.traits.ships_sources or request.bundle is not None or by_value:
         return request
     return replace(request, bundle=make_bundle(request.spec, tell), path=(), python="")
 

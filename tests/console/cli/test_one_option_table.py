@@ -110,7 +110,7 @@ def of_each(options: Iterable[Option]) -> pytest.MarkDecorator:
 def test_names_flags_and_places_are_told_once() -> None:
     for told in ([each.name for each in LAUNCH_OPTIONS], [each.flag for each in FLAGS]):
         assert sorted(set(told)) == sorted(told)
-    assert {"spark", "withheld"} == {*JobSpec.__dataclass_fields__} - {
+    assert {"spark", "withheld", "prediction"} == {*JobSpec.__dataclass_fields__} - {
         each.path[0] for each in LAUNCH_OPTIONS if len(each.path) == 1
     } - {"target"}
     assert set(SparkSpec.__dataclass_fields__) == {e.path[1] for e in LAUNCH_OPTIONS if e.path[0] == "spark"}

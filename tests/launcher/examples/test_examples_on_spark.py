@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.spark, pytest.mark.timeout(300
 
 EPOCHS = 2
 HOSTS = {"127.0.0.2", "127.0.0.3"}
-# those whose ranks find each other in a way of their own; how a model is sharded is tried in test_same_result,
-# and Ray in test_services_on_spark
+# those whose ranks find each other in a way of their own; how a model is sharded is tried in
+# test_same_result, and Ray in test_services_on_spark
 ON_CLUSTER = examples(
     "ddp", "lightning", "deepspeed-stage3", "trainer", "colossalai", "horovod", "tensorflow"
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from launcher.inference.worker import make_predictor
+from launcher.backends.spark.prediction.worker import make_predictor
 
 
 class Task:
@@ -56,7 +56,8 @@ def test_the_model_is_loaded_once_onto_its_tasks_device(
     predict = make_predictor(load)()
 
     assert [4] == predict([1], [3])
-    assert [device] == loaded
+    make_predictor(load, gpu=False)()
+    assert [device, "cpu"] == loaded
     assert ["one", "two"] == list(inspect.signature(predict).parameters)
 
 
