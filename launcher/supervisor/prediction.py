@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..backends.spark.prediction.reading import WorkerFailure
 
 STDERR = 2
-LAST_WORDS_S = 5.0
+LAST_WORDS_S = 1.0
 """How long the agents may take to say what their workers did last."""
 
 
@@ -34,7 +34,7 @@ class PredictionSupervisor(RunLoop):
         if self._over is None:
             return False
         self._roster.dismiss()
-        if self._roster and self._clock() < self._over + LAST_WORDS_S:
+        if self._roster and self._clock() < self._over + LAST_WORDS_S and not self._all_told:
             return False
         if self._error is not None and self.state.stop is None:
             failed = getattr(self._error, "failure", None)
@@ -43,6 +43,12 @@ class PredictionSupervisor(RunLoop):
             self._blame(failed)
         self._finish_workers()
         return True
+
+    @property
+    def _all_told(self) -> bool:
+        """Whether agents have told all rows that were written."""
+        told = sum(rank.step or 0 for rank in self.state.ranks)
+        return self.state.prediction is not None and 0 < self.state.prediction.rows <= told
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._timeout()):

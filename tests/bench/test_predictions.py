@@ -67,10 +67,11 @@ def test_rows_a_second_beside_a_bare_udf(session: Any, home: Path, tmp_path: Pat
     print(f"{ROWS / result.ours:,.0f} rows/s, {ROWS / result.theirs:,.0f} bare")
 
     (model,) = [load("cpu")]
-    local = frame.limit(10_000).toPandas()
+    local = {row.id: row.x for row in frame.limit(10_000).collect()}
     written = session.read.parquet(ours)
     assert ROWS == written.count() == written.select("id").distinct().count()
-    here = dict(zip(local.id, model(np.stack(local.x.to_list())), strict=True))
+    made = model(np.array([*local.values()], dtype=np.float32))
+    here = dict(zip(local, made, strict=True))
     found = {row.id: row.prediction for row in written.join(frame.limit(10_000).select("id"), "id").collect()}
     assert here == {key: np.float32(value) for key, value in found.items()}
     other = session.read.parquet(bare).withColumnRenamed("prediction", "bare").drop("x")

@@ -15,6 +15,7 @@ from ....state.events import PredictionAdvanced
 from .. import internals
 from ..job import JobTitle, launcher_zip, starter, titled
 from ..session import Session
+from . import worker
 from .frames import columns_of, make_udf, predicted, read, read_files
 from .packing import PackedFunction
 from .storage import OutputFolder
@@ -56,7 +57,8 @@ class PredictionJob:
 
     def watch(self) -> Watch:
         """What counts rows in workers."""
-        return make_watch(self.boot, self.title.tag, starter(launcher_zip(), self.program))
+        start = starter(launcher_zip(), self.program)
+        return make_watch(self.boot, self.title.tag, start, after_s=worker.WATCH_AFTER_S)
 
 
 def run_prediction(session: Session, job: PredictionJob) -> None:

@@ -186,45 +186,60 @@ def _rows_of_tasks() -> Callable[[], Any]:
     return rows_of_tasks
 
 
-def make_watch(boot: str, tag: str, start: Callable[..., Any]) -> Watch:
+WATCH_AFTER_S = 5.0
+"""How long a worker predicts before it gets an agent: what is over in a moment need not pay for one."""
+
+
+def make_watch(boot: str, tag: str, start: Callable[..., Any], *, after_s: float = WATCH_AFTER_S) -> Watch:
     """A function that counts what its worker has done, for an agent beside it that tells the engine.
 
     Args:
         boot: the agent's boot document, without what only the worker knows.
         tag: names the run; a worker has one agent in each run.
         start: starts an agent with a document and descriptors (`launcher.backends.spark.job.starter`).
+        after_s: seconds after the first batch before which no agent is started.
     """
 
-    def begin() -> Any:
+    def start_agent(counters: int) -> Any:
         import json
-        import mmap
         import os
 
         from pyspark import TaskContext
 
         context = TaskContext.get()
         granted = context.resources().get("gpu") if context else None
+        document = {
+            **json.loads(boot),
+            "agent": context.taskAttemptId() % (1 << 20) if context else 0,
+            "cores": context.cpus() if context else 1,
+            "gpus": list(granted.addresses) if granted else None,
+            "worker": os.getpid(),
+            "counters": counters,
+        }
+        try:
+            with open(os.devnull, "wb") as nowhere:
+                return start(document, nowhere, {}, (counters,))
+        except OSError:  # no memory for an agent: the rows count more than their number
+            return None
+
+    def begin() -> Count:
+        import mmap
+        import os
+        import time
+
         counters = os.memfd_create("rankdeck-counters")
         os.ftruncate(counters, mmap.PAGESIZE)
         shared = memoryview(mmap.mmap(counters, mmap.PAGESIZE)).cast("Q")
-        with open(os.devnull, "wb") as nowhere:
-            document = {
-                **json.loads(boot),
-                "agent": context.taskAttemptId() % (1 << 20) if context else 0,
-                "cores": context.cpus() if context else 1,
-                "gpus": list(granted.addresses) if granted else None,
-                "worker": os.getpid(),
-                "counters": counters,
-            }
-            process = start(document, nowhere, {}, (counters,))
-        os.close(counters)
+        # the agent ends with the worker: when nobody holds the other end of its standard input any more
+        agents: list[Any] = []
+        since = time.monotonic()
 
         def count(rows: int) -> None:
             shared[0] += rows
             shared[1] += 1
+            if not agents and time.monotonic() - since >= after_s:
+                agents.append(start_agent(counters))
 
-        # the agent ends with the worker: when nobody holds the other end of its standard input any more
-        count.agent = process  # type: ignore[attr-defined]
         return count
 
     def watch() -> Count:
@@ -233,13 +248,7 @@ def make_watch(boot: str, tag: str, start: Callable[..., Any]) -> Watch:
         key: Any = f"rankdeck {tag}"
         count: Any = ModelCache.get(key)  # what outlives a task in a worker
         if count is None:
-            try:
-                count = begin()
-            except OSError:  # no memory for an agent: the rows count more than their number
-
-                def count(rows: int) -> None:
-                    del rows
-
+            count = begin()
             ModelCache.add(key, count)
         return count  # type: ignore[no-any-return]
 
