@@ -182,6 +182,8 @@ class Prediction:
             raise SpecError("the column of the predictions needs a name", hint="--column prediction")
         if "\0" in f"{self.input}{self.output}":
             raise SpecError("no path and no name can hold a NUL character")
+        if self.input and f"{self.input.rstrip('/')}/".startswith(f"{self.output.rstrip('/')}/"):
+            raise SpecError(f"the output {self.output} holds the input", hint="name another folder")
         for name, shape in self.shapes.items():
             if shape_of(shape) is None:
                 raise SpecError(f"--shape {name}: {shape!r} is no shape", hint="such as 28x28")

@@ -68,6 +68,8 @@ def test_the_format_is_in_the_name_or_given(location: Location, source: str, has
         ({"input": "/in", "output": "/out", "returns": " "}, "the type that the function returns"),
         ({"input": "/in", "output": "/out", "column": ""}, "needs a name"),
         ({"input": "/in", "output": "/out", "shapes": {"x": "28y28"}}, "'28y28' is no shape"),
+        ({"input": "/in/", "output": "/in"}, "the output /in holds the input"),
+        ({"input": "/data/in", "output": "/data/"}, "the output /data holds the input"),
         ({"input": "/i\0n", "output": "/out"}, "NUL"),
     ],
 )

@@ -200,27 +200,7 @@ def make_watch(boot: str, tag: str, start: Callable[..., Any], *, after_s: float
         after_s: seconds after the first batch before which no agent is started.
     """
 
-    def start_agent(counters: int) -> Any:
-        import json
-        import os
-
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        granted = context.resources().get("gpu") if context else None
-        document = {
-            **json.loads(boot),
-            "agent": context.taskAttemptId() % (1 << 20) if context else 0,
-            "cores": context.cpus() if context else 1,
-            "gpus": list(granted.addresses) if granted else None,
-            "worker": os.getpid(),
-            "counters": counters,
-        }
-        try:
-            with open(os.devnull, "wb") as nowhere:
-                return start(document, nowhere, {}, (counters,))
-        except OSError:  # no memory for an agent: the rows count more than their number
-            return None
+    start_agent = _agent_starter(boot, start)
 
     def begin() -> Count:
         import mmap
@@ -253,3 +233,29 @@ def make_watch(boot: str, tag: str, start: Callable[..., Any], *, after_s: float
         return count  # type: ignore[no-any-return]
 
     return watch
+
+
+def _agent_starter(boot: str, start: Callable[..., Any]) -> Callable[[int], Any]:
+    def start_agent(counters: int) -> Any:
+        import json
+        import os
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        granted = context.resources().get("gpu") if context else None
+        document = {
+            **json.loads(boot),
+            "agent": context.taskAttemptId() % (1 << 20) if context else 0,
+            "cores": context.cpus() if context else 1,
+            "gpus": list(granted.addresses) if granted else None,
+            "worker": os.getpid(),
+            "counters": counters,
+        }
+        try:
+            with open(os.devnull, "wb") as nowhere:
+                return start(document, nowhere, {}, (counters,))
+        except OSError:  # no memory for an agent: the rows count more than their number
+            return None
+
+    return start_agent

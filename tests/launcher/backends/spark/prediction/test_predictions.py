@@ -98,12 +98,7 @@ def test_each_row_gets_its_prediction_on_a_gpu_of_its_task(
     assert 0 == scored.where("prediction[0] != 3 * a + b").count()
     assert {0.0, 1.0} >= {row[0] for row in scored.selectExpr("prediction[1]").distinct().collect()}
     assert (Phase.SUCCEEDED, f"1,000 rows predicted into {output}") == (state.phase, state.why)
-    assert (
-        0
-        < sum(rank.step or 0 for rank in state.ranks)
-        <= 1000
-        == (state.prediction and state.prediction.rows)
-    )
+    assert 0 < sum(rank.step or 0 for rank in state.ranks) <= 1000
     assert all(rank.pid and rank.devices and rank.host for rank in state.ranks)
     assert 1 <= len({rank.pid for rank in state.ranks}) == len(state.ranks) <= 4
     assert state.num_processes == len(state.ranks)
