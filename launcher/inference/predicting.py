@@ -5,13 +5,13 @@ rows = predict(df, load, output="/data/scored", columns=["features"], returns="a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from ..backends.spark.prediction.packing import pack, pack_named
+from ..backends.spark.session import is_connect
 from ..display.output import output_of
 from ..distributor import Distributor, attend, described, launch
 from ..errors import SpecError
@@ -99,8 +99,6 @@ def start(
         given["input"] = source
     elif not hasattr(dataframe, "sparkSession"):
         raise SpecError(f"predictions are over a DataFrame of Spark or a path, not {type(source).__name__}")
-    if "if_exists" in given:
-        given["if_exists"] = _OPTIONS["if_exists"].read([str(given["if_exists"])], Path.cwd())
     prediction = prediction_from(given, Path.cwd(), has_input=dataframe is not None)
     if distributor is None:
         distributor = Distributor(mode=_mode_of(dataframe))
@@ -141,6 +139,4 @@ def named_request(spec: JobSpec) -> Request:
 
 
 def _mode_of(dataframe: Any) -> str:
-    package = sys.modules.get("pyspark.sql.connect.session")
-    session = getattr(dataframe, "sparkSession", None)
-    return "connect" if package is not None and isinstance(session, package.SparkSession) else "cluster"
+    return "connect" if is_connect(getattr(dataframe, "sparkSession", None)) else "cluster"

@@ -395,7 +395,8 @@ def one_of(kind: type[StrEnum]) -> ValueKind:
                 f"the {option.noun} must be one of {', '.join(kind)}, not {words[-1]!r}"
             ) from None
 
-    return ValueKind(noun="one of these", read=read, choices=tuple(map(str, kind)))
+    wanted = f"one of {', '.join(kind)}"
+    return ValueKind("one of these", read, from_python=kind, wanted=wanted, choices=tuple(map(str, kind)))
 
 
 _SWITCH: Mapping[str, bool | None] = {"auto": None, "yes": True, "no": False}

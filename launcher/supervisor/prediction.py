@@ -9,6 +9,7 @@ from ..backends.base import AgentsExpected, StageOver
 from ..channel.connection import AgentConnection
 from ..channel.frames import Kind
 from ..errors import LauncherError, TimeLimit
+from ..runs import paths
 from ..runs.logs.writer import Chunk
 from ..state import events as ev
 from .run_loop import RunLoop
@@ -16,7 +17,6 @@ from .run_loop import RunLoop
 if TYPE_CHECKING:
     from ..backends.spark.prediction.reading import WorkerFailure
 
-STDERR = 2
 LAST_WORDS_S = 1.0
 """How long the agents may take to say what their workers did last."""
 
@@ -50,20 +50,11 @@ class PredictionSupervisor(RunLoop):
         told = sum(rank.step or 0 for rank in self.state.ranks)
         return self.state.prediction is not None and 0 < self.state.prediction.rows <= told
 
-    def _turn(self) -> None:
-        for key, _ in self._selector.select(self._timeout()):
-            if isinstance(key.data, AgentConnection):
-                self._roster.on_readable(key.data)
-            else:
-                key.data()
-        self._roster.poll_timeouts()
+    def _decide(self) -> None:
         for posted in self.mailbox.take():
             self._handle(posted)
         if self._limit is not None and self._clock() >= self._limit and self.state.stop is None:
             self._stop(self._too_late())
-        self._roster.flush()
-        self._writer.settle()
-        self.mailbox.notify()
 
     def _timeout(self) -> float:
         last = LAST_WORDS_S / 10 if self._over is not None else SELECT_LIMIT_S
@@ -148,7 +139,7 @@ class PredictionSupervisor(RunLoop):
             )
         )
         text = failed.traceback.encode()
-        self._writer.output([(Chunk(int(now * 1e9), found, len(text), STDERR), memoryview(text))])
+        self._writer.output([(Chunk(int(now * 1e9), found, len(text), paths.STDERR), memoryview(text))])
         self._writer.append(ev.RankExited(time=now, rank=found, exit_code=1))
 
     def _finish_workers(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Backend
+from ..channel.connection import AgentConnection
 from ..channel.frames import WireError
 from ..errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from ..frameworks.registry import cures
@@ -137,9 +138,26 @@ class RunLoop(ABC):
             LauncherError: the error that ends the run.
         """
 
-    @abstractmethod
     def _turn(self) -> None:
         """Wait for something to happen, and handle it."""
+        for key, _ in self._selector.select(self._timeout()):
+            if isinstance(key.data, AgentConnection):
+                self._roster.on_readable(key.data)
+            else:
+                key.data()
+        self._roster.poll_timeouts()
+        self._decide()
+        self._roster.flush()
+        self._writer.settle()
+        self.mailbox.notify()
+
+    @abstractmethod
+    def _timeout(self) -> float | None:
+        """For how many seconds a turn may wait; None for any number."""
+
+    @abstractmethod
+    def _decide(self) -> None:
+        """Take what was posted, and do what the facts require."""
 
     @abstractmethod
     def _on_news(self) -> None:

@@ -83,18 +83,6 @@ class Supervisor(RunLoop):
             raise error
         return True
 
-    def _turn(self) -> None:
-        for key, _ in self._selector.select(self._timeout()):
-            if isinstance(key.data, AgentConnection):
-                self._roster.on_readable(key.data)
-            else:
-                key.data()
-        self._roster.poll_timeouts()
-        self._decide()
-        self._roster.flush()
-        self._writer.settle()
-        self.mailbox.notify()
-
     def _on_news(self) -> None:
         """Handle the backend's news: agents, facts, the end of the stage."""
         for news in self._backend.news():

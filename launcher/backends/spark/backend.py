@@ -178,7 +178,7 @@ class SparkBackend:
             spool = Spool(spec.spark.spool, folder.name, attempt) if spec.spark.spool else None
             if spool is not None:
                 cleanup.callback(spool.close)
-            listener, boot, direct = self._listen(
+            listener, boot = self._listen(
                 session,
                 spec,
                 lambda link: arrivals.admit(link),
@@ -190,7 +190,7 @@ class SparkBackend:
             cleanup.callback(self._close_listener, listener)
             arrivals = Arrivals(
                 slots.tasks,
-                " or ".join(f"{e.host}:{e.port}" for e in direct),
+                " or ".join(f"{e.host}:{e.port}" for e in boot.endpoints),
                 relay=relay,
                 spool=spool,
                 report=self._box.put,
@@ -198,7 +198,7 @@ class SparkBackend:
             indirect = self._open_carriers(relay, spool, listener.address)
             boot = replace(
                 boot,
-                endpoints=direct + indirect,
+                endpoints=boot.endpoints + indirect,
                 find_gpus=slots.find_gpus,
                 spool=str(spool.folder) if spool else "",
                 marker=spool.marker if spool else "",
@@ -225,8 +225,8 @@ class SparkBackend:
         agents: int,
         lifetime_s: float,
         handshake_s: float = HANDSHAKE_S,
-    ) -> tuple[Listener, Boot, tuple[Endpoint, ...]]:
-        """Listen for agents; their boot document, and the addresses at which they may reach us."""
+    ) -> tuple[Listener, Boot]:
+        """Listen for agents; their boot document has the addresses at which they may reach us directly."""
         issued, token = issue(lifetime_s=lifetime_s), handshake.new_token()
         host, advertised = listen_addresses(
             self._listen_at, driver=session.driver_host, bind=session.bind_address
@@ -241,17 +241,16 @@ class SparkBackend:
             lost_after_s=spec.spark.lost_after_s,
             handshake_s=handshake_s,
         )
-        direct = tuple(Endpoint(name, listener.address[1]) for name in advertised)
         boot = Boot(
             agent=0,
             token=token,
-            endpoints=direct,
+            endpoints=tuple(Endpoint(name, listener.address[1]) for name in advertised),
             credentials=serialization.to_plain(issued.agents),
             lost_after_s=spec.spark.lost_after_s,
             lifeline=True,
             sample_s=spec.sample_s,
         )
-        return listener, boot, direct
+        return listener, boot
 
     def _predict(self, request: Request, folder: Path, attempt: int) -> None:
         """Run a prediction, whose tasks need not run at once: each begins when Spark has a slot for it."""
@@ -263,9 +262,7 @@ class SparkBackend:
         function = PackedFunction.decode(request.payload)
         with contextlib.ExitStack() as cleanup:
             session = self._open(request, folder)
-            listener, boot, _ = self._listen(
-                session, spec, self._box.put, agents=WATCHERS, lifetime_s=WATCHED_S
-            )
+            listener, boot = self._listen(session, spec, self._box.put, agents=WATCHERS, lifetime_s=WATCHED_S)
             cleanup.callback(listener.close)
             self._tag, self._has_data = _new_tag(folder, attempt), True
             self._box.put(ev.StageSubmitted(time=time.time(), tasks=spec.num_processes))

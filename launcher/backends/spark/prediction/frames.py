@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ....data.sharing import quoted
 from ....errors import SpecError
 from ....spec.prediction import Location, Prediction, shape_of
 from .packing import PANDAS_ITERATOR, PREDICTOR, PackedFunction
@@ -84,7 +85,7 @@ def _numeric(dataframe: Any, name: str) -> Any:
     from pyspark.sql import functions
     from pyspark.sql.types import DecimalType
 
-    column, kind = functions.col("`" + name.replace("`", "``") + "`"), dataframe.schema[name].dataType
+    column, kind = functions.col(quoted(name)), dataframe.schema[name].dataType
     if isinstance(kind, VectorUDT):
         return vector_to_array(column)
     return column.cast("double") if isinstance(kind, DecimalType) else column

@@ -140,7 +140,7 @@ def _write(
     counted = Observation()
     frame = frame.observe(counted, functions.count(functions.lit(1)).alias("rows"))
     writer = frame.write.mode(mode).options(**result.options)
-    with closing(Progress(session, job, now, until)), titled(session, job.title):
+    with closing(TaskProgress(session, job, now, until)), titled(session, job.title):
         if result.is_table:
             writer.saveAsTable(result.name)
         else:
@@ -148,7 +148,7 @@ def _write(
     return int(counted.get["rows"])
 
 
-class Progress:
+class TaskProgress:
     """Tells on a thread of its own how far the job of a unit is, by its tasks."""
 
     def __init__(self, session: Session, job: PredictionJob, now: PredictionAdvanced, until: float) -> None:

@@ -13,10 +13,8 @@ import inspect
 import json
 import os
 import pickle
-import site
 import subprocess
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -26,6 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from ....errors import SpecError
+from ....spec.files.packing import is_installed
 from ....spec.job import Target
 
 PREDICTOR, PANDAS, PANDAS_ITERATOR = "predictor", "pandas", "pandas iterator"
@@ -123,12 +122,7 @@ def _is_own(module: ModuleType) -> bool:
     name = getattr(module, "__name__", "")
     if not isinstance(file, str) or name.partition(".")[0] in ("__main__", "launcher", "rankdeck", "console"):
         return False
-    return sys.modules.get(name) is module and not os.path.abspath(file).startswith(_installed())
-
-
-def _installed() -> tuple[str, ...]:
-    paths = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
-    return tuple(f"{os.path.abspath(path)}{os.sep}" for path in dict.fromkeys(filter(None, paths)))
+    return sys.modules.get(name) is module and not is_installed(file)
 
 
 def pack_named(target: Target, workdir: Path, python: str = "") -> PackedFunction:
