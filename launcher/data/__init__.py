@@ -1,4 +1,4 @@
-"""Rows of Spark and of files into ranks, as DataLoaders of PyTorch."""
+"""Rows of Spark and of files into ranks, as DataLoaders of PyTorch or as arrays of numpy."""
 
 from __future__ import annotations
 
@@ -7,18 +7,30 @@ from typing import TYPE_CHECKING, Any
 from ..names import load_on_use
 
 if TYPE_CHECKING:
-    from .files import path_loader
+    from .arrays import DataError
+    from .batches import Epochs, partition_batches
+    from .files import path_batches, path_loader
     from .loader import ShareLoader, partition_loader
-    from .tensors import DataError
 
 _HOMES = {
-    "DataError": ".tensors",
+    "DataError": ".arrays",
+    "Epochs": ".batches",
     "ShareLoader": ".loader",
+    "partition_batches": ".batches",
     "partition_loader": ".loader",
+    "path_batches": ".files",
     "path_loader": ".files",
 }
 
-__all__ = ["DataError", "ShareLoader", "partition_loader", "path_loader"]
+__all__ = [
+    "DataError",
+    "Epochs",
+    "ShareLoader",
+    "partition_batches",
+    "partition_loader",
+    "path_batches",
+    "path_loader",
+]
 
 
 def __getattr__(name: str) -> Any:

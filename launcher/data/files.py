@@ -1,4 +1,4 @@
-"""`path_loader`: files of Parquet or a Delta table on storage that all ranks see, read without Spark.
+"""Files of Parquet or a Delta table on storage that all ranks see, read without Spark.
 
 The footers of the files say how many rows there are; each rank takes its part of them, to the row. So ranks
 need not agree on anything while they read.
@@ -13,13 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
+from .arrays import DataError, kinds_of
+from .batches import DEFAULT_SIZE, Epochs, RankRows, RowOptions, make_batches
 from .layout import Columns, fields_of, used
-from .loader import DEFAULT_SIZE, LoaderOptions, ShareLoader, make_loader
 from .shares import Agreed
-from .tensors import DataError, kinds_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import DTypeLike
+
+    from .loader import LoaderOptions, ShareLoader
 
 _READ_ROWS = 16_384
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"  # where Spark says which columns are vectors
@@ -125,7 +128,51 @@ def path_loader(
             several make a matrix; None for all.
         version: the version of a Delta table; None for the newest, which all ranks must find to be the same.
         uneven: what happens where rows cannot be divided evenly, as for `partition_loader`.
-        **options: see `launcher.data.loader.LoaderOptions`.
+        **options: as for `partition_loader`.
+
+    Raises:
+        DataError: there are no such files or columns, or deltalake is not installed.
+    """
+    from .loader import make_loader  # with PyTorch
+
+    return make_loader(path_rows(path, batch_size, columns, version, uneven), **options)
+
+
+def path_batches(
+    path: str | os.PathLike[str] | Sequence[str],
+    batch_size: int = DEFAULT_SIZE,
+    *,
+    columns: Columns | None = None,
+    version: int | None = None,
+    uneven: str = "drop",
+    dtype: DTypeLike | None = None,
+    **options: Unpack[RowOptions],
+) -> Epochs:
+    """As `path_loader`, with arrays of numpy in place of tensors; PyTorch need not be installed.
+
+    Args:
+        path: the files, as for `path_loader`.
+        batch_size: the rows of a batch.
+        columns: the columns wanted, as for `path_loader`.
+        version: the version of a Delta table.
+        uneven: what happens where rows cannot be divided evenly.
+        dtype: the type of floating-point arrays, such as "float32"; None for each column's own.
+        **options: as for `partition_batches`.
+
+    Raises:
+        DataError: there are no such files or columns, or deltalake is not installed.
+    """
+    return make_batches(path_rows(path, batch_size, columns, version, uneven), dtype, **options)
+
+
+def path_rows(
+    path: str | os.PathLike[str] | Sequence[str],
+    batch_size: int,
+    columns: Columns | None,
+    version: int | None,
+    uneven: str,
+) -> RankRows:
+    """This rank's part of files.
 
     Raises:
         DataError: there are no such files or columns, or deltalake is not installed.
@@ -134,13 +181,12 @@ def path_loader(
     fields = fields_of(columns, dataset.schema.names)
     told = (dataset.schema.metadata or {}).get(_SPARK_SCHEMA)
     rank, world_size = (int(os.environ.get(name, default)) for name, default in _PLACE)
-    return make_loader(
+    return RankRows(
         FileShare(dataset, used(fields), rank, world_size),
         fields,
         kinds_of(json.loads(told)) if told else {},
-        size=batch_size,
-        uneven=uneven,
-        **options,
+        batch_size,
+        uneven,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .tensors import Conversion, DataError
+from .arrays import Conversion, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,20 +39,21 @@ class BatchField:
         return replace(self, columns=tuple(names[each] for each in self.columns))
 
     def of(self, table: pa.Table, conversion: Conversion) -> Any:
-        """The field of these rows.
+        """The field of these rows, as an array that may be written to, or a list.
 
         Raises:
-            DataError: a column has no tensor.
+            DataError: a column cannot be an array.
         """
-        import torch
+        import numpy as np
 
         made = [conversion.column(name, table.column(name).combine_chunks()) for name in self.columns]
         if not self.is_matrix:
-            return made[0]
-        flat = [each for each in made if isinstance(each, torch.Tensor) and each.dim() == 1]
+            return made[0] if isinstance(made[0], list) else np.require(made[0], requirements="W")
+        flat = [each for each in made if isinstance(each, np.ndarray) and each.ndim == 1]
         if len(flat) < len(made):
             raise DataError(f"matrix {self.name}: one of {', '.join(self.columns)} is not a number a row")
-        return torch.stack(flat, dim=1)
+        floats = [each.dtype for each in flat if each.dtype.kind == "f"]  # beside which integers need no more
+        return np.stack(flat, axis=1, dtype=np.result_type(*(floats or [each.dtype for each in flat])))
 
 
 def fields_of(columns: Columns | None, known: Sequence[str]) -> tuple[BatchField, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 import torch
 from pyspark.sql import types as T  # noqa: N812  as pyspark's own documentation does
 
-from launcher.data import DataError, partition_loader
+from launcher.data import DataError, partition_batches, partition_loader
 from launcher.data.loader import ShareLoader
 from launcher.data.shares import Agreed, ShareWriter
 from launcher.errors import SpecError
@@ -325,3 +327,54 @@ def test_arrays_whose_length_changes_between_batches_are_told(tmp_path: Path) ->
 
         with pytest.raises(DataError, match="arrays of 1 to 2 elements"):
             list(partition_loader(2))
+
+
+def test_floating_point_numbers_of_one_type(tmp_path: Path) -> None:
+    with task(tmp_path) as made, as_rank(made):
+        dealt_to_the_end(made, numbered_batches(3, 3))
+        (tensors,) = partition_loader(dtype=torch.bfloat16)
+        (arrays,) = partition_batches(dtype="float16")
+
+    assert (torch.int64, torch.bfloat16) == (tensors.id.dtype, tensors.x.dtype)
+    assert ("int64", "float16") == (arrays.id.dtype, arrays.x.dtype)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shuffle": True},
+        {"uneven": "pad"},
+        {"drop_last": True},
+        {"columns": {"x": ["x", "id"]}},
+    ],
+    ids=str,
+)
+def test_batches_of_arrays_are_those_of_tensors(tmp_path: Path, options: dict[str, Any]) -> None:
+    with task(tmp_path, shares=2) as made, as_rank(made):
+        dealt_to_the_end(made, numbered_batches(23, 5))
+        loader, batches = partition_loader(4, **options), partition_batches(4, **options)
+        assert loader.count_steps() == batches.count_steps()
+        batches.load_state_dict({"epoch": 1, "batch": 1})
+        loader.load_state_dict({"epoch": 1, "batch": 1})
+        wanted, got = list(loader), list(batches)
+
+    assert [[field.tolist() for field in batch] for batch in wanted] == [
+        [field.tolist() for field in batch] for batch in got
+    ]
+    assert wanted[0]._fields == got[0]._fields
+    assert {"epoch": 2, "batch": 0} == batches.state_dict() == loader.state_dict()
+
+
+def test_batches_of_arrays_want_no_pytorch(tmp_path: Path) -> None:
+    program = """
+import sys
+from launcher.data import partition_batches
+print(len(list(partition_batches(2))), "torch" in sys.modules)
+"""
+    with task(tmp_path) as made, as_rank(made):
+        dealt_to_the_end(made, numbered_batches(5, 5))
+        words = [sys.executable, "-c", program]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert "3 False\n" == done.stdout, done.stderr

@@ -1,17 +1,17 @@
-"""Columns of Arrow as tensors: whole columns at once, never a row in Python.
+"""Columns of Arrow as arrays of numpy: whole columns at once, never a row in Python.
 
 What a column becomes is told by its type alone, never by the values of a batch:
 
 | column | becomes |
 | --- | --- |
-| numbers, booleans | a tensor of their type; decimals as float64 |
-| timestamps, dates | an int64 tensor: microseconds, and days, since 1970 |
-| arrays of these, nested or not | a tensor with more dimensions, if all are of one length |
-| vectors of pyspark.ml, sparse or dense | a float64 tensor of two dimensions |
-| images of Spark | a uint8 tensor: rows, channels (RGB or RGBA), height, width, if all are of one size |
+| numbers, booleans | an array of their type; decimals as float64 |
+| timestamps, dates | an int64 array: microseconds, and days, since 1970 |
+| arrays of these, nested or not | an array with more dimensions, if all are of one length |
+| vectors of pyspark.ml, sparse or dense | a float64 array of two dimensions |
+| images of Spark | a uint8 array: rows, channels (RGB or RGBA), height, width, if all are of one size |
 | strings, binary | a list of str, of bytes |
 
-Arrays and images of several lengths or sizes become a list of tensors where that is asked for.
+Arrays and images of several lengths or sizes become a list of arrays where that is asked for.
 """
 
 from __future__ import annotations
@@ -25,53 +25,43 @@ from ..errors import SpecError
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-    import torch
 
-    Column: TypeAlias = torch.Tensor | list[Any]
+    Numbers: TypeAlias = np.ndarray[Any, Any]
+    Column: TypeAlias = Numbers | list[Any]
 
 VECTOR, IMAGE = "vector", "image"
 _VECTOR_CLASS, _IMAGE_FIELDS = "VectorUDT", ("origin", "height", "width", "nChannels", "mode", "data")
 
 
 class DataError(SpecError):
-    """Rows that cannot become tensors, or a wrong idea of what columns there are."""
+    """Rows that cannot become arrays, or a wrong idea of what columns there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How columns become tensors.
+    """How columns become arrays.
 
     Attributes:
         kinds: the columns that Spark stores as a structure, and what they are: a vector or an image.
         fill: what stands for nulls, by column. Elsewhere a null is NaN among floating-point numbers, None in
             a list, and else an error.
         ragged: columns of arrays or images that become lists, since their lengths or sizes differ.
-        floating: the type of all floating-point tensors, such as "float32"; empty for each column's own.
     """
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     fill: Mapping[str, Any] = field(default_factory=dict)
     ragged: frozenset[str] = frozenset()
-    floating: str = ""
 
     def column(self, name: str, values: pa.Array) -> Column:
-        """A column as a tensor or list.
+        """A column as an array or list. An array may lie in memory of Arrow, which nobody may write to.
 
         Raises:
-            DataError: it has a type, a null or a length that no tensor can have.
+            DataError: it has a type, a null or a length that no array can have.
         """
-        import torch
+        import pyarrow.types as kinds
 
         if name in self.fill:
             values = _filled(name, values, self.fill[name])
-        made = self._convert(name, values)
-        if self.floating and isinstance(made, torch.Tensor) and made.is_floating_point():
-            made = made.to(getattr(torch, self.floating))
-        return made
-
-    def _convert(self, name: str, values: pa.Array) -> Column:
-        import pyarrow.types as kinds
-
         kind = values.type
         if self.kinds.get(name) == VECTOR:
             return _vectors(name, values)
@@ -84,8 +74,8 @@ class Conversion:
             texts: list[Any] = values.to_pylist()
             return texts
         if kinds.is_list(kind) or kinds.is_large_list(kind):
-            return _ragged(name, values) if name in self.ragged else _tensor(_matrix(name, values))
-        return _tensor(_numbers(name, values))
+            return _ragged(name, values) if name in self.ragged else _matrix(name, values)
+        return _numbers(name, values)
 
 
 def kinds_of(schema: Mapping[str, Any]) -> dict[str, str]:
@@ -102,15 +92,7 @@ def kinds_of(schema: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _tensor(numbers: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A tensor of numbers that lie in memory of Arrow, which nobody may write to: so of a copy."""
-    import numpy as np
-    import torch
-
-    return torch.from_numpy(np.array(numbers))
-
-
-def _numbers(name: str, values: pa.Array) -> np.ndarray[Any, Any]:
+def _numbers(name: str, values: pa.Array) -> Numbers:
     """A flat column of numbers."""
     import pyarrow as pa
     import pyarrow.types as kinds
@@ -126,7 +108,7 @@ def _numbers(name: str, values: pa.Array) -> np.ndarray[Any, Any]:
         values = values.cast(pa.float64())
     elif not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)):
         raise DataError(
-            f"column {name} is of type {kind}, of which there are no tensors",
+            f"column {name} is of type {kind}, of which there are no arrays of numbers",
             hint="leave it out by columns=…, or select a part of it, or convert it in the DataFrame",
         )
     if values.null_count:
@@ -136,7 +118,7 @@ def _numbers(name: str, values: pa.Array) -> np.ndarray[Any, Any]:
                 hint=f'fill them in (DataFrame.fillna), or say what stands for them: fill={{"{name}": 0}}',
             )
         values = values.fill_null(float("nan"))
-    found: np.ndarray[Any, Any] = values.to_numpy(zero_copy_only=False)
+    found: Numbers = values.to_numpy(zero_copy_only=False)
     return found
 
 
@@ -156,7 +138,7 @@ def _require_no_nulls(name: str, values: pa.Array, what: str) -> None:
         )
 
 
-def _matrix(name: str, values: pa.Array) -> np.ndarray[Any, Any]:
+def _matrix(name: str, values: pa.Array) -> Numbers:
     """A column of arrays of one length as an array with one more dimension."""
     import pyarrow.compute as pc
     import pyarrow.types as kinds
@@ -167,8 +149,8 @@ def _matrix(name: str, values: pa.Array) -> np.ndarray[Any, Any]:
     least, most = (bound.as_py() for bound in pc.min_max(lengths).values())
     if least != most:
         raise DataError(
-            f"column {name} has arrays of {least} to {most} elements, which make no tensor",
-            hint=f'pad them in the DataFrame, or get lists of tensors: ragged=["{name}"]',
+            f"column {name} has arrays of {least} to {most} elements, which make no matrix",
+            hint=f'pad them in the DataFrame, or get lists of arrays: ragged=["{name}"]',
         )
     nested = kinds.is_list(inner.type) or kinds.is_large_list(inner.type)
     numbers = _matrix(name, inner) if nested and len(inner) else _numbers(name, inner)
@@ -176,17 +158,17 @@ def _matrix(name: str, values: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def _ragged(name: str, values: pa.Array) -> list[Any]:
-    """A column of arrays as a list of tensors, or None for a null."""
-    import torch
+    """A column of arrays as a list of arrays, or None for a null."""
+    import numpy as np
 
-    numbers = _tensor(_numbers(name, values.flatten()))
+    numbers = np.array(_numbers(name, values.flatten()))
     lengths = [0 if n is None else n for n in values.value_lengths().to_pylist()]
     valid = values.is_valid().to_pylist()
-    pieces = torch.split(numbers, lengths)
+    pieces = np.split(numbers, np.cumsum(lengths[:-1], dtype=int))
     return [piece if there else None for piece, there in zip(pieces, valid, strict=True)]
 
 
-def _vectors(name: str, values: pa.Array) -> torch.Tensor:
+def _vectors(name: str, values: pa.Array) -> Numbers:
     """Vectors of pyspark.ml. A dense one has all its values, a sparse one its size and what is not zero."""
     import numpy as np
 
@@ -200,7 +182,8 @@ def _vectors(name: str, values: pa.Array) -> torch.Tensor:
         raise DataError(f"column {name} has vectors of {sizes.min()} to {sizes.max()} elements")
     flat = content.flatten().to_numpy(zero_copy_only=False)
     if not sparse.any():
-        return _tensor(flat.reshape(len(values), -1))
+        dense: Numbers = flat.reshape(len(values), -1)
+        return dense
     made = np.zeros((len(values), int(sizes[0])))
     row_of = np.repeat(np.arange(len(values)), lengths)
     in_sparse = sparse[row_of]
@@ -208,31 +191,30 @@ def _vectors(name: str, values: pa.Array) -> torch.Tensor:
         in_sparse
     ]
     made[~sparse] = flat[~in_sparse].reshape(-1, made.shape[1])
-    return _tensor(made)
+    return made
 
 
-def _images(name: str, values: pa.Array, *, ragged: bool) -> torch.Tensor | list[torch.Tensor]:
+def _images(name: str, values: pa.Array, *, ragged: bool) -> Numbers | list[Numbers]:
     """Images as Spark stores them: rows of pixels, blue before green before red."""
     import numpy as np
-    import torch
 
     _require_no_nulls(name, values, "images")
     places = zip(*(values.field(each).to_pylist() for each in ("height", "width", "nChannels")), strict=True)
-    made: list[torch.Tensor] = []
+    made: list[Numbers] = []
     for shape, data in zip(places, values.field("data"), strict=True):
         pixels = np.frombuffer(data.as_buffer(), np.uint8)
         if pixels.size != np.prod(shape):
             raise DataError(f"column {name} has an image of {shape} with {pixels.size} bytes")
         rows = pixels.reshape(shape)[..., _rgb(shape[2])]
-        made.append(torch.from_numpy(np.ascontiguousarray(rows.transpose(2, 0, 1))))
+        made.append(np.ascontiguousarray(rows.transpose(2, 0, 1)))
     if ragged:
         return made
     if len({each.shape for each in made}) > 1:
         raise DataError(
-            f"column {name} has images of several sizes, which make no tensor",
-            hint=f'resize them in the DataFrame, or get lists of tensors: ragged=["{name}"]',
+            f"column {name} has images of several sizes, which make no array",
+            hint=f'resize them in the DataFrame, or get lists of arrays: ragged=["{name}"]',
         )
-    return torch.stack(made) if made else torch.empty(0, 0, 0, 0, dtype=torch.uint8)
+    return np.stack(made) if made else np.empty((0, 0, 0, 0), np.uint8)
 
 
 def _rgb(channels: int) -> list[int]:
