@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING, Any
 from ..names import load_on_use
 
 if TYPE_CHECKING:
+    from .keras_estimator import KerasEstimator
+    from .keras_model import KerasModel
     from .torch_estimator import TorchEstimator
     from .torch_model import TorchModel
 
-_HOMES = {"TorchEstimator": ".torch_estimator", "TorchModel": ".torch_model"}
+_HOMES = {
+    "KerasEstimator": ".keras_estimator",
+    "KerasModel": ".keras_model",
+    "TorchEstimator": ".torch_estimator",
+    "TorchModel": ".torch_model",
+}
 
-__all__ = ["TorchEstimator", "TorchModel"]
+__all__ = ["KerasEstimator", "KerasModel", "TorchEstimator", "TorchModel"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import pickle
 import sys
 import threading
@@ -10,30 +11,46 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-import torch
 from pyspark.cloudpickle import cloudpickle  # executors need have no other
 
 from ..errors import SpecError
 from ..spec.files.packing import is_installed
+from . import keras_models
 
 _registry = threading.Lock()
 """Held while modules are registered: cloudpickle has one list of them for the process."""
 
 
 def dumps(value: object) -> bytes:
-    """The pickle of a function, of a module of PyTorch, or of a tuple of such.
+    """The pickle of a function, of a module of PyTorch, of a model of Keras, or of a tuple of such.
 
-    It contains the code of the caller's own modules that define them, and a module's layers.
+    It contains the code of the caller's own modules that define them, and a model's layers.
 
     Raises:
         SpecError: it cannot be pickled.
     """
-    with _by_value({module for part in _parts(value) if (module := _own_module(part))}):
+    own = {module for part in _parts(value) if (module := _own_module(part))}
+    with _by_value({*own, keras_models}):  # and what makes a model again, for processes without this package
         try:
-            data: bytes = cloudpickle.dumps(value)
+            _Pickler(file := io.BytesIO()).dump(value)
         except Exception as error:  # a user's __reduce__ may raise anything
-            raise SpecError(f"{type(value).__name__} cannot be pickled: {error}") from error
-    return data
+            raise SpecError(f"{_kind(value)} cannot be pickled: {error}") from error
+    return file.getvalue()
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {', '.join(map(_kind, value))}"
+    return type(value).__name__
+
+
+class _Pickler(cloudpickle.Pickler):
+    """cloudpickle's, with models of Keras as they are saved."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if keras_models.library_of(value):
+            return keras_models.reduced(value)
+        return super().reducer_override(value)
 
 
 def loads(data: bytes) -> Any:
@@ -51,7 +68,9 @@ def loads(data: bytes) -> Any:
 def _parts(value: object) -> Iterator[object]:
     for each in value if isinstance(value, tuple) else (value,):
         yield each
-        if isinstance(each, torch.nn.Module):
+        if keras_models.library_of(each):
+            yield from keras_models.own_objects(each).values()
+        elif (torch := sys.modules.get("torch")) and isinstance(each, torch.nn.Module):
             yield from each.modules()
 
 

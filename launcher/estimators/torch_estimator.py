@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pyspark import keyword_only
 from pyspark.ml import Estimator
-from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasLabelCol, HasLearningRate, HasNumTrainWorkers, HasSeed
 
-from ..data.steps import Uneven
-from ..distributor import Distributor
 from ..errors import SpecError
-from .saved import Saved
-from .torch_model import Predicting, TorchModel
-from .training import Recipe, Trained, fit
+from .parameters import Training
+from .torch_model import TorchModel
+from .torch_training import TorchRecipe, TorchTrained, fit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class TorchEstimator(
-    Estimator[TorchModel], Predicting, HasLabelCol, HasLearningRate, HasNumTrainWorkers, HasSeed, Saved
-):
+class TorchEstimator(Estimator[TorchModel], Training):
     """Trains a module on a DataFrame: each rank takes a share of the rows, by DistributedDataParallel.
 
     It is a run like any other, in the console and in history. The rows are dealt evenly to the ranks, and all
@@ -54,15 +48,6 @@ class TorchEstimator(
     """
 
     __module__ = "launcher.estimators"  # the name that saved stages have
-    objects = ("model", "loss", "optimizer", "prediction")
-
-    model: Param[Any] = Param(Params._dummy(), "model", "the torch.nn.Module, or a function that makes one")
-    loss: Param[Any] = Param(Params._dummy(), "loss", "the loss of the output and the labels")
-    optimizer: Param[Any] = Param(Params._dummy(), "optimizer", "makes the optimizer of (parameters, lr=…)")
-    epochs: Param[int] = Param(Params._dummy(), "epochs", "how often all rows are used", TypeConverters.toInt)
-    launchOptions: Param[Any] = Param(
-        Params._dummy(), "launchOptions", "options of the run, as Distributor takes them"
-    )
 
     @keyword_only
     def __init__(
@@ -91,37 +76,21 @@ class TorchEstimator(
 
     def _fit(self, dataset: DataFrame) -> TorchModel:
         recipe = self._recipe()
-        trained: Trained = self._distributor(dataset).run_on_dataframe(
-            fit,
-            dataset,
-            recipe,
-            columns={"features": self.getFeaturesCol(), "label": self.getLabelCol()},
-            batch_size=self.getBatchSize(),
-            uneven=Uneven.REPEAT,
-            repartition=True,
-        )
+        trained: TorchTrained = self._train(fit, dataset, recipe)
         model = copy.deepcopy(recipe.make_model())
         model.load_state_dict(trained.state)
         return self._copyValues(TorchModel())._set(model=model, inputShape=trained.shape)
 
-    def _recipe(self) -> Recipe:
-        values = {name: self.value_of(name) for name in ("model", "loss", "optimizer", "epochs")}
+    def _recipe(self) -> TorchRecipe:
+        values = {name: self.value_of(name) for name in ("model", "loss", "optimizer")}
         for name in ("model", "loss"):
             if not callable(values[name]):
                 raise SpecError(f"{self.uid} needs {name}=…, not {values[name]!r:.80}")
-        if values["epochs"] < 1:
-            raise SpecError(f"epochs is a number of epochs, not {values['epochs']}")
-        return Recipe(
+        return TorchRecipe(
             model=values["model"],
             loss=values["loss"],
             optimizer=values["optimizer"] or torch.optim.Adam,
             learning_rate=self.getLearningRate(),
-            epochs=values["epochs"],
+            epochs=self.getEpochs(),
             seed=self.getSeed(),
         )
-
-    def _distributor(self, dataset: DataFrame) -> Distributor:
-        from ..backends.spark.session import is_connect
-
-        options = {"mode": "connect" if is_connect(dataset.sparkSession) else "cluster"}
-        return Distributor(self.getNumTrainWorkers(), **(options | (self.value_of("launchOptions") or {})))

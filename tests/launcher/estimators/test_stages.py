@@ -14,11 +14,11 @@ import torch
 from launcher.errors import SpecError
 from launcher.estimators import TorchEstimator, TorchModel
 from launcher.estimators.pickles import dumps, loads
-from launcher.estimators.training import Recipe, as_labels
+from launcher.estimators.torch_training import TorchRecipe, as_labels
 from tests.targets import nets
 
 
-def recipe(**given: Any) -> Recipe:
+def recipe(**given: Any) -> TorchRecipe:
     return TorchEstimator(**given)._recipe()
 
 
@@ -74,7 +74,7 @@ def test_one_number_a_row_is_compared_with_its_own_label() -> None:
 )
 def test_a_module_that_does_not_fit_is_told_before_a_job(model: torch.nn.Module, why: str) -> None:
     with pytest.raises(SpecError, match=why):
-        TorchModel(model=model)._output_types(torch.zeros(3, 2))
+        TorchModel(model=model)._output_types([2], floating=True)
 
 
 def test_a_pickle_has_the_callers_own_code(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..agent.report import report
 from ..data import DataError, partition_loader
+from .diverging import diverged
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TorchRecipe:
     """How to train.
 
     Attributes:
@@ -45,7 +46,7 @@ class Recipe:
             return self.model()
 
 
-class Trained(NamedTuple):
+class TorchTrained(NamedTuple):
     """What rank 0 returns.
 
     Attributes:
@@ -57,7 +58,7 @@ class Trained(NamedTuple):
     shape: list[int]
 
 
-def fit(recipe: Recipe) -> Trained | None:
+def fit(recipe: TorchRecipe) -> TorchTrained | None:
     """Train on this rank's rows together with all ranks; rank 0 returns the state.
 
     Raises:
@@ -86,13 +87,13 @@ def fit(recipe: Recipe) -> Trained | None:
         if shape is None:
             raise DataError("the DataFrame has no rows to learn from")
         if not math.isfinite(loss.item()):
-            raise FloatingPointError(_diverged(loss.item(), epoch, recipe.learning_rate))
+            raise FloatingPointError(diverged(loss.item(), epoch, recipe.learning_rate))
         report(step=step, loss=loss.item(), epoch=epoch, total_steps=step // (epoch + 1) * recipe.epochs)
     if dist.is_initialized():
         dist.destroy_process_group()
     if int(os.environ["RANK"]):
         return None
-    return Trained({name: value.cpu() for name, value in model.state_dict().items()}, list(shape or ()))
+    return TorchTrained({name: value.cpu() for name, value in model.state_dict().items()}, list(shape or ()))
 
 
 def floating_type(model: torch.nn.Module) -> torch.dtype:
@@ -117,8 +118,3 @@ def _join() -> torch.device:
     if int(os.environ["WORLD_SIZE"]) > 1:
         dist.init_process_group("nccl" if on_gpu else "gloo")
     return torch.device("cuda", local) if on_gpu else torch.device("cpu")
-
-
-def _diverged(loss: float, epoch: int, rate: float) -> str:
-    reasons = "the learning rate may be too high, or there are nulls or NaN among the features or labels"
-    return f"the loss is {loss} after epoch {epoch + 1}, at a learning rate of {rate}: {reasons}"
