@@ -73,6 +73,7 @@ def _asked(name: str) -> list[ev.Event]:
         ev.SparkReady(time=START, application="app-1", master="spark://h:7077", version="4", ui="http://h"),
         ev.SlotsAwaited(time=START, have=1, need=2, limit_s=600.0),
         ev.DeliveryChosen(time=START, way="spool", reason="no way back"),
+        ev.RowsAwaited(time=START, rank=1, rows=1 << 30, over=True),
         ev.FilesAwaited(time=START, host="gpu-01", file="data.bin", files=1, sent=1 << 30, size=3 << 30),
         ev.AgentJoined(time=START, agent=0, host="gpu-01", pid=9, python="3.12", devices=PLACES[0].devices),
     ]  # fmt: skip

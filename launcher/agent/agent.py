@@ -223,7 +223,7 @@ class Agent:
         from ..data.shares import ShareLedger
         from .shares import TaskShares
 
-        self._shares = TaskShares(ShareLedger(ledger), self._line.put)
+        self._shares = TaskShares(ShareLedger(ledger), self._line.put, self.fact)
 
     def _reach(self, request: dict[str, Any]) -> None:
         reached = network.reach(request["addresses"], int(request["port"]), REACH_S)
@@ -306,6 +306,8 @@ class Agent:
             leftovers.note_segments(self._folder(), order.shared_memory)
         self._group = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
         self._group.start()
+        if self._shares:
+            self._shares.begin(sorted(order.ranks))
         self._sample(self._group)
 
     def _folder(self) -> str:

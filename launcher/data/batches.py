@@ -80,7 +80,7 @@ class Batching:
         for steps in (most, 1):
             if rows := self.rows_in(range(step, step + steps), share):
                 return rows
-        wait_for(lambda: self.rows_in(range(step, step + 1), share) is not None)
+        wait_for(share, lambda: self.rows_in(range(step, step + 1), share) is not None)
         return self.rows_in(range(step, step + 1), share) or 0
 
 

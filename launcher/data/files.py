@@ -86,6 +86,9 @@ class FileShare:
         batches = self._scan(self._first) if self._first else iter(())
         return next((batch.slice(0, 1) for batch in batches if batch.num_rows), None)
 
+    def note_wait(self) -> None:
+        """Nobody waits for what is there."""
+
     def _scan(self, fragment: Any) -> Iterator[pa.RecordBatch]:
         batches: Iterator[pa.RecordBatch] = fragment.to_batches(
             schema=self._schema,

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.02
 
 
-def wait_for(is_so: Callable[[], bool]) -> None:
-    """Wait until something in shared memory is so. The agent ends a rank whose task is gone."""
+def wait_for(share: Share, is_so: Callable[[], bool]) -> None:
+    """Wait until something of a share is so. The agent ends a rank whose task is gone."""
     pause_s = _FIRST_WAIT_S
     while not is_so():
+        share.note_wait()
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_WAIT_S)
 
@@ -54,6 +55,9 @@ class Share(Protocol):
 
     def example(self) -> pa.RecordBatch | None:
         """Another rank's row, for a rank that has none; None if there is none, or it is too large."""
+
+    def note_wait(self) -> None:
+        """Say, now and then, that its reader waits."""
 
 
 class SpooledShare:
@@ -113,6 +117,10 @@ class SpooledShare:
 
         data = self._ledger.own_example or self._ledger.example
         return pa.ipc.open_stream(data).read_next_batch() if data else None
+
+    def note_wait(self) -> None:
+        """Let the agent know that this rank waits."""
+        self._ledger.set_looked(self._number, time.monotonic())
 
     def _place(self, piece: int) -> tuple[int, int]:
         """Where a record batch begins, and how many rows there are to its end."""
@@ -188,7 +196,7 @@ def _in_order(share: Share, epoch: int, shuffle: Shuffle | None, position: int) 
     if shuffle is None:
         yield from _from(share, itertools.count(), position)
         return
-    wait_for(lambda: not epoch or share.complete)
+    wait_for(share, lambda: not epoch or share.complete)
     order = shuffle.order(epoch, share.pieces)
     first, inside = divmod(position, shuffle.window)
     batches = _from(share, itertools.count() if order is None else iter(order), first * shuffle.window)
@@ -201,7 +209,7 @@ def _in_order(share: Share, epoch: int, shuffle: Shuffle | None, position: int) 
 def _from(share: Share, pieces: Iterator[int], position: int) -> Iterator[pa.RecordBatch]:
     """The rows of pieces in a given order, without the first `position` of them."""
     for piece in pieces:
-        wait_for(partial(_is_told, share, piece))
+        wait_for(share, partial(_is_told, share, piece))
         if piece >= share.pieces:
             return
         if position >= (rows := share.rows(piece)):

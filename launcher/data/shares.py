@@ -23,16 +23,16 @@ MAX_SHARES = 128
 EXAMPLE_LIMIT = 256 << 10
 SHARE = "RANKDECK_SHARE"  # a rank's variable: the path of its task's ledger, and the number of its share
 PLACE = struct.Struct("<QQ")  # in an index: where a batch begins, and how many rows there are to its end
-_NAME = b"rdshare1"
+_NAME = b"rdshare2"
 _WORD = struct.Struct("<Q")
-_SHARES_AT, _SHARE_SIZE = 128, 32
+_SHARES_AT, _SHARE_SIZE = 128, 40
 _EXAMPLE_AT = _SHARES_AT + MAX_SHARES * _SHARE_SIZE
 _SIZE = _EXAMPLE_AT + EXAMPLE_LIMIT
 # the words of a ledger, and those of each share in it
 _COUNT, _SETTINGS, _COMPLETE, _LEAST, _LEAST_FINAL, _MOST, _MOST_FINAL, _OWN_EXAMPLE, _EXAMPLE = range(
     8, 80, 8
 )
-_ROWS, _BATCHES, _DATA, _INDEX = range(0, 32, 8)
+_ROWS, _BATCHES, _DATA, _INDEX, _LOOKED = range(0, 40, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,16 @@ class ShareLedger:
     def set_complete(self) -> None:
         """Say that no more rows will come."""
         self._put(_COMPLETE, 1)
+
+    # --- the ranks' part -----------------------------------------------------------------------------
+
+    def looked(self, share: int) -> float:
+        """When a reader of a share last looked in vain for rows, by the monotonic clock; 0 for never."""
+        return self._get(_at(share) + _LOOKED) / 1000
+
+    def set_looked(self, share: int, now: float) -> None:
+        """Say that a reader of a share looks in vain for rows."""
+        self._put(_at(share) + _LOOKED, int(now * 1000))
 
     # --- what all ranks have -------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ..state.run_state import Phase, Rank, RankPhase, RunState
 from ..state.separate import describe_separate
 from .rows import row_progress, rows_line
 from .service import awaited_line, service_line, tells
-from .waits import files_line
+from .waits import awaited_rows_line, files_line
 
 ROWS = 24
 TAIL = 20
@@ -151,6 +151,8 @@ def _lines(state: RunState) -> list[str]:
         lines.append(f"waiting for slots: {waiting.have} of {waiting.need}{limit} {waiting.reason}")
     if state.files is not None and state.phase is Phase.STARTING:
         lines.append(files_line(state.files))
+    if rows := awaited_rows_line(state):
+        lines.append(rows)
     if tells(state) and (line := awaited_line(state) or service_line(state)):
         lines.append(line)
     if state.phase is Phase.STOPPING and state.stop is not None:

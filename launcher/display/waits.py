@@ -10,9 +10,11 @@ from ..state.run_state import RunState
 
 
 def new_waits(before: RunState, after: RunState) -> Iterator[str]:
-    """The slots or files that the run waits for, if that is new in `after`."""
+    """The slots, files or rows that the run waits for, if that is new in `after`."""
     if after.files is not None and after.files != before.files:
         yield files_line(after.files)
+    if awaited_rows_line(after) and not awaited_rows_line(before):
+        yield "waiting for rows of the DataFrame"  # other ranks may do so in a moment
     if after.waiting is None:
         return
     line = waiting_line(after.waiting)
@@ -49,6 +51,16 @@ def files_line(files: FilesAwaited) -> str:
     what = files.file if files.files == 1 else counted(files.files, "file")
     now = "" if files.files == 1 else f", now {files.file}"
     return f"sending {what} to {files.host}, {size_text(files.sent)} of {size_text(files.size)}{now}{others}"
+
+
+def awaited_rows_line(state: RunState) -> str:
+    """How many ranks wait for rows of the DataFrame, and how many rows these have had; empty for none."""
+    waiting = [rank.awaits_rows for rank in state.ranks if rank.alive and rank.awaits_rows is not None]
+    if not waiting:
+        return ""
+    verb = "waits" if len(waiting) == 1 else "wait"
+    after = f", after {sum(waiting):,}" if any(waiting) else ""
+    return f"{len(waiting)} of {counted(len(state.ranks), 'rank')} {verb} for rows of the DataFrame{after}"
 
 
 def near_line(near: LimitNear, now: float | None = None) -> str:

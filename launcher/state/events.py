@@ -513,6 +513,16 @@ class RankReported(Event):
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@event(from_agent=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsAwaited(Event):
+    """A rank waits for rows of the run's DataFrame, after `rows` of them; if `over`, it no longer does."""
+
+    rank: Index
+    rows: Amount = 0
+    over: bool = False
+
+
 @event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLogged(Event):

@@ -386,6 +386,11 @@ def _with_sample(rank: Rank, sample: ev.RankSample, time: float) -> Rank:
     return rank if rank.phase.ended else replace(rank, sample=sample, sampled_at=time)
 
 
+@folds(ev.RowsAwaited)
+def _rows_awaited(state: RunState, e: ev.RowsAwaited) -> RunState:
+    return _update_rank(state, e.rank, awaits_rows=None if e.over else e.rows)
+
+
 @folds(ev.LimitNear)
 def _limit_near(state: RunState, e: ev.LimitNear) -> RunState:
     return replace(state, near=e)

@@ -58,6 +58,7 @@ class Rank:
         unreturned: whether it ended with 0 in the middle of the function that it ran.
         left: whether its function ended by `sys.exit`, without a value.
         ended_before_stop: whether its exit was received before the gang was stopped or lost a part.
+        awaits_rows: how many rows of the run's DataFrame it has had, while it waits for more; else None.
         message: the last one that its code has sent to whoever started the run.
     """
 
@@ -85,6 +86,7 @@ class Rank:
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     reported_at: float | None = None
+    awaits_rows: int | None = None
     message: str = ""
     world_size: int = 1
     frameworks: tuple[str, ...] = ()

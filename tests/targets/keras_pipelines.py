@@ -5,6 +5,7 @@ python keras_pipelines.py WHAT FOLDER
 
 from __future__ import annotations
 
+import runpy
 import sys
 import threading
 import warnings
@@ -94,6 +95,14 @@ def classes(folder: str) -> None:
     assert {row.prediction for row in found.select("prediction").distinct().collect()} == {0.0, 1.0}
 
 
+def documented(folder: str) -> None:
+    """The stage of the manual, whose code a file has, learns something."""
+    stage = runpy.run_path(f"{folder}/documented.py")["stage"]
+    data = points()
+    model = stage.copy({stage.featuresCol: "both", stage.batchSize: 10}).fit(data)
+    assert RegressionEvaluator().evaluate(model.transform(data)) < 0.6
+
+
 def ranks(folder: str) -> None:
     """Two ranks of tf_keras learn what one does, and so do moving averages."""
     layers = tf_keras.layers
@@ -168,6 +177,6 @@ def refused(what: Any, error: type[Exception], why: str) -> None:
 
 if __name__ == "__main__":
     _, what, where = sys.argv
-    {each.__name__: each for each in (pipeline, load, classes, ranks, refusals)}[what](where)
+    {each.__name__: each for each in (pipeline, load, classes, documented, ranks, refusals)}[what](where)
     assert "torch" not in sys.modules
     assert Path(keras_nets.__file__).parent == Path(__file__).parent

@@ -66,6 +66,8 @@ def condition_of(
     """
     if rank.phase in _BY_PHASE:
         return _BY_PHASE[rank.phase]
+    if rank.awaits_rows is not None:
+        return Condition.WAITING
     if rank.reported_at is not None and now - rank.reported_at > max(HUNG_S, HUNG_STEPS * (step_s or 0.0)):
         return Condition.HUNG
     if front is not None and _is_behind(rank, now, front, step_s or 0.0):

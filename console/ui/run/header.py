@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from launcher.display.artifacts import coming_line
 from launcher.display.rows import RowProgress, row_progress, rows_line
 from launcher.display.service import awaited_line, service_line, tells
-from launcher.display.waits import files_line, near_line
+from launcher.display.waits import awaited_rows_line, files_line, near_line
 from launcher.spec.modes import SPARK, recorded_traits
 from launcher.state.run_state import Phase, RankPhase
 
@@ -233,6 +233,8 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
     if (predicted := row_progress(state, view.now)) is not None:
         return [rows_row(predicted, width)]
     if view.progress.step is None and not view.progress.metrics:
+        if awaited := awaited_rows_line(state):
+            return [clip(((f" {awaited}", "rank-behind bold"),), width)]
         return [clip(((f" {_hint(view)}", "muted"),), width)]
     pace = pace_row(view) if tall and view.size > 1 else ()
     return [progress_row(view, width), *([clip(pace, width)] if pace else [])]

@@ -124,8 +124,10 @@ def _lately(view: RankView, metric: Metric, width: int) -> str:
 
 
 def _state_note(view: RankView) -> str:
-    """How long a silent rank has been silent, or how a rank ended."""
+    """What a rank waits for, how long a silent one has been silent, or how one ended."""
     rank = view.rank
+    if rank.alive and rank.awaits_rows is not None:
+        return f"  for rows, after {rank.awaits_rows:,}"
     if view.condition is Condition.SILENT:
         ages = [age for age in (view.step_age, view.log_age) if age is not None]
         return f"  {fig.age(min(ages, default=None))} without step or output"

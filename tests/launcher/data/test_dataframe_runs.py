@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from launcher.display.waits import awaited_rows_line
 from launcher.distributor import Distributor
 from launcher.errors import LauncherError, RankFailed, SpecError
 from launcher.state import events as ev
@@ -124,6 +125,25 @@ def test_a_batch_is_used_before_the_last_row_is_computed(bench: Bench, session: 
     job = bench.distributor(2).start_on_dataframe(fn("first_before_last"), data, os.fspath(marker))
 
     assert [50_000] * 2 == job.results(timeout=120)
+
+
+def test_ranks_that_wait_for_rows_say_so(bench: Bench, session: Any, tmp_path: Path) -> None:
+    marker = tmp_path / "go"
+
+    def held_back(batches: Any) -> Any:
+        deadline = time.monotonic() + 60
+        while not marker.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield from batches
+
+    data = session.range(0, 20, 1, 2).mapInArrow(held_back, "id long")
+    job = bench.distributor(2).start_on_dataframe(fn("numbers"), data)
+    said = "2 of 2 ranks wait for rows of the DataFrame"
+    until(lambda: awaited_rows_line(job.state) == said, within=60)
+    marker.touch()
+
+    assert list(range(20)) == sorted(n for found in job.results(timeout=120) for n in found)
+    assert [0, 0] == [wait.rows for wait in facts(job, ev.RowsAwaited) if not wait.over]
 
 
 def test_a_restarted_gang_reads_the_same_rows_again(bench: Bench, session: Any, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from launcher.display.html import html_of, text_of
 from launcher.display.panel import ROWS, TAIL, Paces, Panel, duration, panel_of
+from launcher.display.waits import new_waits
 from launcher.spec.places import Device
 from launcher.state import events as ev
 from launcher.state.run_state import Host, Phase, Rank, RankPhase, RunState
@@ -196,3 +197,15 @@ def test_plain_text_says_the_same() -> None:
         "0     running  node0  4",
         "r0 | hello",
     ] == text_of(panel(state, tail=("r0 | hello",))).splitlines()
+
+
+def test_ranks_that_wait_for_rows_are_told_once() -> None:
+    quiet = run_of(3)
+    waiting = with_rank(quiet, 1, awaits_rows=0)
+    more = with_rank(with_rank(waiting, 2, awaits_rows=12_000), 0, phase=RankPhase.SUCCEEDED, awaits_rows=5)
+
+    assert ["waiting for rows of the DataFrame"] == list(new_waits(quiet, waiting))
+    assert [] == list(new_waits(waiting, more))
+    assert [] == list(new_waits(more, quiet))
+    assert "1 of 3 ranks waits for rows of the DataFrame" in panel(waiting).lines
+    assert "2 of 3 ranks wait for rows of the DataFrame, after 12,000" in panel(more).lines

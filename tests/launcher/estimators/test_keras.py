@@ -13,7 +13,7 @@ import torch
 from launcher.errors import SpecError
 from launcher.estimators import KerasModel
 from tests import framework_envs
-from tests.documents import ROOT
+from tests.documents import ROOT, blocks
 
 PROGRAM = ROOT / "tests" / "targets" / "keras_pipelines.py"
 # what rankdeck and pyspark need of this environment, beside TensorFlow of the other
@@ -65,6 +65,15 @@ class TestKeras:
 
         assert 600 == len(here.split(","))
         assert here == run("load", tmp_path, packages)
+
+    def test_the_stage_of_the_manual(self, spark_here: None, tmp_path: Path, packages: Path) -> None:
+        (block,) = (
+            each
+            for each in blocks(ROOT / "console" / "manual" / "pipelines.md")
+            if "KerasEstimator" in each.text
+        )
+        (tmp_path / "documented.py").write_text(block.text)
+        run("documented", tmp_path, packages)
 
     @pytest.mark.parametrize("what", ["classes", "ranks", "refusals"])
     def test_in_an_interpreter_of_its_own(

@@ -126,7 +126,7 @@ def test_a_module_that_was_trained_elsewhere(session: Any) -> None:
     model = TorchModel(model=nets.TwoLayers(1), featuresCol="a", batchSize=4, inputShape=[1])
     wide = TorchModel(model=torch.nn.Linear(2, 3), featuresCol="both", inputShape=[2])
 
-    with pytest.raises(SpecError, match="the module fails on rows of zeros of shape \\[\\]"):
+    with pytest.raises(SpecError, match="the model fails on rows of zeros of shape \\[\\]"):
         model.transform(frame)
     assert [3] * 6 == [len(row.prediction) for row in wide.transform(frame).collect()]
     with pytest.raises(SpecError, match="column 'both' has arrays, and their shape is not known"):

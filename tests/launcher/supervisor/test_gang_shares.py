@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.shares import REPORT_S, TaskShares
+from launcher.agent.shares import LOOK_S, REPORT_S, WAITS_S, RowWaits, TaskShares
 from launcher.channel.frames import Decoder, Kind, WireError
 from launcher.data.shares import Agreed
 from launcher.data.steps import Held
+from launcher.state.events import Event
 from launcher.supervisor.shares import TELL_S, GangShares, rows_note
 from tests.launcher.data.shares import numbered, task
 
@@ -94,6 +95,7 @@ def test_an_agent_cannot_report_anything_else(wrong: dict[str, Any]) -> None:
 
 def test_an_agent_reports_what_has_changed(tmp_path: Path) -> None:
     sent: list[dict[str, Any]] = []
+    told: list[Event] = []
     clock, decoder = Clock(), Decoder()
 
     def put(data: bytes) -> None:
@@ -106,7 +108,7 @@ def test_an_agent_reports_what_has_changed(tmp_path: Path) -> None:
         shares.advance()
 
     with task(tmp_path, 2) as writer:
-        shares = TaskShares(writer.ledger, put, clock)
+        shares = TaskShares(writer.ledger, put, told.append, clock)
         after(writer)
         writer.write(numbered(5, 3))
         after(writer)
@@ -121,12 +123,13 @@ def test_an_agent_reports_what_has_changed(tmp_path: Path) -> None:
     assert [[0, 0], [2, 1], [3, 2]] == [each["rows"] for each in sent]
     assert [False, False, True] == [each["complete"] for each in sent]
     assert [base64.b64encode(row).decode()] == [each["example"] for each in sent if "example" in each]
-    assert shares.timeout() is None
+    assert [] == told
 
 
 def test_an_agent_notes_what_all_have(tmp_path: Path) -> None:
+    sent: list[object] = []
     with task(tmp_path) as writer:
-        shares = TaskShares(writer.ledger, lambda _: None)
+        shares = TaskShares(writer.ledger, sent.append, sent.append)
         example = base64.b64encode(b"a row").decode()
         shares.on_agreed(
             {"least": 0, "least_final": True, "most": 9, "most_final": False, "example": example}
@@ -134,6 +137,54 @@ def test_an_agent_notes_what_all_have(tmp_path: Path) -> None:
 
         assert Agreed(0, True, 9, False) == writer.ledger.agreed
         assert b"a row" == writer.ledger.example
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ([(0, 4)], [(2.0, True), (5.9, False)]),
+        ([(0, 1.5)], []),
+        ([(0, 3), (4, 6)], [(2.0, True), (7.9, False)]),
+        ([(0, 3), (6, 9)], [(2.0, True), (4.9, False), (8.0, True)]),
+        ([(0, 1), (2, 3), (4, 5), (6, 7)], []),
+    ],
+    ids=["long", "short", "paused", "twice", "often"],
+)
+def test_a_wait_for_rows_is_told_once_it_is_long(
+    looks: list[tuple[float, float]], told: list[tuple[float, bool]]
+) -> None:
+    waits, looked, found = RowWaits(), 0.0, []
+    for tick in range(100, 200):
+        now = tick * 0.1
+        if any(begin <= now - 10 < end for begin, end in looks):
+            looked = now
+        if waits.changes(0, looked, now):
+            found.append((round(now - 10, 1), 0 in waits.waiting))
+
+    assert told == found
+
+
+def test_ranks_that_wait_are_told_until_none_can_wait(tmp_path: Path) -> None:
+    told: list[Any] = []
+    clock = Clock()
+    with task(tmp_path, 2) as writer:
+        shares = TaskShares(writer.ledger, lambda _: None, told.append, clock)
+        shares.begin([4, 6])
+        writer.write(numbered(5, 3))
+        for _ in range(6):
+            writer.ledger.set_looked(1, clock.now)
+            shares.advance()
+            clock.now += LOOK_S
+        clock.now += WAITS_S
+        writer.finish()
+        shares.advance()
+        assert shares.timeout() is not None, "other tasks may have more"
+        writer.ledger.agree(Agreed(1, True, 3, True))
+        clock.now += LOOK_S
+        shares.advance()
+
+        assert [(6, 1, False), (6, 1, True)] == [(each.rank, each.rows, each.over) for each in told]
+        assert shares.timeout() is None
 
 
 def test_rows_for_people() -> None:

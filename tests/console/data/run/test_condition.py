@@ -26,6 +26,8 @@ def alive(**facts: float | int) -> Rank:
         (alive(step=98, reported_at=994, sampled_at=999), Condition.BEHIND),
         (alive(step=100, reported_at=999, sampled_at=980), Condition.STALE),
         (alive(step=100, reported_at=930, sampled_at=999), Condition.HUNG),
+        (alive(step=100, reported_at=930, sampled_at=999, awaits_rows=0), Condition.WAITING),
+        (Rank(rank=0, phase=RankPhase.SUCCEEDED, awaits_rows=0), Condition.DONE),
     ],
 )
 def test_one_word_says_how_a_rank_is_doing(rank: Rank, expected: Condition) -> None:

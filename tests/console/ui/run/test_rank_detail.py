@@ -24,3 +24,13 @@ def test_the_last_message_to_the_caller_is_one_line(root: Path) -> None:
 
 def test_a_rank_without_a_message_has_no_such_line(root: Path) -> None:
     assert not any("says" in row for row in rows_of(root))
+
+
+def test_a_rank_that_waits_for_rows_says_so(root: Path) -> None:
+    rows = rows_of(
+        root,
+        ev.RankStarted(time=2.0, rank=0, pid=9),
+        ev.RankEntered(time=3.0, rank=0),
+        ev.RowsAwaited(time=5.0, rank=0, rows=12_000),
+    )
+    assert any(row.endswith("waiting for rows, after 12,000") for row in rows), rows
