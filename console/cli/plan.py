@@ -1,4 +1,4 @@
-"""`rankdeck run --dry-run`: the placement and inputs of the ranks, as far as known before the start."""
+"""`--dry-run`: the placement and inputs of the ranks, as far as known before the start."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from launcher.spec.environment import carried_by
 from launcher.spec.files.bundle import SOURCES
 from launcher.spec.files.packing import make_bundle
 from launcher.spec.job import JobSpec
+from launcher.spec.prediction import Location, Prediction
 from launcher.spec.request import Request
 
 from ..data.launch.targets import choice_text
@@ -26,6 +27,10 @@ def print_plan(request: Request) -> int:
     plan, spec = plan_for(request), request.spec.redacted()
     _row(f"target   {shlex.join([*spec.target.words, *spec.target.args])}")
     _row(f"workdir  {spec.workdir}")
+    if spec.prediction is not None:
+        _print_spark(request.spec)
+        _print_prediction(spec.prediction)
+        return 0
     if plan is None:
         _print_stage(request.spec)
     else:
@@ -58,18 +63,11 @@ def _print_places(plan: Plan) -> None:
 
 def _print_stage(spec: JobSpec) -> None:
     """Print the request to the scheduler; hosts and devices are known only when its tasks run."""
-    traits = spec.mode.traits
     each, tasks = spec.ranks_per_task, spec.num_processes // spec.ranks_per_task
-    shown = spec.redacted().spark
-    address = shown.master or shown.remote or "what the session or the environment says"
     gpus = "no GPUs" if spec.gpu is False else number(spec.gpus_per_task or spec.gpus_per_rank, "GPU")
     gpu_text = gpus + ("" if spec.gpu is not None else " where there are any")
-    if traits.address:
-        _row(f"spark    {address}")
-    for name, value in shown.conf.items():
-        _row(f"conf     {name}={value}")
-    own = ": ".join(filter(None, (traits.python or sys.executable, traits.python_named)))
-    _row(f"python   {spec.python or own}")
+    traits = spec.mode.traits
+    _print_spark(spec)
     _row(f"stage    {number(tasks, traits.task)} of {number(each, 'rank')}, each with {gpu_text}")
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")
@@ -78,6 +76,38 @@ def _print_stage(spec: JobSpec) -> None:
     server = ", or through the Connect server" if traits.through_server else ""
     spool = f", or by {spec.spark.spool}" if spec.spark.spool else ""
     _row(f"output   live{server}{spool}")
+
+
+def _print_spark(spec: JobSpec) -> None:
+    """Print which Spark is asked, and which interpreter its workers have."""
+    traits, shown = spec.mode.traits, spec.redacted().spark
+    if traits.address:
+        _row(f"spark    {shown.master or shown.remote or 'what the session or the environment says'}")
+    for name, value in shown.conf.items():
+        _row(f"conf     {name}={value}")
+    own = ": ".join(filter(None, (traits.python or sys.executable, traits.python_named)))
+    _row(f"python   {spec.python or own}")
+
+
+def _print_prediction(prediction: Prediction) -> None:
+    """Print what is read, what the function is given, and what is written."""
+    shapes = [f"{name} as {shape}" for name, shape in prediction.shapes.items()]
+    columns = ", ".join(prediction.columns) or "all columns"
+    cores = "as many workers as the cluster has cores for"
+    _row(f"reads    {_described(prediction.source)}")
+    _row(f"given    {', '.join([columns, *shapes])}, in batches of {prediction.batch_size:,} rows at most")
+    _row(f"writes   {_described(prediction.result)}, with {prediction.column} {prediction.returns}")
+    _row(f"exists   {prediction.if_exists}")
+    _row(f"by       {cores if prediction.workers is None else number(prediction.workers, 'worker')}")
+
+
+def _described(location: Location) -> str:
+    """A location with its format and its options, of which some may be secret."""
+    if not location.name:
+        return "a DataFrame of the caller"
+    options = [f"{name}={value}" for name, value in location.options.items()]
+    kind = "a table" if location.is_table else location.source
+    return f"{location.name} ({', '.join([kind, *options])})"
 
 
 def _print_sent(spec: JobSpec) -> None:

@@ -136,7 +136,7 @@ def _base(target: str, workdir: Path) -> Path:
 
 
 _DETACH = click.option("--detach", is_flag=True, help="Start it, print its id, and leave it running.")
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 _OUTPUT = click.option("--output", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
 _RANKS = click.option(
     "--ranks", default="all", show_default=True, metavar="all|none|0,3-5", help="The ranks to print."
@@ -150,7 +150,7 @@ _ON_DISCONNECT = click.option(
 
 def start_options(command: Command) -> Command:
     """Add the options for how a run is started and watched."""
-    for option in reversed((_DETACH, _DRY_RUN, _OUTPUT, _RANKS, _ON_DISCONNECT)):
+    for option in reversed((_DETACH, dry_run_option, _OUTPUT, _RANKS, _ON_DISCONNECT)):
         command = option(command)
     return command
 

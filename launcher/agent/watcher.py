@@ -156,10 +156,11 @@ class Watcher:
         was = self._counters.rate if self._counters.rows else 0.0
         if self._rank is None or not (self._counters.read() or was):
             return
-        from ..state.events import RankReported
+        from ..state.events import ROWS, RankReported
 
-        metrics = {"rows_per_s": round(self._counters.rate, 1), "batches": float(self._counters.batches)}
-        self._fact(RankReported(time=time.time(), rank=self._rank, step=self._counters.rows, metrics=metrics))
+        counted = self._counters
+        metrics = {ROWS: counted.rows, "rows_per_s": round(counted.rate, 1), "batches": counted.batches}
+        self._fact(RankReported(time=time.time(), rank=self._rank, metrics=metrics))
 
     def _fact(self, fact: Event) -> None:
         from ..state.events import to_wire

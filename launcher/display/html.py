@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 
 from ..state.run_state import Phase, RankPhase
-from .panel import COLUMNS, Panel, Row
+from .panel import Panel, Row
 
 _GREEN, _RED, _AMBER, _GREY = "#2e9e4f", "#d64545", "#b98300", "#808080"
 _RUN_COLOURS = {
@@ -34,7 +34,7 @@ def html_of(panel: Panel) -> str:
     """The panel as HTML."""
     parts = [_title(panel), *(f"<div>{escape(line)}</div>" for line in panel.lines), _progress(panel)]
     if panel.rows:
-        parts.append(_table(panel.rows))
+        parts.append(_table(panel))
     if panel.rest:
         parts.append(f"<div>{escape(panel.rest)}</div>")
     if panel.tail:
@@ -60,12 +60,12 @@ def _progress(panel: Panel) -> str:
     return f"<div>{bar}{escape(panel.progress)}</div>" if bar or panel.progress else ""
 
 
-def _table(rows: tuple[Row, ...]) -> str:
+def _table(panel: Panel) -> str:
     head = "".join(
         f'<th style="{_CELL}{_side(i)};color:{_GREY};font-weight:normal">{escape(name)}</th>'
-        for i, name in enumerate(COLUMNS)
+        for i, name in enumerate(panel.columns)
     )
-    body = "".join(f'<tr style="background:none">{_cells(row)}</tr>' for row in rows)
+    body = "".join(f'<tr style="background:none">{_cells(row)}</tr>' for row in panel.rows)
     style = f"{_MONO};border:0;border-collapse:collapse;margin:4px 0"
     return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
@@ -85,7 +85,7 @@ def _side(column: int) -> str:
 def text_of(panel: Panel) -> str:
     """The panel as plain text, where HTML cannot be shown."""
     lines = [" · ".join(panel.head), *panel.lines, *filter(None, [panel.progress])]
-    table = [COLUMNS, *(row.cells for row in panel.rows)] if panel.rows else []
-    widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS))] if table else []
+    table = [panel.columns, *(row.cells for row in panel.rows)] if panel.rows else []
+    widths = [max(len(row[i]) for row in table) for i in range(len(panel.columns))] if table else []
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
     return "\n".join([*lines, *filter(None, [panel.rest]), *panel.tail])

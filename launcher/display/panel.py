@@ -70,7 +70,7 @@ class Row:
     phase: RankPhase
     state: str
     host: str = ""
-    step: str = ""
+    done: str = ""
     pace: str = ""
     usage: str = ""
     memory: str = ""
@@ -78,10 +78,11 @@ class Row:
     @property
     def cells(self) -> tuple[str, ...]:
         """Its texts, by column."""
-        return str(self.rank), self.state, self.host, self.step, self.pace, self.usage, self.memory
+        return str(self.rank), self.state, self.host, self.done, self.pace, self.usage, self.memory
 
 
 COLUMNS = ("rank", "state", "host", "step", "steps/s", "GPU or CPU", "memory")
+OF_WORKERS = ("rank", "state", "host", "rows", "rows/s", "GPU or CPU", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Panel:
 
     Attributes:
         head: the parts of the title.
+        columns: the titles of the rows' cells.
         lines: what it waits for, warnings, and why it ended.
         done: the share of all steps, 0 to 1; None if there is no total.
         progress: step, time left and metrics; empty without reports.
@@ -100,6 +102,7 @@ class Panel:
 
     phase: Phase
     head: tuple[str, ...]
+    columns: tuple[str, ...] = COLUMNS
     lines: tuple[str, ...] = ()
     done: float | None = None
     progress: str = ""
@@ -119,6 +122,7 @@ def panel_of(state: RunState, *, now: float, paces: Paces, tail: Iterable[str] =
     return Panel(
         phase=state.phase,
         head=_head(state, size, now),
+        columns=COLUMNS if state.prediction is None else OF_WORKERS,
         lines=tuple(clean(line) for line in _lines(state)),
         done=done,
         progress=clean(progress),
@@ -220,13 +224,15 @@ def _rest(ranks: Sequence[Rank], shown: Sequence[Rank]) -> str:
 
 def _row(state: RunState, rank: Rank, host: str, paces: Paces) -> Row:
     usage, memory = _load(state, rank)
-    pace = paces.of(rank.rank)
+    predicts = state.prediction is not None
+    done = rank.rows if predicts else rank.step
+    pace = rank.metrics.get("rows_per_s") if predicts else paces.of(rank.rank)
     return Row(
         rank=rank.rank,
         phase=rank.phase,
         state=clean(_rank_state(rank)),
         host=clean(host),
-        step="" if rank.step is None else f"{rank.step:,}",
+        done="" if done is None else f"{done:,}",
         pace="" if pace is None else f"{pace:.3g}",
         usage=usage,
         memory=memory,

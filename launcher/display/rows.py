@@ -34,14 +34,13 @@ def row_progress(state: RunState, now: float) -> RowProgress | None:
     told = state.prediction
     if told is None:
         return None
-    counts = [rank.step or 0 for rank in state.ranks]
     rate = sum(rank.metrics.get("rows_per_s", 0.0) for rank in state.ranks if rank.alive)
     began = next((time for phase, time in state.since if phase is Phase.RUNNING), None)
     left_s = None
     if told.done is not None and began is not None and not state.phase.final:
         mine = told.done - told.skipped
         left_s = (1 - told.done) * max(0.0, now - began) / mine if mine > 0 else None
-    rows = told.rows if told.output else max(sum(counts), told.rows)
+    rows = told.rows if told.output else max(sum(rank.rows for rank in state.ranks), told.rows)
     return RowProgress(rows, 0.0 if state.phase.final else rate, told.done, left_s, told.skipped)
 
 

@@ -503,6 +503,10 @@ class RankEntered(Event):
     rank: Index
 
 
+ROWS = "rows"
+"""The figure that a worker of a prediction reports, in place of a step."""
+
+
 @event(from_rank=True, shows_life=True, telemetry=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReported(Event):

@@ -99,6 +99,11 @@ class Rank:
         return self.phase in (RankPhase.STARTING, RankPhase.RUNNING)
 
     @property
+    def rows(self) -> int:
+        """How many rows a worker of a prediction has predicted, as far as it has said."""
+        return int(self.metrics.get(ev.ROWS, 0))
+
+    @property
     def failed_at(self) -> float | None:
         """When it failed: the time of the exception if there was one, else of the process's end.
 

@@ -47,7 +47,7 @@ class PredictionSupervisor(RunLoop):
     @property
     def _all_told(self) -> bool:
         """Whether agents have told all rows that were written."""
-        told = sum(rank.step or 0 for rank in self.state.ranks)
+        told = sum(rank.rows for rank in self.state.ranks)
         return self.state.prediction is not None and 0 < self.state.prediction.rows <= told
 
     def _decide(self) -> None:

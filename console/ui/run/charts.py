@@ -53,7 +53,8 @@ def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
     sampled = [(metric.plot, gang.get(metric, ()), (0.0, metric.top)) for metric in TABLE.plotted]
     drawn = [(name, values, scale) for name, values, scale in (*plots, *sampled) if len(values) > 1]
     if not drawn:
-        return [((" nothing to chart yet: launcher.report(step=…, loss=…) gives curves", "muted"),)]
+        hint = "" if view.state.prediction else ": launcher.report(step=…, loss=…) gives curves"
+        return [((f" nothing to chart yet{hint}", "muted"),)]
     per = 2 if width >= _WIDE else 1
     height = min(max(room // -(-len(drawn) // per), _HEIGHT), _TALLEST)
     blocks = [

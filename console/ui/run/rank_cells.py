@@ -16,7 +16,7 @@ from launcher.state.run_state import Host
 from ... import formatting as fig
 from ...data.run.health import Condition
 from ...data.run.metrics import HOST_CPU, HOST_MEMORY, TABLE, Metric, Source
-from ...data.run.model import RankView, fullest, together
+from ...data.run.model import RankView, RunView, fullest, together
 from ..widgets.rows import Row, Span
 
 TABLE_RANKS = 64
@@ -178,3 +178,10 @@ def _of_host(system: HostSample | None) -> str:
         return ""
     cpu, memory = (_text(metric, metric.amount((system,))) for metric in (HOST_CPU, HOST_MEMORY))
     return f"  {HOST_CPU.label} {cpu} {memory}"
+
+
+def unplaced_row(view: RunView | None) -> Row:
+    """The note where ranks will stand."""
+    predicts = view is not None and view.state.prediction is not None
+    text = "a worker is shown once it has predicted for 5 s" if predicts else "no rank has a place yet"
+    return ((f" {text}", "muted"),)

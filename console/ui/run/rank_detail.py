@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from launcher.state.events import ROWS
+
 from ... import formatting as fig
 from ...data.run.health import Condition
 from ...data.run.metrics import CPU, RSS, TABLE, TEMPERATURE, UTIL, Metric, Source
@@ -12,7 +14,7 @@ from ...sanitize import printable
 from ..widgets.rows import Row, ScrollingSheet, Span, clip, width_of
 from .charts import gpu_figures, system_figures
 from .failure import ending
-from .rank_cells import GLYPHS, STYLES
+from .rank_cells import GLYPHS, STYLES, unplaced_row
 
 _LABEL, _LATELY = 10, 20
 
@@ -34,7 +36,7 @@ class RankDetail(ScrollingSheet):
     def rows(self, width: int) -> Sequence[Row]:
         """The rank's facts."""
         if self.view is None or self.rank >= len(self.view.ranks):
-            return [((" no rank has a place yet", "muted"),)]
+            return [unplaced_row(self.view)]
         return [
             clip(row, width) for row in (*detail_rows(self.view.ranks[self.rank], width), *self._host(width))
         ]
@@ -61,7 +63,7 @@ def detail_rows(view: RankView, width: int) -> list[Row]:
         _fact("host", (rank.host or fig.UNKNOWN, ""), (f"  pid {rank.pid or fig.UNKNOWN}", "muted")),
         *([_fact("role", (printable(rank.role), ""))] if rank.role else []),
         _fact("device", (view.device or "no GPU: CPU only", "" if view.device else "muted")),
-        _fact("step", (fig.count(rank.step), "bold")),
+        *([] if ROWS in rank.metrics else [_fact("step", (fig.count(rank.step), "bold"))]),
         *_metrics(view, width),
         *([_fact("says", (" ".join(printable(rank.message).split()), ""))] if rank.message else []),
         _ages(view),
@@ -72,7 +74,8 @@ def detail_rows(view: RankView, width: int) -> list[Row]:
 
 def _ages(view: RankView) -> Row:
     """The ages of its last step, output and telemetry; for a rank that has ended, as they were then."""
-    ages = f"step {fig.age(view.step_age)}  log {fig.age(view.log_age)}"
+    what = ROWS if ROWS in view.rank.metrics else "step"
+    ages = f"{what} {fig.age(view.step_age)}  log {fig.age(view.log_age)}"
     if view.rank.phase.ended:
         return _fact("last", (ages, ""), (" before its end", "muted"))
     return _fact("ages", (f"{ages}  telemetry {fig.age(view.sample_age)}", ""))

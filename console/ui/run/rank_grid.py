@@ -13,7 +13,7 @@ from ...data.run.metrics import TABLE, Metric
 from ...data.run.model import RankView, RunView
 from ..widgets.rows import Row, ScrollingSheet
 from .messages import RankChosen
-from .rank_cells import GLYPHS, TABLE_RANKS, CompactRows, compact_lines
+from .rank_cells import GLYPHS, TABLE_RANKS, CompactRows, compact_lines, unplaced_row
 from .rank_table import HostLine, Line, RankTable, table_lines
 
 if TYPE_CHECKING:
@@ -104,12 +104,17 @@ class RankGrid(ScrollingSheet):
     def rows(self, width: int) -> Sequence[Row]:
         """The ranks as table or cells; a note before they have places."""
         if self.view is None or not self.view.ranks:
-            return [((" no rank has a place yet", "muted"),)]
+            return [unplaced_row(self.view)]
         cursor, metric, hosts = self.cursor, self.metric, self.view.state.hosts
         if self.is_table:
-            devices = self.view.has_devices
             return self._table.rows(
-                self._listed, width, cursor=cursor, devices=devices, metric=metric, hosts=hosts
+                self._listed,
+                width,
+                cursor=cursor,
+                devices=self.view.has_devices,
+                metric=metric,
+                hosts=hosts,
+                predicts=self.view.state.prediction is not None,
             )
         return self._cells.rows(self._compact(), width, cursor=cursor, metric=metric, hosts=hosts)
 

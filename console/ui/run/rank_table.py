@@ -65,21 +65,30 @@ def _figures(charted: Metric, *, devices: bool) -> tuple[Column[RankView], ...]:
     return tuple(map(_figure, (*shown, *more)))
 
 
-def columns(*, devices: bool, charted: Metric, hosts: Mapping[str, str]) -> tuple[Column[RankView], ...]:
-    """The columns of a rank, with or without GPUs. `hosts` are the names for a column of hosts, if any."""
+def columns(
+    *, devices: bool, charted: Metric, hosts: Mapping[str, str], predicts: bool = False
+) -> tuple[Column[RankView], ...]:
+    """The columns of a rank, with or without GPUs, or of a worker that predicts.
+
+    `hosts` are the names for a column of hosts, if any.
+    """
     where: tuple[Column[RankView], ...] = (
         Column("host", _HOST, lambda v: hosts.get(v.rank.host, fig.UNKNOWN), 6, left=True),
     )
     return (
         *(where if hosts else ()),
-        Column("step", 8, _step, 8),
-        Column(LAG.head, LAG.width, lambda v: LAG.written(v.lag), LAG.keep),
+        *((_ROWS,) if predicts else _STEPS),
         *_figures(charted, devices=devices),
         Column("pid", 8, lambda v: fig.UNKNOWN if v.rank.pid is None else str(v.rank.pid), 3, "muted"),
-        Column("step age   log age  tele age", 29, _ages, 1, "muted"),
+        Column(f"{'rows' if predicts else 'step'} age   log age  tele age", 29, _ages, 1, "muted"),
     )
 
 
+_STEPS: tuple[Column[RankView], ...] = (
+    Column("step", 8, _step, 8),
+    Column(LAG.head, LAG.width, lambda v: LAG.written(v.lag), LAG.keep),
+)
+_ROWS: Column[RankView] = Column("rows", 8, lambda v: fig.count(v.rank.rows), 8)
 _ONLY_CHARTED = 6
 _LEAD = 16
 _STRIP = (8, 48)
@@ -104,9 +113,10 @@ class RankTable:
         devices: bool,
         metric: Metric,
         hosts: Mapping[int, Host],
+        predicts: bool = False,
     ) -> list[Row]:
         """A header, and a row for each of `table_lines`; `hosts` are those of the run, by agent."""
-        self._lay_out(lines, width, devices, metric)
+        self._lay_out(lines, width, devices, metric, predicts)
         label = fig.shorten(metric.title, self._strip)
         head = "".join(" " + c.head for c in self._shown)
         header: Row = (
@@ -122,16 +132,18 @@ class RankTable:
             ),
         ]
 
-    def _lay_out(self, lines: Sequence[Line], width: int, devices: bool, metric: Metric) -> None:
+    def _lay_out(
+        self, lines: Sequence[Line], width: int, devices: bool, metric: Metric, predicts: bool
+    ) -> None:
         grouped = isinstance(lines[0], HostLine)
         hosts = () if grouped else tuple(dict.fromkeys(v.rank.host for v in lines if isinstance(v, RankView)))
-        layout = (hosts, width, devices, metric)
+        layout = (hosts, width, devices, metric, predicts)
         if layout == self._layout:
             return
         self._layout = layout
         self._made.clear()
         self._headed.clear()
-        known = columns(devices=devices, charted=metric, hosts=host_labels(hosts, _HOST))
+        known = columns(devices=devices, charted=metric, hosts=host_labels(hosts, _HOST), predicts=predicts)
         self._shown = fitting(known, width - _LEAD - _STRIP[0] - 1)
         used = _LEAD + 1 + sum(c.width + 1 for c in self._shown)
         self._strip = min(max(width - used, 0), _STRIP[1])

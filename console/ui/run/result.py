@@ -34,7 +34,8 @@ class ResultPane(ScrollingViewSheet):
     def show(self, view: RunView) -> None:
         """Show a newer view of the run."""
         super().show(view)
-        back = f" · {len(view.results)}/{view.size} returned" if view.live or view.results else ""
+        returns = view.state.prediction is None and (view.live or view.results)
+        back = f" · {len(view.results)}/{view.size} returned" if returns else ""
         code = "" if view.state.exit_code is None else f" · exit {view.state.exit_code}"
         self.entitle(f"4 Result{back}{code}")
 

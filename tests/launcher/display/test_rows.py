@@ -24,7 +24,7 @@ def run(*facts: ev.Event) -> RunState:
 
 
 def told(rank: int, rows: int, rate: float, time: float = 20.0) -> ev.RankReported:
-    return ev.RankReported(time=time, rank=rank, step=rows, metrics={"rows_per_s": rate})
+    return ev.RankReported(time=time, rank=rank, metrics={"rows": rows, "rows_per_s": rate})
 
 
 def test_a_training_has_no_rows() -> None:

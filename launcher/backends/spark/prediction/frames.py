@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +21,15 @@ def read(session: Any, source: Location) -> Any:
     return session.read.format(source.source).options(**source.options).load(source.name)
 
 
+_GLOB = re.compile(r"[]\[{}*?\\^]")  # what Hadoop would not take for itself in a path
+
+
 def read_files(session: Any, source: Location, files: Sequence[str], schema: Any) -> Any:
     """The rows of some files of a location, whose schema is that of all of them."""
     reader = session.read.format(source.source).options(**source.options).schema(schema)
     if any("=" in file.removeprefix(source.name).rpartition("/")[0] for file in files):
         reader = reader.option("basePath", source.name)  # else its folders would give no columns
-    return reader.load(list(files))
+    return reader.load([_GLOB.sub(r"\\\g<0>", file) for file in files])
 
 
 def columns_of(dataframe: Any, prediction: Prediction) -> tuple[str, ...]:

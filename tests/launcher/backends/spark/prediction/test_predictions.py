@@ -20,6 +20,8 @@ from tests.commands import LIMIT_S, last, rankdeck, until
 from tests.spark_cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("watched")]
+NAMES = ("", " ", "[a]", "*", "%20", "{x,y}", "?", "\\", "\n", "ü", "^", "'")
+"""Of folders in which files are: Hadoop takes some characters for patterns."""
 WATCHER = "from launcher.agent import watcher"
 
 
@@ -98,7 +100,7 @@ def test_each_row_gets_its_prediction_on_a_gpu_of_its_task(
     assert 0 == scored.where("prediction[0] != 3 * a + b").count()
     assert {0.0, 1.0} >= {row[0] for row in scored.selectExpr("prediction[1]").distinct().collect()}
     assert (Phase.SUCCEEDED, f"1,000 rows predicted into {output}") == (state.phase, state.why)
-    assert 0 < sum(rank.step or 0 for rank in state.ranks) <= 1000
+    assert 0 < sum(rank.rows for rank in state.ranks) <= 1000
     assert all(rank.pid and rank.devices and rank.host for rank in state.ranks)
     assert 1 <= len({rank.pid for rank in state.ranks}) == len(state.ranks) <= 4
     assert state.num_processes == len(state.ranks)
@@ -120,9 +122,9 @@ def test_a_failure_names_its_rows_and_shows_the_users_own_traceback(session: Any
 
 def test_an_end_costs_only_the_files_that_were_not_done(session: Any, tmp_path: Path) -> None:
     source, output, marker = str(tmp_path / "in"), str(tmp_path / "out"), tmp_path / "fails"
-    for low in range(0, 1000, 50):  # 20 files, of which 8 are done at once on 4 cores
+    for number, low in enumerate(range(0, 1000, 50)):  # 20 files, of which 8 are done at once on 4 cores
         part = rows(session).where(f"id >= {low} and id < {low + 50}").coalesce(1)
-        part.write.mode("append").parquet(f"{source}/{low:04}")
+        part.write.parquet(f"{source}/{low:04}{NAMES[number % len(NAMES)]}")
     reading: dict[str, Any] = {"input_options": {"recursiveFileLookup": "true"}, "columns": ["a"]}
     function = stopping_at(str(marker))
     marker.touch()
@@ -248,7 +250,7 @@ def test_a_stop_ends_the_jobs_and_leaves_no_rows(session: Any, cluster: Cluster,
 
     output = tmp_path / "scored"
     job = start(rows(session, 100_000), endless, output=str(output), columns=["a"], batch_size=10)
-    until(lambda: any((rank.step or 0) >= 20 for rank in job.state.ranks))
+    until(lambda: any(rank.rows >= 20 for rank in job.state.ranks))
 
     job.stop()
 
