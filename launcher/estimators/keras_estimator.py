@@ -10,7 +10,7 @@ from pyspark.ml import Estimator
 
 from ..errors import SpecError
 from .keras_model import KerasModel
-from .keras_models import library_of, optimizer_maker
+from .keras_models import is_optimizer, library_of
 from .keras_training import KerasRecipe, KerasTrained, fit
 from .parameters import Training
 from .pickles import dumps, loads
@@ -28,11 +28,10 @@ class KerasEstimator(Estimator[KerasModel], Training):
 
     Args:
         model: the model, whose weights it begins with, or a function that makes one. Keras must be able to
-            save it.
-        loss: a name, such as ``"mse"``, a Loss, or a function of labels and outputs; by default that of a
-            compiled model. An output of one number a row comes as a vector, as labels do.
-        optimizer: a name, a class, an optimizer, or a function of (learning_rate=…); by default that of a
-            compiled model, or else ``"adam"``.
+            save it. If it is compiled, its loss and optimizer are used where no others are given.
+        loss: a name, such as ``"mse"``, a Loss, or a function of labels and outputs. An output of one number
+            a row comes as a vector, as labels do.
+        optimizer: a name, a class, an optimizer, or a function of (learning_rate=…); if none, "adam".
         prediction: what becomes of a batch of outputs in predictionCol, an array of numpy; by default the
             output itself.
         epochs: how often all rows are used.
@@ -90,10 +89,9 @@ class KerasEstimator(Estimator[KerasModel], Training):
         model, loss, optimizer = (self.value_of(name) for name in ("model", "loss", "optimizer"))
         if not callable(model):
             raise SpecError(f"{self.uid} needs model=…, not {model!r:.80}")
-        if library_of(model):  # which may be compiled
-            loss = loss if loss is not None else getattr(model, "loss", None)
-            optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
-        if not (callable(loss) or isinstance(loss, str)):
-            raise SpecError(f"{self.uid} needs loss=…, or a compiled model, not {loss!r:.80}")
-        pickled = dumps((model, loss, optimizer_maker("adam" if optimizer is None else optimizer)))
+        if loss is None and library_of(model) and not getattr(model, "loss", None):
+            raise SpecError(f"{self.uid} needs loss=…, or a compiled model")
+        if not (callable(optimizer) or isinstance(optimizer, str | None) or is_optimizer(optimizer)):
+            raise SpecError(f"optimizer is a name, an optimizer or what makes one, not {optimizer!r:.80}")
+        pickled = dumps((model, loss, optimizer))
         return KerasRecipe(pickled, self.value_of("learningRate"), self.getEpochs(), self.getSeed())

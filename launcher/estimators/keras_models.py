@@ -10,12 +10,9 @@ import sys
 import tempfile
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-from ..errors import SpecError
 
 LIBRARIES = ("keras", "tf_keras")
 
@@ -42,20 +39,37 @@ def _objects(model: Any) -> Iterator[type | Callable[..., Any]]:
                 yield each
 
 
-def reduced(model: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A model as pickle wants an object: a function that makes it, and its arguments.
+def reduced(value: Any) -> Any:
+    """A model or an optimizer as pickle wants it: a function that makes it, and its arguments.
+
+    NotImplemented for anything else.
 
     Raises:
         Exception: Keras cannot save it, and says why.
     """
+    if library := library_of(value):
+        compiled = (value.optimizer, value.loss) if getattr(value, "optimizer", None) is not None else None
+        return restore, (library, _saved(value), own_objects(value), compiled)
+    if is_optimizer(value):
+        return type(value).from_config, (value.get_config(),)
+    return NotImplemented
+
+
+def is_optimizer(value: object) -> bool:
+    """Whether it is an optimizer of Keras, and not its name or what makes one."""
+    loaded = (sys.modules[name] for name in LIBRARIES if name in sys.modules)
+    return any(isinstance(value, keras.optimizers.Optimizer) for keras in loaded)
+
+
+def _saved(model: Any) -> bytes:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a model has no weights yet, which it gets by its first rows
         path = Path(folder) / "model.keras"
         model.save(path)
-        return restore, (library_of(model), path.read_bytes(), own_objects(model))
+        return path.read_bytes()
 
 
-def restore(library: str, content: bytes, objects: dict[str, Any]) -> Any:
+def restore(library: str, content: bytes, objects: dict[str, Any], compiled: tuple[Any, Any] | None) -> Any:
     """The model. Pickled by value: this module need not be where the model is wanted."""
     import importlib
     import os
@@ -66,25 +80,7 @@ def restore(library: str, content: bytes, objects: dict[str, Any]) -> Any:
         path = os.path.join(folder, "model.keras")
         with open(path, "wb") as file:
             file.write(content)
-        return models.load_model(path, custom_objects=objects, compile=False, safe_mode=False)
-
-
-def optimizer_maker(optimizer: Any) -> str | Callable[..., Any]:
-    """An optimizer as the name or function that makes one: itself belongs to the process that has made it.
-
-    Raises:
-        SpecError: it is none.
-    """
-    if hasattr(optimizer, "get_config") and not isinstance(optimizer, type):
-        return partial(_again, type(optimizer), optimizer.get_config())
-    if isinstance(optimizer, str):
-        return optimizer
-    if not callable(optimizer):
-        raise SpecError(f"optimizer must be a name, an optimizer or what makes one, not {optimizer!r:.80}")
-    made: Callable[..., Any] = optimizer
-    return made
-
-
-def _again(kind: Any, config: Mapping[str, Any], learning_rate: float | None = None) -> Any:
-    rate = {} if learning_rate is None else {"learning_rate": learning_rate}
-    return kind.from_config({**config, **rate})
+        model = models.load_model(path, custom_objects=objects, compile=False, safe_mode=False)
+    if compiled is not None:
+        model.compile(optimizer=compiled[0], loss=compiled[1])
+    return model

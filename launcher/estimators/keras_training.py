@@ -18,8 +18,9 @@ import tensorflow as tf
 
 from ..agent.report import report
 from ..data import DataError, partition_batches
+from ..errors import SpecError
 from .diverging import diverged
-from .keras_models import library_of
+from .keras_models import is_optimizer, library_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class KerasRecipe:
     """How to train.
 
     Attributes:
-        pickled: the model to begin with or a function that makes it, the loss, and the optimizer: a name, or
-            what makes it of (learning_rate=…). A pickle, since they must be made under the strategy.
+        pickled: the model to begin with or a function that makes it, the loss and the optimizer; None for
+            those of a compiled model. A pickle, since they must be made under the strategy.
         learning_rate: what the optimizer is given; None for its own.
         epochs: how often each row is used.
         seed: of the weights that a function makes, and of the order of rows.
@@ -57,6 +58,7 @@ def fit(recipe: KerasRecipe) -> KerasTrained | None:
 
     Raises:
         DataError: there are no rows.
+        SpecError: there is no loss.
         FloatingPointError: the loss is no finite number any more.
     """
     strategy = _join()
@@ -65,7 +67,11 @@ def fit(recipe: KerasRecipe) -> KerasTrained | None:
         model, loss, optimizer = pickle.loads(recipe.pickled)
         model = model if library_of(model) else model()
         keras: Any = importlib.import_module(library_of(model))
+        optimizer = optimizer or getattr(model, "optimizer", None) or "adam"
         optimizer = _make_optimizer(keras, optimizer, recipe.learning_rate)
+    loss = loss or getattr(model, "loss", None)
+    if loss is None:
+        raise SpecError("the model that the function makes is not compiled", hint="loss=…")
     step = _step(strategy, model, keras.losses.get(loss), optimizer)
     rows = partition_batches(shuffle=True, seed=recipe.seed, dtype=keras.backend.floatx())
     count, example = 0, None
@@ -99,7 +105,12 @@ def _join() -> Any:
     return tf.distribute.get_strategy()
 
 
-def _make_optimizer(keras: Any, optimizer: str | Callable[..., Any], rate: float | None) -> Any:
+def _make_optimizer(keras: Any, optimizer: Any, rate: float | None) -> Any:
+    """The optimizer of a name, of what makes one, or itself."""
+    if is_optimizer(optimizer):
+        if rate is not None:
+            optimizer.learning_rate = rate
+        return optimizer
     given = {} if rate is None else {"learning_rate": rate}
     if isinstance(optimizer, str):
         return keras.optimizers.get({"class_name": optimizer, "config": given})

@@ -45,12 +45,11 @@ def _kind(value: object) -> str:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """cloudpickle's, with models of Keras as they are saved."""
+    """cloudpickle's, with models and optimizers of Keras as they are saved."""
 
     def reducer_override(self, value: Any) -> Any:
-        if keras_models.library_of(value):
-            return keras_models.reduced(value)
-        return super().reducer_override(value)
+        reduced = keras_models.reduced(value)
+        return super().reducer_override(value) if reduced is NotImplemented else reduced
 
 
 def loads(data: bytes) -> Any:

@@ -78,7 +78,7 @@ def load(folder: str) -> None:
 
 
 def classes(folder: str) -> None:
-    """Classes and scores, of a compiled model, whose loss and optimizer are used."""
+    """Classes and scores, of a compiled model, whose loss and optimizer are used, also once it was saved."""
     estimator = KerasEstimator(
         model=keras_nets.make_classifier(),
         prediction=keras_nets.largest,
@@ -89,7 +89,8 @@ def classes(folder: str) -> None:
         rawPredictionCol="scores",
     )
     data = points()
-    found = estimator.fit(data).transform(data).cache()
+    estimator.save(f"{folder}/estimator")
+    found = KerasEstimator.load(f"{folder}/estimator").fit(data).transform(data).cache()
     evaluator = BinaryClassificationEvaluator(labelCol="class", rawPredictionCol="scores")
     assert evaluator.evaluate(found) > 0.9
     assert {row.prediction for row in found.select("prediction").distinct().collect()} == {0.0, 1.0}
@@ -99,7 +100,8 @@ def documented(folder: str) -> None:
     """The stage of the manual, whose code a file has, learns something."""
     stage = runpy.run_path(f"{folder}/documented.py")["stage"]
     data = points()
-    model = stage.copy({stage.featuresCol: "both", stage.batchSize: 10}).fit(data)
+    changed = {stage.featuresCol: "both", stage.batchSize: 10, stage.learningRate: 0.02}
+    model = stage.copy(changed).fit(data)
     assert RegressionEvaluator().evaluate(model.transform(data)) < 0.6
 
 
@@ -115,14 +117,19 @@ def ranks(folder: str) -> None:
         ]
     )
     model.build((None, 2))
-    model.compile(optimizer=tf_keras.optimizers.SGD(0.05, momentum=0.9), loss="mse")
     data = points(601).cache()
-    found = []
-    for count in (1, 2):
-        estimator = KerasEstimator(
-            model=model, epochs=20, batchSize=1000, numTrainWorkers=count, featuresCol="both"
-        )
-        found.append(numbers(estimator.fit(data), data))
+    estimator = KerasEstimator(
+        model=model,
+        loss="mse",
+        optimizer=tf_keras.optimizers.SGD(0.5, momentum=0.9),
+        learningRate=0.05,
+        epochs=20,
+        batchSize=1000,
+        featuresCol="both",
+    )
+    estimator.save(f"{folder}/estimator")
+    again = KerasEstimator.load(f"{folder}/estimator")
+    found = [numbers(again.copy({again.numTrainWorkers: count}).fit(data), data) for count in (1, 2)]
     before = numbers(KerasModel(model=model, featuresCol="both", inputShape=[2]), data)
     assert np.abs(found[0] - found[1]).max() < 0.01, found
     assert np.abs(found[0] - before).max() > 0.1, found
@@ -136,13 +143,13 @@ def refusals(folder: str) -> None:
     given: Any
     for given, why in (
         ({}, "needs model=…, not None"),
-        ({"model": net}, "needs loss=…, or a compiled model, not None"),
+        ({"model": net()}, "needs loss=…, or a compiled model"),
         ({"model": net, "loss": "mse", "epochs": 0}, "epochs is a number of epochs, not 0"),
         (
             {"model": net, "loss": "mse", "optimizer": 3},
-            "optimizer must be a name, an optimizer or what makes one",
+            "optimizer is a name, an optimizer or what makes one",
         ),
-        ({"model": unsaved, "loss": "mse"}, "a tuple of Sequential, str, str cannot be pickled: "),
+        ({"model": unsaved, "loss": "mse"}, "a tuple of Sequential, str, NoneType cannot be pickled: "),
     ):
         refused(lambda given=given: KerasEstimator(**given)._recipe(), SpecError, why)
     frame = points(8)
@@ -159,10 +166,12 @@ def refusals(folder: str) -> None:
         stage = KerasModel(model=model, featuresCol="both", **given)
         refused(lambda stage=stage: stage.transform(frame), SpecError, why)
     for given, rows, why in (
+        ({"loss": None}, 600, "the model that the function makes is not compiled (loss=…)"),
         ({"learningRate": 1e30, "epochs": 9}, 600, "after epoch"),
         ({}, 0, "the DataFrame has no rows to learn from"),
     ):
-        estimator = KerasEstimator(model=net, loss="mse", optimizer="sgd", featuresCol="both", **given)
+        options = {"loss": "mse", "optimizer": "sgd", **given}
+        estimator = KerasEstimator(model=net, featuresCol="both", **options)
         refused(lambda each=estimator, rows=rows: each.fit(points(rows)), RankFailed, why)
 
 
