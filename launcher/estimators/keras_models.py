@@ -32,11 +32,13 @@ def own_objects(model: Any) -> dict[str, Any]:
 
 
 def _objects(model: Any) -> Iterator[type | Callable[..., Any]]:
+    given = [getattr(model, "loss", None), getattr(model, "optimizer", None)]  # of a compiled model
     for layer in model._flatten_layers():
-        for each in (type(layer), *vars(layer).values()):
-            of = getattr(each, "__module__", None) if isinstance(each, (type, types.FunctionType)) else None
-            if isinstance(of, str) and of.partition(".")[0] not in (*LIBRARIES, "tensorflow", "builtins"):
-                yield each
+        given += [layer, *filter(callable, vars(layer).values())]
+    for each in given:
+        made = each if isinstance(each, (type, types.FunctionType)) else type(each)
+        if (made.__module__ or "").partition(".")[0] not in (*LIBRARIES, "tensorflow", "builtins"):
+            yield made
 
 
 def reduced(value: Any) -> Any:

@@ -58,7 +58,7 @@ def fit(recipe: KerasRecipe) -> KerasTrained | None:
 
     Raises:
         DataError: there are no rows.
-        SpecError: there is no loss.
+        SpecError: there is no loss, or no model.
         FloatingPointError: the loss is no finite number any more.
     """
     strategy = _join()
@@ -66,7 +66,9 @@ def fit(recipe: KerasRecipe) -> KerasTrained | None:
     with strategy.scope():
         model, loss, optimizer = pickle.loads(recipe.pickled)
         model = model if library_of(model) else model()
-        keras: Any = importlib.import_module(library_of(model))
+        if not (library := library_of(model)):
+            raise SpecError(f"model=… makes a {type(model).__name__}, which is no model of Keras")
+        keras: Any = importlib.import_module(library)
         optimizer = optimizer or getattr(model, "optimizer", None) or "adam"
         optimizer = _make_optimizer(keras, optimizer, recipe.learning_rate)
     loss = loss or getattr(model, "loss", None)
@@ -122,12 +124,13 @@ def _step(strategy: Any, model: Any, loss: Any, optimizer: Any) -> Callable[...,
     # a Loss would divide by the rows of this rank only; its `call` gives a number for each row
     each_row = getattr(loss, "call", loss)
     ranks = strategy.num_replicas_in_sync
+    scaled = getattr(optimizer, "scale_loss", lambda loss: loss)  # for numbers of half precision
 
     def of_this_rank(features: Any, label: Any) -> Any:
         with tf.GradientTape() as tape:
             output = as_labels(model(features, training=True), label)
             found = tf.reduce_mean(each_row(label, output)) + sum(model.losses)
-            share = found / ranks  # optimizers add up what all ranks have
+            share = scaled(found / ranks)  # optimizers add up what all ranks have
         weights = model.trainable_variables
         optimizer.apply_gradients(zip(tape.gradient(share, weights), weights, strict=True))
         return found

@@ -79,7 +79,8 @@ def _own_module(part: object) -> ModuleType | None:
     module = sys.modules.get(name.partition(".")[0]) if isinstance(name, str) else None
     if module is None or module.__name__ == "__main__":
         return None  # cloudpickle itself takes what __main__ has by value
-    places = [module.__file__] if module.__file__ else list(getattr(module, "__path__", []))
+    file = getattr(module, "__file__", None)  # a module of Python's own has none
+    places = [file] if file else list(getattr(module, "__path__", []))
     return module if places and not any(map(is_installed, places)) else None
 
 

@@ -167,11 +167,12 @@ def refusals(folder: str) -> None:
         refused(lambda stage=stage: stage.transform(frame), SpecError, why)
     for given, rows, why in (
         ({"loss": None}, 600, "the model that the function makes is not compiled (loss=…)"),
+        ({"model": dict}, 600, "model=… makes a dict, which is no model of Keras"),
         ({"learningRate": 1e30, "epochs": 9}, 600, "after epoch"),
         ({}, 0, "the DataFrame has no rows to learn from"),
     ):
-        options = {"loss": "mse", "optimizer": "sgd", **given}
-        estimator = KerasEstimator(model=net, featuresCol="both", **options)
+        options = {"model": net, "loss": "mse", "optimizer": "sgd", **given}
+        estimator = KerasEstimator(featuresCol="both", **options)
         refused(lambda each=estimator, rows=rows: each.fit(points(rows)), RankFailed, why)
 
 

@@ -88,6 +88,11 @@ def test_a_pickle_has_the_callers_own_code(tmp_path: Path) -> None:
     assert "4\n" == done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("function", [len, dict, torch.nn.functional.mse_loss], ids=str)
+def test_what_everybody_has_is_pickled_by_its_name(function: Any) -> None:
+    assert loads(dumps(function)) is function
+
+
 def test_what_cannot_be_pickled_is_named() -> None:
     model = torch.nn.Linear(1, 1)
     model.lock = threading.Lock()  # type: ignore[assignment]
