@@ -88,7 +88,7 @@ def test_a_pickle_has_the_callers_own_code(tmp_path: Path) -> None:
     assert "4\n" == done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("function", [len, dict, torch.nn.functional.mse_loss], ids=str)
+@pytest.mark.parametrize("function", [len, dict, torch.nn.functional.mse_loss], ids=["len", "dict", "loss"])
 def test_what_everybody_has_is_pickled_by_its_name(function: Any) -> None:
     assert loads(dumps(function)) is function
 
