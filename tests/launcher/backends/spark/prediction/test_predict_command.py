@@ -134,7 +134,7 @@ def test_a_dry_run_prints_what_would_be_read_and_written_and_starts_nothing(tmp_
     (tmp_path / "score.py").write_text("def load(device): ...\n")
     words: list[str | Path] = [
         *("--input", "sales.orders", "--input-format", "jdbc", "--input-option", "password=hunter2"),
-        *("--output", "scored", "--columns", "a,b", "--shape", "b=2x3", "--returns", "array<float>"),
+        *("--output", "scored.parquet", "--columns", "a,b", "--shape", "b=2x3", "--returns", "array<float>"),
         *("--master", "spark://h:7077", "-n", "1"),
     ]
     done = rankdeck("predict", "score.py:load", *words, "--dry-run", cwd=tmp_path)
@@ -147,8 +147,8 @@ def test_a_dry_run_prints_what_would_be_read_and_written_and_starts_nothing(tmp_
         "python   the executors' own: PYSPARK_PYTHON or spark.pyspark.python",
         "reads    sales.orders (jdbc, password=***)",
         "given    a, b, b as 2x3, in batches of 1,024 rows at most",
-        f"writes   {tmp_path}/scored (parquet), with prediction array<float>",
+        f"writes   {tmp_path}/scored.parquet (parquet), with prediction array<float>",
         "exists   resume",
         "by       1 worker",
     ] == [line.rstrip() for line in done.stdout.splitlines()]
-    assert not (tmp_path / "scored").exists()
+    assert not (tmp_path / "scored.parquet").exists()
