@@ -28,7 +28,7 @@ def print_plan(request: Request) -> int:
     _row(f"target   {shlex.join([*spec.target.words, *spec.target.args])}")
     _row(f"workdir  {spec.workdir}")
     if spec.prediction is not None:
-        _print_spark(request.spec)
+        _print_spark(spec)
         _print_prediction(spec.prediction)
         return 0
     if plan is None:
@@ -67,7 +67,7 @@ def _print_stage(spec: JobSpec) -> None:
     gpus = "no GPUs" if spec.gpu is False else number(spec.gpus_per_task or spec.gpus_per_rank, "GPU")
     gpu_text = gpus + ("" if spec.gpu is not None else " where there are any")
     traits = spec.mode.traits
-    _print_spark(spec)
+    _print_spark(spec.redacted())
     _row(f"stage    {number(tasks, traits.task)} of {number(each, 'rank')}, each with {gpu_text}")
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")
@@ -79,8 +79,8 @@ def _print_stage(spec: JobSpec) -> None:
 
 
 def _print_spark(spec: JobSpec) -> None:
-    """Print which Spark is asked, and which interpreter its workers have."""
-    traits, shown = spec.mode.traits, spec.redacted().spark
+    """Print which Spark is asked, and which interpreter its workers have, of a spec without its secrets."""
+    traits, shown = spec.mode.traits, spec.spark
     if traits.address:
         _row(f"spark    {shown.master or shown.remote or 'what the session or the environment says'}")
     for name, value in shown.conf.items():

@@ -12,7 +12,7 @@ import click
 from launcher.spec.job import LAUNCH_OPTIONS
 from launcher.spec.prediction import PREDICT_OPTIONS
 
-from .run import dry_run_option, given_options, start_and_watch, watch_options, with_options
+from .run import given_options, start, watch_options, with_options
 
 _USED = (
     "mode",
@@ -40,12 +40,9 @@ _SETTINGS = frozenset(option.setting for option in _OPTIONS)
 @click.option(
     "--show", type=click.Choice(["text", "jsonl"]), default="text", show_default=True, help="What is printed."
 )
-@dry_run_option
 @watch_options
 @click.pass_context
-def predict(
-    context: click.Context, /, target: str, *, no_defaults: bool, show: str, dry_run: bool, **options: Any
-) -> int:
+def predict(context: click.Context, /, target: str, *, no_defaults: bool, show: str, **options: Any) -> int:
     """Predict with TARGET on Spark, and write the rows with their predictions.
 
     TARGET is score.py:load or package.module:load. It is called once in each worker with a device such as
@@ -71,12 +68,7 @@ def predict(
     values = {**with_defaults(given, usable, mode, here), "num_processes": (None, prediction.workers or 1)}
     loader = resolve_loader(target, params=values.get("param", {}), workdir=here)
     spec = JobSpec(loader, mode=mode, workdir=str(here), prediction=prediction).with_options(values)
-    request = named_request(spec)
-    if dry_run:
-        from .plan import print_plan
-
-        return print_plan(request)
-    return start_and_watch(request, options, output=show)
+    return start(named_request(spec), {**options, "output": show})
 
 
 def _mode(given: Mapping[str, Any], defaults: Mapping[str, str]) -> Any:

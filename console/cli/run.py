@@ -136,7 +136,7 @@ def _base(target: str, workdir: Path) -> Path:
 
 
 _DETACH = click.option("--detach", is_flag=True, help="Start it, print its id, and leave it running.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 _OUTPUT = click.option("--output", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
 _RANKS = click.option(
     "--ranks", default="all", show_default=True, metavar="all|none|0,3-5", help="The ranks to print."
@@ -150,14 +150,14 @@ _ON_DISCONNECT = click.option(
 
 def start_options(command: Command) -> Command:
     """Add the options for how a run is started and watched."""
-    for option in reversed((_DETACH, dry_run_option, _OUTPUT, _RANKS, _ON_DISCONNECT)):
+    for option in reversed((_DETACH, _DRY_RUN, _OUTPUT, _RANKS, _ON_DISCONNECT)):
         command = option(command)
     return command
 
 
 def watch_options(command: Command) -> Command:
-    """Add those of them that do not concern a plan or `--output`, which a command may have for itself."""
-    for option in reversed((_DETACH, _RANKS, _ON_DISCONNECT)):
+    """Add those of them but `--output`, which a command may have for itself."""
+    for option in reversed((_DETACH, _DRY_RUN, _RANKS, _ON_DISCONNECT)):
         command = option(command)
     return command
 
@@ -198,14 +198,9 @@ def start(request: Request, options: dict[str, Any]) -> int:
         from .plan import print_plan
 
         return print_plan(request)
-    return start_and_watch(request, options, output=options["output"])
-
-
-def start_and_watch(request: Request, options: dict[str, Any], *, output: str) -> int:
-    """Start a run as the `watch_options` require, and return the exit code."""
     from . import output as headless
 
-    ranks = options["ranks"]
+    output, ranks = options["output"], options["ranks"]
     if options["detach"]:
         return headless.detach(request, output=output, ranks=ranks)
     return run_in_foreground(request, output=output, ranks=ranks, on_disconnect=options["on_disconnect"])

@@ -71,7 +71,6 @@ class TaskShares:
         self._clock = clock
         self._due = self._look_due = clock()
         self._told: dict[str, Any] = {}
-        self._complete = False
         self._settled = False
         self._has_example = False
         self.begin(())
@@ -80,6 +79,11 @@ class TaskShares:
         """Watch these ranks, each with the share of its place, from now on."""
         self._ranks = list(ranks)
         self._waits = RowWaits()
+
+    @property
+    def _complete(self) -> bool:
+        """Whether it was reported that the task has dealt all its rows."""
+        return bool(self._told.get("complete"))
 
     def timeout(self) -> float | None:
         """Seconds until `advance` has something to do; None once no rank can wait for rows any more."""
@@ -112,7 +116,7 @@ class TaskShares:
         rows = [self._ledger.rows(share) for share in range(self._ledger.count)]
         if (told := {"rows": rows, "complete": complete}) == self._told:
             return
-        self._told, self._complete = told, complete
+        self._told = told
         self._put(document(Kind.SHARES, {**told, **self._example()}))
 
     def _example(self) -> dict[str, str]:

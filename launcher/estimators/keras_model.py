@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark import keyword_only
+import numpy as np
 
 from ..errors import SpecError
 from .keras_models import library_of
 from .pickles import dumps
 from .predictor import Predictor
 
-if TYPE_CHECKING:
-    import numpy as np
 
-
-class KerasModel(Predictor):
+class KerasModel(Predictor[Any]):
     """Adds a model's predictions to a DataFrame.
 
     `KerasEstimator` makes it, and a model that was trained elsewhere can be given. Predictions are computed
@@ -39,22 +36,6 @@ class KerasModel(Predictor):
 
     __module__ = "launcher.estimators"  # the name that saved stages have
 
-    @keyword_only
-    def __init__(
-        self,
-        *,
-        model: Any = None,
-        prediction: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None = None,
-        inputShape: list[int] | None = None,
-        featuresCol: str = "features",
-        predictionCol: str = "prediction",
-        rawPredictionCol: str = "",
-        batchSize: int = 1024,
-    ) -> None:
-        super().__init__()
-        self._setDefault(batchSize=1024, rawPredictionCol="")
-        self._set(**self._input_kwargs)  # type: ignore[attr-defined]  # keyword_only makes it
-
     def getModel(self) -> Any:
         """The model.
 
@@ -66,16 +47,8 @@ class KerasModel(Predictor):
             raise SpecError(f"{self.uid} needs a model of Keras: model=…, not {model!r:.80}")
         return model
 
-    def setModel(self, value: Any) -> KerasModel:
-        """Set the model."""
-        return self._set(model=value)
-
-    def _probe(self, shape: tuple[int, ...], *, floating: bool) -> tuple[Any, Any]:
-        import numpy as np
-
-        model, prediction = self.getModel(), self.value_of("prediction")
-        output = model.predict_on_batch(np.zeros(shape, "float32" if floating else "int64"))
-        return output if prediction is None else prediction(output), output
+    def _outputs(self, shape: tuple[int, ...], *, floating: bool) -> Any:
+        return self.getModel().predict_on_batch(np.zeros(shape, "float32" if floating else "int64"))
 
     def _worker(self, *, with_raw: bool) -> Callable[[str], Callable[..., Any]]:
         return _loader(dumps((self.getModel(), self.value_of("prediction"))), with_raw=with_raw)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from pyspark import keyword_only
 from pyspark.ml import Model
 from pyspark.ml.functions import array_to_vector, predict_batch_udf, vector_to_array
 from pyspark.ml.linalg import VectorUDT
@@ -27,13 +28,28 @@ from ..errors import SpecError
 from .parameters import Predicting
 from .saved import Saved
 
+ModelT = TypeVar("ModelT")
 PROBE_ROWS = 3
 PREDICTION, RAW = "prediction", "raw"
 """What a worker's function returns where outputs are wanted beside predictions."""
 
 
-class Predictor(Model, Predicting, Saved):
-    """Adds a model's predictions to a DataFrame."""
+class Predictor(Model, Predicting, Saved, Generic[ModelT]):
+    """Adds a model's predictions to a DataFrame.
+
+    Args:
+        model: the model.
+        prediction: what becomes of a batch of outputs; by default the output itself.
+        inputShape: the shape of a row's features, such as ``[8]``; ``[]`` for a column of numbers. Arrays of
+            Spark are flat, and this is what they become.
+        featuresCol: the column that the model is given: numbers, arrays or vectors.
+        predictionCol: the new column.
+        rawPredictionCol: a column for the model's output as vectors; empty for none.
+        batchSize: the rows that the model is given at once.
+
+    Raises:
+        SpecError: at `transform`, a parameter is missing, or does not fit the DataFrame.
+    """
 
     objects = ("model", "prediction")
 
@@ -42,12 +58,32 @@ class Predictor(Model, Predicting, Saved):
         Params._dummy(), "inputShape", "the shape of a row's features", TypeConverters.toListInt
     )
 
-    def _probe(self, shape: tuple[int, ...], *, floating: bool) -> tuple[Any, Any]:
-        """What the model makes of an array of zeros: predictions and outputs, which should have a shape.
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        model: ModelT | None = None,
+        prediction: Callable[[Any], Any] | None = None,
+        inputShape: list[int] | None = None,
+        featuresCol: str = "features",
+        predictionCol: str = "prediction",
+        rawPredictionCol: str = "",
+        batchSize: int = 1024,
+    ) -> None:
+        super().__init__()
+        self._setDefault(batchSize=1024, rawPredictionCol="")
+        self._set(**self._input_kwargs)  # type: ignore[attr-defined]  # keyword_only makes it
+
+    def setModel(self, value: ModelT) -> Any:
+        """Set the model."""
+        return self._set(model=value)
+
+    def _outputs(self, shape: tuple[int, ...], *, floating: bool) -> Any:
+        """What the model makes of zeros: something with a shape, if it fits.
 
         Args:
-            shape: of the array, whose rows are `PROBE_ROWS`.
-            floating: whether it is of floating-point numbers, else of whole ones.
+            shape: of the zeros, whose rows are `PROBE_ROWS`.
+            floating: whether they are floating-point numbers, else whole ones.
         """
         raise NotImplementedError
 
@@ -108,8 +144,10 @@ class Predictor(Model, Predicting, Saved):
 
     def _output_types(self, shape: list[int], *, floating: bool) -> tuple[DataType, DataType]:
         """Spark's types of predictions and of outputs, by what the model makes of rows of zeros."""
+        prediction = self.value_of("prediction")
         try:
-            predicted, output = self._probe((PROBE_ROWS, *shape), floating=floating)
+            output = self._outputs((PROBE_ROWS, *shape), floating=floating)
+            predicted = output if prediction is None else prediction(output)
         except SpecError:
             raise
         except Exception as error:  # a user's model may raise anything

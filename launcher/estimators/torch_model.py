@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from pyspark import keyword_only
 
 from ..errors import SpecError
 from .pickles import dumps
@@ -14,7 +13,7 @@ from .predictor import Predictor
 from .torch_training import floating_type
 
 
-class TorchModel(Predictor):
+class TorchModel(Predictor[torch.nn.Module]):
     """Adds a module's predictions to a DataFrame.
 
     `TorchEstimator` makes it, and a module that was trained elsewhere can be given. Predictions are computed
@@ -37,22 +36,6 @@ class TorchModel(Predictor):
 
     __module__ = "launcher.estimators"  # the name that saved stages have
 
-    @keyword_only
-    def __init__(
-        self,
-        *,
-        model: torch.nn.Module | None = None,
-        prediction: Callable[[torch.Tensor], torch.Tensor] | None = None,
-        inputShape: list[int] | None = None,
-        featuresCol: str = "features",
-        predictionCol: str = "prediction",
-        rawPredictionCol: str = "",
-        batchSize: int = 1024,
-    ) -> None:
-        super().__init__()
-        self._setDefault(batchSize=1024, rawPredictionCol="")
-        self._set(**self._input_kwargs)  # type: ignore[attr-defined]  # keyword_only makes it
-
     def getModel(self) -> torch.nn.Module:
         """The module, on the CPU.
 
@@ -64,15 +47,10 @@ class TorchModel(Predictor):
             raise SpecError(f"{self.uid} needs a torch.nn.Module: model=…, not {model!r:.80}")
         return model
 
-    def setModel(self, value: torch.nn.Module) -> TorchModel:
-        """Set the module."""
-        return self._set(model=value)
-
-    def _probe(self, shape: tuple[int, ...], *, floating: bool) -> tuple[Any, Any]:
-        model, prediction = self.getModel().eval(), self.value_of("prediction")
+    def _outputs(self, shape: tuple[int, ...], *, floating: bool) -> Any:
+        model = self.getModel().eval()
         with torch.no_grad():
-            output = model(torch.zeros(shape, dtype=floating_type(model) if floating else torch.int64))
-            return output if prediction is None else prediction(output), output
+            return model(torch.zeros(shape, dtype=floating_type(model) if floating else torch.int64))
 
     def _worker(self, *, with_raw: bool) -> Callable[[str], Callable[..., Any]]:
         model = self.getModel()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from launcher.backends.spark.prediction.worker import WATCH_AFTER_S
 from launcher.spec.places import host_labels
 from launcher.state.events import HostSample
 from launcher.state.run_state import Host
@@ -183,5 +184,6 @@ def _of_host(system: HostSample | None) -> str:
 def unplaced_row(view: RunView | None) -> Row:
     """The note where ranks will stand."""
     predicts = view is not None and view.state.prediction is not None
-    text = "a worker is shown once it has predicted for 5 s" if predicts else "no rank has a place yet"
+    worker = f"a worker is shown once it has predicted for {WATCH_AFTER_S:g} s"
+    text = worker if predicts else "no rank has a place yet"
     return ((f" {text}", "muted"),)
