@@ -28,6 +28,10 @@ from .ray_output import STDERR, STDOUT, WorkerOutput
 _READY = b"This command will now block forever"
 _DASHBOARD = b"dashboard at"
 _VITAL = ("gcs_server", "raylet")
+# What the command says of a raylet that has died or not registered within 30 s, which no option makes longer.
+# A busy host needs more, so it is started again; all starts fit into the time that services have.
+_GAVE_UP = "node timed out during startup"
+_STARTS = 3
 _EXIT = re.compile(r"(?:^|-- )\s*(\w+) \[exit code=(-?\d+)\]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TURN_S = 0.2
@@ -79,28 +83,15 @@ class Node:
         self._python = python
         self._folder = os.path.join(folder, str(ports[0]))
         self._dashboard = f"http://{endpoint(address, ports[1])}"
-        self._tail: deque[str] = deque(maxlen=_TAIL)
-        self._exits: dict[str, str] = {}
-        self._rest = b""
-        self._said = bytearray()
-        self._ready, self._talks = False, True
         self._vital: dict[int, tuple[int, str]] = {}
+        self._starts = 0
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         own = head_options(address, ports) if head else [f"--address={cluster}"]
         chosen = {"num-cpus": str(cpus), "num-gpus": str(gpus), **options}
-        words = [*own, *node_options(address, chosen, self._folder)]
-        self._command = subprocess.Popen(
-            [python, "-m", "ray.scripts.scripts", "start", "--block", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environ(os.environ, cluster, imports, self._folder),
-        )
-        assert self._command.stdout is not None
-        self._stdout = self._command.stdout
-        self._pipe = self._stdout.fileno()
-        os.set_blocking(self._pipe, False)
+        self._words = [*own, *node_options(address, chosen, self._folder)]
+        self._environ = environ(os.environ, cluster, imports, self._folder)
         self._output = WorkerOutput(os.path.join(self._folder, "session_latest", "logs"), write)
+        self._start()
 
     def __enter__(self) -> Node:
         return self
@@ -118,6 +109,26 @@ class Node:
         for descriptor in self._vital:
             os.close(descriptor)
 
+    def _start(self) -> None:
+        """Start the command, of which nothing has been heard yet."""
+        self._starts += 1
+        self._tail: deque[str] = deque(maxlen=_TAIL)
+        self._exits: dict[str, str] = {}
+        self._rest = b""
+        self._said = bytearray()
+        self._ready, self._talks = False, True
+        self._command = subprocess.Popen(
+            [self._python, "-m", "ray.scripts.scripts", "start", "--block", *self._words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environ,
+        )
+        assert self._command.stdout is not None
+        self._stdout = self._command.stdout
+        self._pipe = self._stdout.fileno()
+        os.set_blocking(self._pipe, False)
+
     def run(self) -> None:
         """Serve until the node is released, or has ended."""
         while True:
@@ -131,8 +142,16 @@ class Node:
             dead = next((each for each in readable if each in self._vital), None)
             if dead is not None:
                 return self._line.lost(self._why_lost(*self._vital[dead]))
-            if ended:
+            if ended and self._gave_up():  # and has ended its processes
+                self._stdout.close()
+                self._start()
+            elif ended:
                 return self._line.lost(self._why())
+
+    def _gave_up(self) -> bool:
+        """Whether the command has ended because it would not wait for its raylet, and may be tried again."""
+        said = any(_GAVE_UP in line for line in self._tail)
+        return said and not self._ready and self._starts < _STARTS
 
     def _listen(self) -> None:
         """Read what the command has said."""

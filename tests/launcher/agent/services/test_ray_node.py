@@ -169,6 +169,32 @@ def test_a_node_that_cannot_be_started_says_why(
 
 
 @pytest.mark.process
+def test_a_node_that_needs_longer_than_ray_waits_is_started_again(
+    line: Line, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_IS_SLOW", "2")
+    thread = start(line, tmp_path / "f")
+    assert line.is_ready.wait(20)
+    line.release()
+    thread.join(20)
+
+    assert (["http://127.0.0.2:6000"], []) == (line.pages, line.reasons)
+
+
+@pytest.mark.process
+def test_a_node_that_is_never_ready_says_so_in_the_end(
+    line: Line, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_IS_SLOW", "100")
+    thread = start(line, tmp_path / "f")
+    thread.join(20)
+
+    said = "Exception: The current node timed out during startup. This could happen because"
+    assert [f"ray start ended with code 1: {said}"] == line.reasons
+    assert "xxx" == next((tmp_path / "f").glob("*/tries")).read_text()
+
+
+@pytest.mark.process
 def test_an_interpreter_without_ray_is_named(line: Line, tmp_path: Path) -> None:
     empty = tmp_path / "python"
     empty.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')
