@@ -32,6 +32,7 @@ def print_plan(request: Request) -> int:
         _print_prediction(spec.prediction)
         return 0
     if plan is None:
+        _print_spark(spec)
         _print_stage(request.spec)
     else:
         _row(f"python   {request.interpreter}")
@@ -67,7 +68,6 @@ def _print_stage(spec: JobSpec) -> None:
     gpus = "no GPUs" if spec.gpu is False else number(spec.gpus_per_task or spec.gpus_per_rank, "GPU")
     gpu_text = gpus + ("" if spec.gpu is not None else " where there are any")
     traits = spec.mode.traits
-    _print_spark(spec.redacted())
     _row(f"stage    {number(tasks, traits.task)} of {number(each, 'rank')}, each with {gpu_text}")
     if spec.min_processes is not None:
         _row(f"ranks    {spec.min_processes} to {spec.num_processes}")

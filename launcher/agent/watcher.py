@@ -156,10 +156,10 @@ class Watcher:
         was = self._counters.rate if self._counters.rows else 0.0
         if self._rank is None or not (self._counters.read() or was):
             return
-        from ..state.events import ROWS, RankReported
+        from ..state.events import ROWS, ROWS_PER_S, RankReported
 
         counted = self._counters
-        metrics = {ROWS: counted.rows, "rows_per_s": round(counted.rate, 1), "batches": counted.batches}
+        metrics = {ROWS: counted.rows, ROWS_PER_S: round(counted.rate, 1), "batches": counted.batches}
         self._fact(RankReported(time=time.time(), rank=self._rank, metrics=metrics))
 
     def _fact(self, fact: Event) -> None:

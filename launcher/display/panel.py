@@ -226,7 +226,7 @@ def _row(state: RunState, rank: Rank, host: str, paces: Paces) -> Row:
     usage, memory = _load(state, rank)
     predicts = state.prediction is not None
     done = rank.rows if predicts else rank.step
-    pace = rank.metrics.get("rows_per_s") if predicts else paces.of(rank.rank)
+    pace = rank.rows_per_s if predicts else paces.of(rank.rank)
     return Row(
         rank=rank.rank,
         phase=rank.phase,

@@ -34,7 +34,7 @@ def row_progress(state: RunState, now: float) -> RowProgress | None:
     told = state.prediction
     if told is None:
         return None
-    rate = sum(rank.metrics.get("rows_per_s", 0.0) for rank in state.ranks if rank.alive)
+    rate = sum(rank.rows_per_s or 0.0 for rank in state.ranks if rank.alive)
     began = next((time for phase, time in state.since if phase is Phase.RUNNING), None)
     left_s = None
     if told.done is not None and began is not None and not state.phase.final:

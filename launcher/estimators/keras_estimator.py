@@ -10,7 +10,7 @@ from pyspark.ml import Estimator
 
 from ..errors import SpecError
 from .keras_model import KerasModel
-from .keras_models import is_optimizer, library_of
+from .keras_models import is_optimizer, library_of, make_model
 from .keras_training import KerasRecipe, KerasTrained, fit
 from .parameters import Training
 from .pickles import dumps, loads
@@ -80,7 +80,7 @@ class KerasEstimator(Estimator[KerasModel], Training):
         recipe = self._recipe()
         trained: KerasTrained = self._train(fit, dataset, recipe)
         model, *_ = loads(recipe.pickled)
-        model = model if library_of(model) else model()
+        model = make_model(model)
         model(trained.example)
         model.set_weights(trained.weights)
         return self._copyValues(KerasModel())._set(model=model, inputShape=list(trained.example.shape[1:]))

@@ -6,6 +6,7 @@ a process that has the classes of their layers can load them. Here these classes
 
 from __future__ import annotations
 
+import importlib
 import sys
 import tempfile
 import types
@@ -13,6 +14,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from ..errors import SpecError
 
 LIBRARIES = ("keras", "tf_keras")
 
@@ -24,6 +27,18 @@ def library_of(model: object) -> str:
         if name in LIBRARIES and name in sys.modules:
             return name if isinstance(model, sys.modules[name].Model) else ""
     return ""
+
+
+def make_model(given: Any) -> Any:
+    """A model that was given, or the one that a function makes.
+
+    Raises:
+        SpecError: it makes none.
+    """
+    model = given if library_of(given) else given()
+    if not library_of(model):
+        raise SpecError(f"model=… makes a {type(model).__name__}, which is no model of Keras")
+    return model
 
 
 def own_objects(model: Any) -> dict[str, Any]:
@@ -73,15 +88,10 @@ def _saved(model: Any) -> bytes:
 
 def restore(library: str, content: bytes, objects: dict[str, Any], compiled: tuple[Any, Any] | None) -> Any:
     """The model. Pickled by value: this module need not be where the model is wanted."""
-    import importlib
-    import os
-    import tempfile
-
     models = importlib.import_module(library).models
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.keras")
-        with open(path, "wb") as file:
-            file.write(content)
+        path = Path(folder) / "model.keras"
+        path.write_bytes(content)
         model = models.load_model(path, custom_objects=objects, compile=False, safe_mode=False)
     if compiled is not None:
         model.compile(optimizer=compiled[0], loss=compiled[1])

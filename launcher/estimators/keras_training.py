@@ -20,7 +20,7 @@ from ..agent.report import report
 from ..data import DataError, partition_batches
 from ..errors import SpecError
 from .diverging import diverged
-from .keras_models import is_optimizer, library_of
+from .keras_models import is_optimizer, library_of, make_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,8 @@ def fit(recipe: KerasRecipe) -> KerasTrained | None:
     tf.keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         model, loss, optimizer = pickle.loads(recipe.pickled)
-        model = model if library_of(model) else model()
-        if not (library := library_of(model)):
-            raise SpecError(f"model=… makes a {type(model).__name__}, which is no model of Keras")
-        keras: Any = importlib.import_module(library)
+        model = make_model(model)
+        keras: Any = importlib.import_module(library_of(model))
         optimizer = optimizer or getattr(model, "optimizer", None) or "adam"
         optimizer = _make_optimizer(keras, optimizer, recipe.learning_rate)
     loss = loss or getattr(model, "loss", None)

@@ -503,8 +503,8 @@ class RankEntered(Event):
     rank: Index
 
 
-ROWS = "rows"
-"""The figure that a worker of a prediction reports, in place of a step."""
+ROWS, ROWS_PER_S = "rows", "rows_per_s"
+"""The figures that a worker of a prediction reports, in place of a step and its pace."""
 
 
 @event(from_rank=True, shows_life=True, telemetry=True)

@@ -104,6 +104,11 @@ class Rank:
         return int(self.metrics.get(ev.ROWS, 0))
 
     @property
+    def rows_per_s(self) -> float | None:
+        """How many rows a second it predicted when it last said so; None if it has not."""
+        return self.metrics.get(ev.ROWS_PER_S)
+
+    @property
     def failed_at(self) -> float | None:
         """When it failed: the time of the exception if there was one, else of the process's end.
 
