@@ -34,6 +34,8 @@ class Boot:
         token: the secret that proves that both ends belong to one run.
         descriptor: an inherited socket to the engine, or -1 for one that must be dialled.
         endpoints: the engine's addresses, where there is no such socket.
+        namespace: the engine's network namespace, in which alone its loopback addresses are its own; empty if
+            unknown.
         credentials: the channel's certificates and key as PEM texts (`launcher.channel.tls`).
         lost_after_s: seconds of silence after which the other end counts as gone; None: never.
         dial_s: seconds for reaching the engine.
@@ -58,6 +60,7 @@ class Boot:
     token: str
     descriptor: int = -1
     endpoints: tuple[Endpoint, ...] = ()
+    namespace: str = ""
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     lost_after_s: float | None = None
     dial_s: float = 10.0

@@ -51,7 +51,8 @@ def _remote_stream(boot: Boot) -> SocketLike:
     from ..channel.dial import dial, secure
 
     try:
-        return dial([(e.host, e.port) for e in boot.endpoints], boot.credentials, boot.dial_s)
+        addresses = [(e.host, e.port) for e in boot.endpoints]
+        return dial(addresses, boot.credentials, boot.dial_s, namespace=boot.namespace)
     except Unreachable as error:
         if not boot.spool:
             raise

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from . import network
 from .connecting import DialAddress, Unreachable, connect, dial_addresses
 from .tls import Credentials, SecureStream, Untrusted, context
 
@@ -17,7 +18,11 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 
 def dial(
-    addresses: Sequence[tuple[str, int]], credentials: Mapping[str, str], timeout_s: float
+    addresses: Sequence[tuple[str, int]],
+    credentials: Mapping[str, str],
+    timeout_s: float,
+    *,
+    namespace: str = "",
 ) -> SecureStream:
     """A secure stream to the engine, non-blocking.
 
@@ -25,16 +30,24 @@ def dial(
     Names come after numeric addresses, since their look-up may take long. An engine that is flooded with
     connections may drop ours before the handshake; then it is tried again.
 
+    A loopback address means the engine within its own network namespace only. In another one it is somebody
+    else's, who may be harmed: a JVM that expects a length takes our first four bytes for 353 MiB, allocates
+    them, and its executor ends with "Command exited with code 52".
+
     Args:
         addresses: where the engine may listen: (host, port).
         credentials: the fields of this end's `Credentials`.
         timeout_s: seconds that all attempts together may take.
+        namespace: the engine's network namespace (`network.namespace`); empty if unknown.
 
     Raises:
         Unreachable: no engine of this run answers.
     """
     deadline = time.monotonic() + timeout_s
-    dialler = _Dialler(Credentials(**credentials), deadline)
+    here = network.namespace()
+    dialler = _Dialler(
+        Credentials(**credentials), deadline, afar=bool(namespace and here) and namespace != here
+    )
     targets: Iterable[DialAddress] = dialler.look_up(sorted(addresses, key=lambda a: not _is_number(a[0])))
     pause_s = FIRST_PAUSE_S
     while True:
@@ -69,11 +82,12 @@ def secure(sock: socket.socket, credentials: Mapping[str, str], timeout_s: float
 class _Dialler:
     """One call of `dial`: why addresses failed, and which may be tried again."""
 
-    def __init__(self, credentials: Credentials, deadline: float) -> None:
+    def __init__(self, credentials: Credentials, deadline: float, *, afar: bool) -> None:
         self.why: dict[str, str] = {}
         self.dropped: list[DialAddress] = []
         self._peer = credentials.peer
         self._deadline = deadline
+        self._afar = afar
         try:
             self._tls = context(credentials, server=False)
         except Untrusted as error:
@@ -82,9 +96,15 @@ class _Dialler:
     def look_up(self, addresses: Sequence[tuple[str, int]]) -> Iterator[DialAddress]:
         for host, port in addresses:
             try:
-                yield from dial_addresses(host, port)
+                yield from (found for found in dial_addresses(host, port) if self._may_be_engine(found))
             except (OSError, UnicodeError) as error:
                 self.why[f"{host}:{port}"] = f"no such name: {_reason(error)}"
+
+    def _may_be_engine(self, target: DialAddress) -> bool:
+        if self._afar and network.is_loopback(str(target.address[0])):
+            self.why[target.name] = "a loopback address, valid on the engine's host only"
+            return False
+        return True
 
     def try_all(self, targets: Iterable[DialAddress], count: int) -> SecureStream | None:
         """Try about `count` targets once; return the first secure stream."""

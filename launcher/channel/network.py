@@ -69,7 +69,7 @@ def machine(environ: Mapping[str, str] = os.environ) -> str:
     It consists of the kernel's boot, the network namespace, the host's name, and Spark's name for the host:
     Spark treats workers of one machine under several addresses as several hosts.
     """
-    parts = [boot(), _network_namespace(), socket.gethostname(), _spark_name(environ)]
+    parts = [boot(), _namespace_number(), socket.gethostname(), _spark_name(environ)]
     return "|".join(parts)
 
 
@@ -165,6 +165,14 @@ def _ipv6() -> Iterator[tuple[str, str, bool]]:
             yield interface, address, int(scope, 16) == _LINK_LOCAL
 
 
+def is_loopback(address: str) -> bool:
+    """Whether an address is a loopback one: a number or the name ``localhost``."""
+    number = _number(address)
+    if number is None:
+        return address.lower() in ("localhost", "localhost.localdomain", "ip6-localhost")
+    return number.is_loopback
+
+
 def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An address as a number: without its zone, and an IPv4-mapped IPv6 address as IPv4."""
     try:
@@ -184,7 +192,13 @@ def boot() -> str:
         return ""
 
 
-def _network_namespace() -> str:
+def namespace() -> str:
+    """A unique identifier of the network namespace, in which loopback addresses are valid; else empty."""
+    number = _namespace_number()
+    return f"{boot()}|{number}" if number else ""
+
+
+def _namespace_number() -> str:
     try:
         return str(os.stat("/proc/self/ns/net").st_ino)
     except OSError:

@@ -7,7 +7,6 @@ use NCCL if Horovod was built with it, and gloo otherwise; both need nothing but
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import re
 import socket
@@ -16,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..agent import import_hooks
+from ..channel.network import is_loopback
 from ..spec.places import Assignment
 from . import torch
 from .base import Framework, Rendezvous, ServiceCommand, importing, imports
@@ -114,14 +114,7 @@ def unreachable(environ: Mapping[str, str], name: str, address_of: Callable[[str
     if int(environ.get(ADDRESSES, "1")) < 2:  # hosts with one address are one machine
         return ""
     address = address_of(name)
-    return UNREACHABLE.format(name=name, address=address) if _is_loopback(address) else ""
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+    return UNREACHABLE.format(name=name, address=address) if is_loopback(address) else ""
 
 
 HOROVOD = Framework(

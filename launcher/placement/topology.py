@@ -6,13 +6,12 @@ may be ``localhost``), and Spark's own view of an executor's address can be wron
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..channel.network import Way
+from ..channel.network import Way, is_loopback
 from ..errors import CannotPlace
 from ..spec.job import JobSpec
 from ..spec.places import Device, Offer
@@ -185,16 +184,6 @@ def choose_address(
         _unreachable_text(usable, reached, hosts, hosts[first]),
         hint="the executors' hosts have to reach each other: look at routes and firewalls between them",
     )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address is a loopback one: a number or the name ``localhost``."""
-    try:
-        number = ipaddress.ip_address(address)
-    except ValueError:
-        return address.lower() in ("localhost", "localhost.localdomain", "ip6-localhost")
-    mapped = number.ipv4_mapped if isinstance(number, ipaddress.IPv6Address) else None
-    return (mapped or number).is_loopback
 
 
 def _unreachable_text(usable: Sequence[str], reached: Reached, hosts: Mapping[int, str], first: str) -> str:

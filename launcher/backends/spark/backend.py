@@ -21,7 +21,7 @@ from ... import serialization
 from ...agent.agent import BOOT
 from ...agent.boot import Boot
 from ...agent.watcher import BOOT as WATCHER
-from ...channel import connection, handshake
+from ...channel import connection, handshake, network
 from ...channel.certificates import issue
 from ...channel.connecting import Endpoint
 from ...channel.connection import AgentConnection
@@ -245,6 +245,7 @@ class SparkBackend:
             agent=0,
             token=token,
             endpoints=tuple(Endpoint(name, listener.address[1]) for name in advertised),
+            namespace=network.namespace(),
             credentials=serialization.to_plain(issued.agents),
             lost_after_s=spec.spark.lost_after_s,
             lifeline=True,

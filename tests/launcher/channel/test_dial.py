@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 import pytest
 
+from launcher.channel import network
 from launcher.channel.certificates import Issued, issue
 from launcher.channel.connecting import DialAddress, Unreachable, dial_addresses
 from launcher.channel.dial import dial
@@ -197,6 +198,19 @@ def test_nothing_stays_open_after_a_failure(engines: Callable[..., Engine]) -> N
     with pytest.raises(Unreachable):
         dial([away] * 3, AGENTS, 1.0)
     assert before == len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_on_another_host_a_loopback_address_is_not_tried(engines: Callable[..., Engine], host: str) -> None:
+    stranger = engines(secure(issued()))
+    with pytest.raises(Unreachable, match=f"{host}:{stranger.address[1]} \\(a loopback address, valid on"):
+        dial([(host, stranger.address[1])], AGENTS, 5.0, namespace="another host's")
+    assert 0 == stranger.connections
+
+
+def test_on_the_engines_own_host_it_is(engines: Callable[..., Engine]) -> None:
+    engine = engines(secure(issued()))
+    assert greeted(dial([engine.address], AGENTS, 5.0, namespace=network.namespace()))
 
 
 def test_no_address_is_an_error() -> None:

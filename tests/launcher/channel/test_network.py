@@ -34,6 +34,24 @@ def test_loopback_comes_last() -> None:
     assert sorted(ranks) == ranks
 
 
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("localhost", True),
+        ("10.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("node1", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_known_in_all_its_forms(address: str, expected: bool) -> None:
+    assert expected == network.is_loopback(address)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "::ffff:127.0.0.1"])
 def test_all_of_loopback_is_on_one_interface(address: str) -> None:
     assert "lo" == network.interface_of(address)

@@ -20,7 +20,6 @@ from launcher.placement.topology import (
     choose_address,
     gpu_reason,
     host_names,
-    is_loopback,
     offers_of,
     version_notes,
 )
@@ -213,24 +212,6 @@ def test_loopback_serves_one_machine_alone() -> None:
     assert "10.0.0.1" == choose_address(candidates, reached, TWO, first=0).address
     with pytest.raises(CannotPlace, match="a, where rank 0 would listen, has no address that other hosts"):
         choose_address(["127.0.0.1", "::1"], reached, TWO, first=0)
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.0.1", True),
-        ("::1", True),
-        ("::ffff:127.0.0.1", True),
-        ("localhost", True),
-        ("10.0.0.1", False),
-        ("fe80::1%eth0", False),
-        ("node1", False),
-        ("", False),
-    ],
-)
-def test_loopback_is_known_in_all_its_forms(address: str, expected: bool) -> None:
-    assert expected == is_loopback(address)
 
 
 def test_agents_without_ranks_have_no_say() -> None:

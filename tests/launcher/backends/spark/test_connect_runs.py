@@ -301,12 +301,30 @@ def run_inside(cluster: Cluster, server: ConnectServer, listen: str, spool: Path
     return run, [line for line in done.stdout.splitlines() if "delivery_chosen" in line][-1]
 
 
+PORT = 47_113
+STRANGER = f"""
+import socket
+with socket.create_server(("127.0.0.1", {PORT})) as door:
+    print("listens", flush=True)
+    door.accept()
+    print("was disturbed", flush=True)
+"""
+
+
 @pytest.mark.netns
 @pytest.mark.parametrize("spool", [True, False])
 def test_executors_that_cannot_reach_a_laptop(
     walled: tuple[Cluster, ConnectServer], tmp_path: Path, home: Path, spool: bool
 ) -> None:
-    run, chosen = run_inside(*walled, "127.0.0.1", tmp_path if spool else None)
+    cluster, server = walled
+    with subprocess.Popen(
+        [*cluster.prefix(0), sys.executable, "-c", STRANGER], stdout=subprocess.PIPE
+    ) as beside:
+        assert beside.stdout is not None
+        assert b"listens\n" == beside.stdout.readline()
+        run, chosen = run_inside(cluster, server, f"127.0.0.1:{PORT}", tmp_path if spool else None)
+        beside.terminate()
+        assert b"" == beside.stdout.read(), "an agent took its own host for the engine's"
 
     assert NOISE == paths.log_file(home / "runs" / run, 0, 3, paths.STDOUT).read_bytes()
     assert '"way":"relay"' in chosen.replace(": ", ":")
