@@ -44,10 +44,8 @@ def dial(
         Unreachable: no engine of this run answers.
     """
     deadline = time.monotonic() + timeout_s
-    here = network.namespace()
-    dialler = _Dialler(
-        Credentials(**credentials), deadline, afar=bool(namespace and here) and namespace != here
-    )
+    afar = bool(namespace) and network.namespace() not in ("", namespace)
+    dialler = _Dialler(Credentials(**credentials), deadline, afar=afar)
     targets: Iterable[DialAddress] = dialler.look_up(sorted(addresses, key=lambda a: not _is_number(a[0])))
     pause_s = FIRST_PAUSE_S
     while True:

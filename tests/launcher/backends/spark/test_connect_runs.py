@@ -322,8 +322,10 @@ def test_executors_that_cannot_reach_a_laptop(
     ) as beside:
         assert beside.stdout is not None
         assert b"listens\n" == beside.stdout.readline()
-        run, chosen = run_inside(cluster, server, f"127.0.0.1:{PORT}", tmp_path if spool else None)
-        beside.terminate()
+        try:
+            run, chosen = run_inside(cluster, server, f"127.0.0.1:{PORT}", tmp_path if spool else None)
+        finally:
+            beside.terminate()
         assert b"" == beside.stdout.read(), "an agent took its own host for the engine's"
 
     assert NOISE == paths.log_file(home / "runs" / run, 0, 3, paths.STDOUT).read_bytes()
