@@ -73,6 +73,7 @@ class LaunchOptions(TypedDict, total=False):
     deepspeed_config: Mapping[str, Any] | str | os.PathLike[str] | None
     ray_options: Mapping[str, str] | None
     require_group: bool
+    fresh: bool
     track: str | Sequence[str]
     files: Sequence[str | os.PathLike[str]]
     artifacts_limit: int | str

@@ -30,7 +30,8 @@ from .runs.reader import FactTail
 from .spec import pickles
 from .state.events import Event
 from .state.outcome_rules import describe_cause, exit_code_of
-from .state.run_state import Phase, Rank, RunState
+from .state.ranks import Rank
+from .state.run_state import Phase, RunState
 from .state.separate import describe_separate
 
 if TYPE_CHECKING:

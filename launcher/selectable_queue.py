@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from typing import Generic, TypeVar
@@ -22,6 +21,7 @@ class SelectableQueue(Generic[T]):
         self._limit = limit
         self._lock = threading.RLock()  # a signal handler may put while its thread holds the lock
         self._items: list[T] = []
+        self._woken = False
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
@@ -39,15 +39,16 @@ class SelectableQueue(Generic[T]):
     def wake(self) -> None:
         """Make it readable without an item: its owner has something to do."""
         with self._lock:
-            if self._event >= 0:
+            if self._event >= 0 and not self._woken:
                 os.eventfd_write(self._event, 1)
+                self._woken = True
 
     def take(self) -> list[T]:
         """Remove and return all items."""
         with self._lock:
-            if self._event >= 0:
-                with contextlib.suppress(BlockingIOError):
-                    os.eventfd_read(self._event)
+            if self._event >= 0 and self._woken:
+                os.eventfd_read(self._event)
+            self._woken = False
             taken, self._items = self._items, []
         return taken
 

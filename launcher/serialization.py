@@ -62,11 +62,12 @@ _AS_THEY_ARE = frozenset({str, int, bool, type(None)})
 
 def to_plain(value: Any) -> Any:
     """Dataclasses, enums, tuples and mappings as JSON values; fields that are None are left out."""
-    if type(value) in _AS_THEY_ARE:  # most values; the checks below take ten times as long
+    kind = type(value)
+    if kind in _AS_THEY_ARE:  # most values; the checks below take ten times as long
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {k: to_plain(v) for k, v in pairs if v is not None}
+    if names := _names(kind):  # type: ignore[arg-type]  # mypy does not see that a class is hashable
+        pairs = [(name, getattr(value, name)) for name in names]
+        return {k: v if type(v) in _AS_THEY_ARE else to_plain(v) for k, v in pairs if v is not None}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -76,6 +77,12 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no NaN, and a loss of NaN must be recorded
     return value
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    """The names of a dataclass's fields; empty for another class."""
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def from_plain(kind: type[T], data: Any) -> T:

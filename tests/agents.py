@@ -15,7 +15,7 @@ from pathlib import Path
 from launcher.agent import agent
 from launcher.agent.boot import Boot
 from launcher.backends.base import AgentsExpected, News, StageOver
-from launcher.backends.spark.job import launcher_zip
+from launcher.backends.spark.launcher_zip import launcher_zip
 from launcher.channel import handshake
 from launcher.channel.connection import AgentConnection, ConnectionClosed
 from launcher.placement.plan import Plan

@@ -102,6 +102,8 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv(survivors.MARK, value)
     yield value
     engines.end_all()
+    if (registry := sys.modules.get("launcher.backends.registry")) is not None:
+        registry.OWN.close()
     assert survivors.gone(value, within=20, engines=True) == {}
 
 

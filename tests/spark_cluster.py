@@ -139,7 +139,7 @@ class Cluster(Owner):
         """A page, as the driver's host sees it."""
 
         def read() -> bytes:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 body: bytes = answer.read()
             return body
 
@@ -266,8 +266,8 @@ class ConnectServer(Owner):
 
 def press(ui: str, page: str, action: str, **fields: str | int) -> None:
     """Press a button of Spark's pages, such as ``press(ui, "/jobs/", "/jobs/job/kill/", id=0)``."""
-    with urllib.request.urlopen(ui + page, timeout=10) as answer:
+    with urllib.request.urlopen(ui + page, timeout=60) as answer:
         token = re.search(r'name="csrfToken" value="(\w+)"', answer.read().decode())
     form = urllib.parse.urlencode({**fields, **({"csrfToken": token[1]} if token else {})})
-    with urllib.request.urlopen(ui + action, data=form.encode(), timeout=10) as answer:
+    with urllib.request.urlopen(ui + action, data=form.encode(), timeout=60) as answer:
         assert answer.status == 200

@@ -11,7 +11,7 @@ import pytest
 from tests import engines, spark_net, survivors
 from tests.commands import until
 from tests.spark_cluster import Cluster, ConnectServer, missing
-from tests.spark_runs import PROGRAM, Bench, classic_session
+from tests.spark_runs import Bench, agents_of, classic_session
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def undisturbed(cluster: Cluster, mark: str) -> Iterator[None]:
     yield
     engines.end_all()
     assert survivors.gone(mark, within=20) == {}
-    until(lambda: not cluster.processes(PROGRAM))
+    until(lambda: not agents_of(cluster))
     until(lambda: not cluster.executors())
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from launcher.agent import process
 from launcher.distributor import Distributor
 from launcher.job import Job
 from launcher.runs import paths
@@ -19,7 +22,22 @@ from tests import engines, survivors
 from tests.commands import until
 from tests.spark_cluster import Cluster
 
-PROGRAM = "from launcher.agent import agent"
+
+def agents_of(cluster: Cluster) -> list[int]:
+    """The pids of a cluster's agents and wardens that are alive."""
+    found = []
+    for pid in cluster.processes():
+        with contextlib.suppress(OSError):  # it has just ended
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            found += [pid] if name in (process.AGENT, process.WARDEN) else []
+    return found
+
+
+def links_of(pid: int) -> set[str]:
+    """What a process's descriptors lead to."""
+    with contextlib.suppress(OSError):
+        return {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    return set()
 
 
 @contextmanager
@@ -69,17 +87,20 @@ class Bench:
         env = {survivors.MARK: self.mark, **options.pop("env", {})}
         return Distributor(ranks, "cluster", env=env, **options)
 
-    def agents(self) -> dict[int, str]:
+    def agents(self) -> list[int]:
         """Agents and wardens that are alive."""
-        return self.cluster.processes(PROGRAM)
+        return agents_of(self.cluster)
 
     def agent_of(self, job: Job, rank: int) -> int:
         """The pid of the agent that supervises a rank; hosts are one machine here."""
         return job.state.hosts[job.state.ranks[rank].agent].pid
 
     def python_worker_of(self, job: Job, rank: int) -> int:
-        """Spark's own process above a rank's agent."""
-        return parent(parent(self.agent_of(job, rank)))
+        """Spark's own process that has started a rank's agent: it holds the agent's lifeline."""
+        agent = self.agent_of(job, rank)
+        lifeline = os.readlink(f"/proc/{agent}/fd/0")
+        workers = self.cluster.processes("pyspark.daemon")
+        return next(pid for pid in workers if lifeline in links_of(pid))
 
     def executor_of(self, job: Job, rank: int) -> int:
         """The JVM above that."""
@@ -110,7 +131,7 @@ def end_engines(cluster: Cluster, mark: str) -> None:
     """End the engines of a test; no rank of it and no agent is left then."""
     engines.end_all()
     assert survivors.gone(mark, within=60) == {}
-    until(lambda: not cluster.processes(PROGRAM), within=60)
+    until(lambda: not agents_of(cluster), within=60)
 
 
 def parent(pid: int) -> int:

@@ -74,6 +74,7 @@ def _asked(name: str) -> list[ev.Event]:
         ev.SlotsAwaited(time=START, have=1, need=2, limit_s=600.0),
         ev.DeliveryChosen(time=START, way="spool", reason="no way back"),
         ev.RowsAwaited(time=START, rank=1, rows=1 << 30, over=True),
+        ev.LogAwaited(time=START, rank=1, over=True),
         ev.FilesAwaited(time=START, host="gpu-01", file="data.bin", files=1, sent=1 << 30, size=3 << 30),
         ev.AgentJoined(time=START, agent=0, host="gpu-01", pid=9, python="3.12", devices=PLACES[0].devices),
     ]  # fmt: skip

@@ -7,8 +7,10 @@ import time
 import uuid
 from pathlib import Path
 
-MARK = "RANKDECK_TEST_MARK"
+# Named like a variable that is read when a process starts, so that a zygote serves runs of its own mark only.
+MARK = "MALLOC_RANKDECK_TEST_MARK"
 ENGINE = "rankdeck engine for "
+IDLE = {"rankdeck-zygote", "rankdeck-spare"}
 
 
 def new_mark() -> str:
@@ -18,7 +20,8 @@ def new_mark() -> str:
 def alive(mark: str, *, engines: bool = False) -> dict[int, str]:
     """pid and command line of every live process that was started with the mark, this one excluded.
 
-    Engines stay for a while by design, and are left out unless they are asked for.
+    Engines and zygotes stay for a while by design, as do agents that have no work yet. They are left out
+    unless they are asked for.
     """
     needle = f"{MARK}={mark}".encode()
     found = {}
@@ -28,7 +31,8 @@ def alive(mark: str, *, engines: bool = False) -> dict[int, str]:
         try:
             if needle in (entry / "environ").read_bytes() and _state(entry) not in "ZX":
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if engines or ENGINE not in command:
+                stays = ENGINE in command or (entry / "comm").read_text(errors="replace").strip() in IDLE
+                if engines or not stays:
                     found[int(entry.name)] = command
         except OSError:
             continue
@@ -37,6 +41,11 @@ def alive(mark: str, *, engines: bool = False) -> dict[int, str]:
 
 def _state(entry: Path) -> str:
     return (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+
+
+def named(mark: str, name: str) -> list[int]:
+    """The pids of the processes with the mark that are listed under a name, such as that of an agent."""
+    return sorted(pid for pid in alive(mark) if Path(f"/proc/{pid}/comm").read_text().strip() == name)
 
 
 def gone(mark: str, within: float, *, engines: bool = False) -> dict[int, str]:

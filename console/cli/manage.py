@@ -108,7 +108,7 @@ def status(*, as_json: bool) -> int:
     if not running:
         say("no engine; one starts with the first run")
         return 0
-    head = ("PID", "TARGET", "VERSION", "UP", "RUNS", "CLIENTS", "MEMORY", "SLOTS", "SESSION")
+    head = ("PID", "TARGET", "VERSION", "UP", "RUNS", "CLIENTS", "MEMORY", "SLOTS", "WARM", "SESSION")
     print_text(table(head, [_row(each) for each in running]))
     return 0
 
@@ -143,7 +143,7 @@ def _row(status: dict[str, Any]) -> tuple[str, ...]:
     from ..formatting import time_between
 
     if "silent" in status:
-        return (str(status["pid"]), status["target"], status["version"], *[""] * 5, status["silent"])
+        return (str(status["pid"]), status["target"], status["version"], *[""] * 6, status["silent"])
     slots, session = status["slots"], status["session"]
     return (
         str(status["pid"]),
@@ -154,8 +154,16 @@ def _row(status: dict[str, Any]) -> tuple[str, ...]:
         str(status["clients"]),
         size_text(status["memory"]),
         f"{slots['local_runs']}/{slots['of']}" if status["target"] == "local" else "",
+        ", ".join(map(_warm_text, status["zygotes"])),
         _session_text(session) if session else "",
     )
+
+
+def _warm_text(zygote: dict[str, Any]) -> str:
+    """What a process has imported from which ranks are forked, and its memory."""
+    from launcher.errors import size_text
+
+    return f"{'torch' if zygote['torch'] else 'python'} {size_text(zygote['memory'])}"
 
 
 def _session_text(session: dict[str, Any]) -> str:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from launcher.runs.status import Status
     from launcher.spec.job import JobSpec
     from launcher.state.events import Checkout, OriginFound
-    from launcher.state.run_state import Rank, RunState
+    from launcher.state.ranks import Rank
+    from launcher.state.run_state import RunState
 
 
 def show(folder: Path, *, as_json: bool) -> int:

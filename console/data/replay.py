@@ -22,7 +22,7 @@ from launcher.runs.reader import FactTail, read_spec
 from launcher.runs.writer import RunWriter
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
-from launcher.state.run_state import RankPhase
+from launcher.state.ranks import RankPhase
 
 GIB = 1 << 30
 PLACED, ENTERED, TRAINS = 2.6, 5.2, 6.0

@@ -20,7 +20,8 @@ from launcher.serialization import to_plain
 from launcher.spec.job import JobSpec
 from launcher.state.events import Event, PartUnreadable, RankReported
 from launcher.state.fold import fold
-from launcher.state.run_state import Phase, Rank, RunState
+from launcher.state.ranks import Rank
+from launcher.state.run_state import Phase, RunState
 
 from ..data.run.narration import record_line, value_text
 from ..data.run.trackers import TrackerRecord, tracker_records

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..channel import frames, network
 from ..channel.connection import EngineConnection
+from ..pacing import TurnPacer
 from . import leftovers, linux, process
 from .boot import STDIN, Boot, prepare, read_boot
 from .hello import AgentGpus, agent_gpus, connect_to_engine, greeting
@@ -30,22 +31,53 @@ if TYPE_CHECKING:
     from .files.preparation import Preparation
     from .shares import TaskShares
     from .telemetry import Sampling
+    from .warm.forking import Fork, Zygote
+    from .warm.store import GangStore
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.agent import agent; agent.main()"
 ORPHANED_GRACE_S = 1.0
 REACH_S = 3.0
+GATHER_S, AT_ONCE = 0.2, 64
+MUCH, MUCH_GATHER_S = 16 << 10, 0.005  # in 0.2 s, a rank that writes less than 3 MB/s fills no pipe
+PACKET = 512
 
 
 def main() -> None:
-    """Run as an agent, under a warden that outlives it."""
+    """Run as an agent of a fresh process, under a warden that outlives it."""
     root = sys.path[0]
     boot = read_boot()
+    linux.rename(process.WARDEN)
+    process.fork_warden(keep_from_warden=boot.descriptor)
+    work(boot, root)
+
+
+def work(boot: Boot, root: str, zygote: Zygote | None = None) -> Fork | None:
+    """Run as an agent under its warden. Returns, besides at its end, in each fork of `zygote`.
+
+    Args:
+        boot: its settings.
+        root: the folder or zip that holds `launcher`.
+        zygote: this process as one whose forks become ranks; None if each rank is to be a fresh process.
+
+    Returns:
+        What a fork is to do; None at the agent's end.
+    """
+    linux.rename(process.AGENT)
     if boot.inherited:
         boot.inherited.apply()
-    process.fork_warden(keep_from_warden=boot.descriptor)
     gpus = agent_gpus(boot)
-    with contextlib.closing(connect_to_engine(boot)) as stream:
-        Agent(boot, gpus, EngineConnection(stream, boot.lost_after_s), shareable_path(root)).run()
+    stream = connect_to_engine(boot)
+    wake = process.wake_on(signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+
+    def run() -> None:
+        with contextlib.closing(stream):
+            line = EngineConnection(stream, boot.lost_after_s)
+            Agent(boot, gpus, line, shareable_path(root), wake, zygote).run()
+
+    if zygote is not None:
+        return zygote.forker.serve(run)
+    run()
+    return None
 
 
 def shareable_path(root: str) -> str:
@@ -56,11 +88,21 @@ def shareable_path(root: str) -> str:
 class Agent:
     """The agent's loop. Everything but sampling happens on its thread."""
 
-    def __init__(self, boot: Boot, gpus: AgentGpus, line: EngineConnection, root: str) -> None:
+    def __init__(
+        self,
+        boot: Boot,
+        gpus: AgentGpus,
+        line: EngineConnection,
+        root: str,
+        wake: int,
+        zygote: Zygote | None = None,
+    ) -> None:
         self._boot = boot
         self._gpus = gpus
         self._line = line
         self._root = root
+        self._wake = wake
+        self._zygote = zygote
         self._selector = selectors.DefaultSelector()
         self._payload, self._bundle = bytearray(), bytearray()
         self._preparation: Preparation | None = None
@@ -72,16 +114,23 @@ class Agent:
         self._held: list[network.HeldPort] = []
         self._sampling: Sampling | None = None
         self._shares: TaskShares | None = None
-        self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._terminated = False
+        self._pacer = TurnPacer(GATHER_S, AT_ONCE, much=MUCH, busy_pause_s=MUCH_GATHER_S, urgent=(wake, line))
+        self._forwarded = 0
         self._quitting = False
+        self._store: GangStore | None = None
 
     def run(self) -> None:
         """Join, serve until told to quit, and leave nothing running."""
         linux.become_subreaper()
-        self._listen_to_signals()
+        self._selector.register(self._wake, selectors.EVENT_READ, self._on_signal)
         try:
-            hello = greeting(self._boot, self._gpus, port=self._port.number, address=self._line.address)
+            hello = greeting(
+                self._boot,
+                self._gpus,
+                port=self._port.number,
+                address=self._line.address,
+                store=self._zygote is not None and self._zygote.has_torch,
+            )
             self._line.join(self._boot.token, hello)
             self._serve()
         except (ConnectionError, frames.WireError):
@@ -93,6 +142,7 @@ class Agent:
                 self._preparation.close()
             if self._collector:
                 self._collector.close()
+            self._end_store()
             leftovers.clear(os.environ)
 
     # --- what the worker group emits -----------------------------------------------------------------
@@ -101,10 +151,12 @@ class Agent:
         """Send a fact to the engine."""
         from ..state.events import to_wire
 
+        self._forwarded += PACKET
         self._line.put(frames.document(frames.Kind.FACT, to_wire(fact)))
 
     def raw(self, kind: frames.Kind, data: bytes, *, rank: int, stream: int = 0) -> None:
         """Send a rank's bytes with the time at which they were read."""
+        self._forwarded += PACKET + len(data)
         self._line.put(frames.header(kind, len(data), rank=rank, stream=stream, time_ns=time.time_ns()), data)
 
     # --- the loop ------------------------------------------------------------------------------------
@@ -129,11 +181,16 @@ class Agent:
     def _turn(self) -> None:
         """One turn of the loop: wait, handle what is ready, advance the worker group, write."""
         self._watch_for_room()
-        for key, _ in self._selector.select(self._timeout()):
+        ready = self._selector.select(self._timeout())
+        if any(isinstance(key.data, WorkerGroup) for key, _ in ready):
+            self._pacer.gather()
+        before = self._forwarded
+        for key, _ in ready:
             if isinstance(key.data, WorkerGroup):
                 self._forward_output(key.fd)
             else:
                 key.data()
+        self._pacer.handled(self._forwarded - before)
         if self._group and not self._group.finished:
             self._group.poll_timeouts()
             if self._group.finished:
@@ -304,11 +361,25 @@ class Agent:
         self._payload.clear()
         if order.shared_memory:
             leftovers.note_segments(self._folder(), order.shared_memory)
-        self._group = WorkerGroup(self._boot.agent, self._boot.host, order, self, self._selector)
+        self._group = WorkerGroup(
+            self._boot.agent, self._boot.host, order, self, self._selector, self._zygote
+        )
+        if self._sampling and self._zygote:
+            self._sampling.stop()  # a process with threads must not be forked
+        self._end_store()
+        if order.store and self._zygote:
+            from .warm.store import GangStore  # a zygote has it
+
+            self._store = self._group.store = GangStore(self._zygote, self._port.sock)
         self._group.start()
         if self._shares:
             self._shares.begin(sorted(order.ranks))
         self._sample(self._group)
+
+    def _end_store(self) -> None:
+        """End the store of an attempt whose ranks have ended on all hosts."""
+        if self._store:
+            self._store.end()
 
     def _folder(self) -> str:
         """The agent's own folder, which ends with it."""
@@ -333,11 +404,11 @@ class Agent:
             self._selector.register(self._sampling, selectors.EVENT_READ, self._sampling.deliver)
         self._sampling.start(group.pids)
 
-    def _on_child(self) -> None:
-        process.empty(self._wake[0])
+    def _on_signal(self) -> None:
+        came = process.drain(self._wake)
         if self._group:
             self._group.reap()
-        if self._terminated:
+        if signal.SIGTERM in came:
             raise ConnectionError("the agent was terminated")
 
     def _on_engine_ended(self) -> None:
@@ -355,20 +426,6 @@ class Agent:
         self.fact(TaskLost(time=time.time(), task=self._boot.agent, reason="Spark ended the task"))
         self._stop_group()
 
-    def _listen_to_signals(self) -> None:
-        """Let SIGCHLD and SIGTERM wake the loop, without a race, through Python's wakeup descriptor.
-
-        Handlers, not SIG_IGN: ranks would inherit an ignored signal as ignored.
-        """
-        for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
-            signal.signal(signum, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._on_terminate)
-        signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
-        self._selector.register(self._wake[0], selectors.EVENT_READ, self._on_child)
-
-    def _on_terminate(self, *_: object) -> None:
-        self._terminated = True
-
     # --- the end -------------------------------------------------------------------------------------
 
     def _stop_group(self) -> None:
@@ -382,7 +439,6 @@ class Agent:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(source)
         self._line.abandon()
-        self._terminated = False
         if self._group and not self._group.finished:
             self._group.resume()
         self._stop_group()
@@ -393,8 +449,8 @@ class Agent:
         for key, _ in self._selector.select(group.timeout()):
             if isinstance(key.data, WorkerGroup):
                 group.on_readable(key.fd)
-            elif key.fd == self._wake[0]:
-                process.empty(self._wake[0])
+            elif key.fd == self._wake:
+                process.drain(self._wake)
                 group.reap()
             else:
                 self._selector.unregister(key.fd)

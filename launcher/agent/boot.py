@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -131,6 +131,9 @@ class StartOrder:
         shared_memory: a pattern for the names of the segments that the ranks leave; empty for none.
         services: the services to start, by the rank beside which they run.
         awaits: whether the ranks wait for the order to proceed.
+        folders: the folders from which the target's modules are imported first.
+        fresh: whether every rank is to be a fresh process.
+        store: whether this agent hosts torch's store for the gang.
     """
 
     python: str
@@ -145,6 +148,9 @@ class StartOrder:
     shared_memory: str = ""
     services: Mapping[int, ServiceOrder] = field(default_factory=dict)
     awaits: bool = False
+    folders: Sequence[str] = ()
+    fresh: bool = False
+    store: bool = False
 
 
 class Emit(Protocol):
@@ -228,8 +234,8 @@ def prepare(
         ranks = {rank: yielding(own, os.environ, start.get("yields", ())) for rank, own in ranks.items()}
     is_program = start["program"]["target"]["kind"] == "program"
     words = {program.PYTHON: python}
+    imports = program.import_folders(start["program"], layout, cwd)
     if start.get("services"):
-        imports = program.import_folders(start["program"], layout, cwd)
         words |= {program.FOLDER: folder(), program.IMPORTS: os.pathsep.join(imports)}
     return StartOrder(
         # a program is started through this interpreter, whatever interpreter it may use itself
@@ -247,6 +253,10 @@ def prepare(
         shared_memory=start.get("shared_memory", ""),
         services=_services(start, words),
         awaits=bool(start.get("awaits")),
+        folders=imports,
+        # a program becomes another process at once
+        fresh=is_program or bool(start.get("fresh")),
+        store=bool(start.get("store")),
     )
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import serialization
@@ -47,7 +48,6 @@ def _remote_stream(boot: Boot) -> SocketLike:
     Raises:
         Unreachable: neither works.
     """
-    from ..channel import spool
     from ..channel.dial import dial, secure
 
     try:
@@ -56,6 +56,8 @@ def _remote_stream(boot: Boot) -> SocketLike:
     except Unreachable as error:
         if not boot.spool:
             raise
+        from ..channel import spool  # few need it
+
         if why := spool.why_not_shared(boot.spool, boot.marker):
             raise Unreachable(f"{error}; {why}") from error
         try:
@@ -111,8 +113,8 @@ def agent_gpus(boot: Boot) -> AgentGpus:
     return AgentGpus(granted.devices, granted.exclusive, granted.reason)
 
 
-def greeting(boot: Boot, gpus: AgentGpus, *, port: int, address: str) -> dict[str, Any]:
-    """The fields of a HELLO, except the proof.
+def greeting(boot: Boot, gpus: AgentGpus, *, port: int, address: str, store: bool = False) -> dict[str, Any]:
+    """The fields of a HELLO, except the proof. `store` is whether torch's store can be hosted here.
 
     An agent on its engine's host leaves out the fields that the engine knows.
     """
@@ -126,6 +128,7 @@ def greeting(boot: Boot, gpus: AgentGpus, *, port: int, address: str) -> dict[st
         "port": port,
         "address": boot.address or address,
         "cores": boot.cores,
+        "store": store,
         "devices": [serialization.to_plain(device) for device in gpus.devices],
     }
     return {**fields, **_remote_fields(gpus)} if boot.lifeline else fields
@@ -145,6 +148,7 @@ def _remote_fields(gpus: AgentGpus) -> dict[str, Any]:
     }
 
 
+@cache
 def torch_version() -> str:
     """The version of torch that this interpreter would import, without importing it; empty if none."""
     from importlib.metadata import PackageNotFoundError, version

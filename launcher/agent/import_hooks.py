@@ -37,6 +37,8 @@ def around(
 ) -> None:
     """Call `before` and `after` around a function of a module or a class; one that is missing is left out.
 
+    Modules that have imported the function from its module already, as in a fork, get it from here too.
+
     Args:
         owner: the module or class.
         name: the function.
@@ -57,6 +59,10 @@ def around(
         return value
 
     setattr(owner, name, hooked)
+    if isinstance(owner, types.ModuleType):
+        for module in list(sys.modules.values()):
+            if getattr(module, "__dict__", {}).get(name) is function:
+                setattr(module, name, hooked)
 
 
 def is_hook(code: types.CodeType) -> bool:

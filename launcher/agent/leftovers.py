@@ -19,6 +19,12 @@ _SHORT = 37  # Ray adds 70
 _SEGMENTS = Path("/dev/shm")  # where glibc's shm_open has them
 
 
+def rename() -> None:
+    """Choose another name, in the fork of a process that may have chosen one."""
+    global NAME
+    NAME = f"rankdeck-{os.urandom(6).hex()}"
+
+
 def make_folder(environ: Mapping[str, str]) -> str:
     """Make a folder that only its owner may read, in Spark's scratch space or else in the usual place.
 

@@ -19,12 +19,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from . import leftovers, linux, rank_main, rank_pipe
+from . import first_code, leftovers, linux, rank_pipe
 
+# As which an agent and its warden are listed.
+AGENT, WARDEN = "rankdeck-agent", "rankdeck-warden"
 PIPE_BYTES = 1 << 20
 READ_BYTES = 256 << 10
 
@@ -34,16 +37,62 @@ class RankProcess:
     """A started rank and the agent's ends of its socket and pipes; `stacks` is a file that both have open."""
 
     rank: int
-    popen: subprocess.Popen[bytes]
+    pid: int
     line: socket.socket
     stdout: int
     stderr: int
     stacks: int
 
+
+class Starter(Protocol):
+    """Starts a process with nothing to read, in a session of its own; returns its pid.
+
+    `keep` are the descriptors that it inherits, with their numbers. Whoever calls it waits for the process.
+    """
+
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        stdout: int,
+        stderr: int,
+        keep: Sequence[int],
+    ) -> int:
+        """Raise `OSError` if the program or the working directory cannot be used."""
+
+
+class WarmStart(Protocol):
+    """What starts ranks as forks of this process: `launcher.agent.warm.forking.Zygote`."""
+
+    def why_not(self, python: str, env: Mapping[str, str], folders: Sequence[str]) -> str:
+        """Why a rank has to be a fresh process; empty if it may be a fork."""
+
+    def changed(self) -> str:
+        """A file that this process has imported and that has changed since; empty if there is none."""
+
     @property
-    def pid(self) -> int:
-        """The rank's main process."""
-        return self.popen.pid
+    def fork(self) -> Starter:
+        """Starts a rank as a fork."""
+
+
+def spawn(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str, stdout: int, stderr: int, keep: Sequence[int]
+) -> int:
+    """Start a fresh process; see `Starter`."""
+    popen = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        env=dict(env),
+        pass_fds=keep,
+        start_new_session=True,
+    )
+    popen.returncode = 0  # it is waited for by its pid, with all others
+    return popen.pid
 
 
 def start_rank(
@@ -55,11 +104,13 @@ def start_rank(
     env: Mapping[str, str],
     cwd: str,
     files: int = -1,
-    boot: str = rank_main.BOOT,
+    boot: str = first_code.RANK,
+    launch: Starter = spawn,
 ) -> RankProcess:
     """Start one rank in a session of its own, its output on pipes that the agent reads.
 
-    `files` is its limit of open files; -1 keeps this process's own. `boot` is the code that it begins with.
+    `files` is its limit of open files; -1 keeps this process's own. `boot` is the code that it begins with,
+    and `launch` starts the process.
 
     Raises:
         OSError: the interpreter or the working directory cannot be used.
@@ -75,16 +126,8 @@ def start_rank(
     try:
         numbers = (far.fileno(), program, os.getpid(), stacks, files, rank)
         argv = [python, "-u", "-c", boot, root, *map(str, numbers)]
-        popen = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=out[1],
-            stderr=err[1],
-            cwd=cwd,
-            env=dict(env),
-            pass_fds=(far.fileno(), program, stacks),
-            start_new_session=True,
-        )
+        keep = (far.fileno(), program, stacks)
+        pid = launch(argv, env=env, cwd=cwd, stdout=out[1], stderr=err[1], keep=keep)
     except BaseException:
         near.close()
         for descriptor in (out[0], err[0], stacks):
@@ -94,7 +137,7 @@ def start_rank(
         far.close()
         os.close(out[1])
         os.close(err[1])
-    return RankProcess(rank, popen, near, out[0], err[0], stacks)
+    return RankProcess(rank, pid, near, out[0], err[0], stacks)
 
 
 def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:
@@ -123,10 +166,21 @@ def read(descriptor: int) -> bytes | None:
         return None
 
 
-def empty(descriptor: int) -> None:
-    """Read and discard all that is in a pipe now."""
-    while read(descriptor):
-        pass
+def wake_on(*signums: int) -> int:
+    """A pipe that holds the numbers of those of these signals that have come. For a process's first thread.
+
+    They get handlers, and are not ignored: ranks would inherit an ignored signal as ignored.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    for signum in signums:
+        signal.signal(signum, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
+
+
+def drain(descriptor: int) -> bytes:
+    """All that is in a pipe now."""
+    return b"".join(iter(lambda: read(descriptor) or b"", b""))
 
 
 def memory_file(data: bytes) -> int:

@@ -1,8 +1,8 @@
 """A rank's process: tie it to its agent, run the target, report how it ended, exit as Python would.
 
-A service beside a rank is started in the same way, by SERVICE_BOOT.
+A service beside a rank is started in the same way.
 
-Started as ``python -u -c BOOT ROOT LINE PROGRAM PARENT STACKS FILES RANK``: the folder or zip that holds
+Started as ``python -u -c CODE ROOT LINE PROGRAM PARENT STACKS FILES RANK``: the folder or zip that holds
 `launcher`, the descriptor of the pipe to the agent, the descriptor of the program (a JSON line and then a
 pickle), the agent's pid, the descriptor to which stacks are written, the limit of open files, and the rank.
 The exit code is that of plain Python.
@@ -52,15 +52,6 @@ from .program import Naming, Program
 from .raising import Raising
 from .rank_pipe import RankPipe
 
-# Our folder replaces the '' that stands for the working directory: we must not import a user's `json.py`
-# from there.
-BOOT = (
-    "import sys; sys.version_info < (3, 11) and (sys.stderr.write('rankdeck: ranks need Python 3.11 or "
-    "newer, and ' + sys.executable + ' is ' + sys.version.split()[0] + '\\n'), sys.exit(2)); "
-    "sys.path[: not sys.path[0]] = [sys.argv.pop(1)]; "
-    "from launcher.agent import rank_main; rank_main.main()"
-)
-SERVICE_BOOT = BOOT.replace("rank_main.main", "rank_main.serve")
 # For the agent alone, far from the signals that scripts and virtual machines use.
 STACKS_SIGNAL = signal.SIGRTMAX - 5
 USER_SIGNAL = signal.SIGUSR2
@@ -228,10 +219,14 @@ def _order_path(root: str, path: Collection[str]) -> None:
     sys.path[:] = [*filter(None, (*path, *own, root))]
 
 
-_OURS = os.path.dirname((lambda: 0).__code__.co_filename)  # in a zip, where it was compiled
-_CELL = os.path.join(os.path.dirname(_OURS), "cell.py")
-_COMPAT = os.path.join(os.path.dirname(_OURS), "compat", "")
 _PACKAGE = Path(__file__).parent.parent
+# A zip's bytecode names the folder where it was compiled, its other modules the zip.
+_ROOTS = {str(_PACKAGE), os.path.dirname(os.path.dirname((lambda: 0).__code__.co_filename))}
+_PLUMBING = (
+    *(os.path.join(root, folder, "") for root in _ROOTS for folder in ("agent", "compat")),
+    "<frozen importlib",
+    importlib.__file__,
+)
 TRACEBACK = 48 << 10
 
 
@@ -320,12 +315,18 @@ def _as_main(code: types.CodeType, **attributes: Any) -> Callable[[], None]:
     """Code as `__main__`, kept alive to the end of the process for its threads and pickles."""
     module = types.ModuleType("__main__")
     module.__dict__.update(__builtins__=builtins, **attributes)
-    sys.modules["__main__"] = module
+    become_main(module)
 
     def run() -> None:
         exec(code, module.__dict__)
 
     return run
+
+
+def become_main(module: types.ModuleType) -> None:
+    """Make a module the one that runs as a program, also for `multiprocessing` if that is loaded already."""
+    for name in ("__main__", *({"__mp_main__"} & sys.modules.keys())):
+        sys.modules[name] = module
 
 
 def _module(target: Program) -> types.ModuleType:
@@ -369,12 +370,15 @@ def strip(tb: types.TracebackType | None) -> types.TracebackType | None:
 
 
 def _is_command(frame: types.FrameType) -> bool:
-    """Whether the frame is the code of ``python -c``, at the bottom of the stack."""
-    return frame.f_back is None and frame.f_code.co_filename == "<string>"
+    """Whether the frame is the code of ``python -c``, at the bottom of the stack or above its zygote's."""
+    below: types.FrameType | None = frame
+    while below is not None and below.f_code.co_filename == "<string>":
+        below = below.f_back
+    return below is None
 
 
 def _is_plumbing(filename: str) -> bool:
-    return filename.startswith((_OURS, _CELL, _COMPAT, "<frozen importlib", importlib.__file__))
+    return filename.startswith(_PLUMBING)
 
 
 def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:
@@ -433,8 +437,9 @@ def leave(code: int) -> NoReturn:
 
 def _flush_files() -> None:
     """Flush every open Python file, text layers before the buffers below them, and C's files."""
+    objects = [*gc.get_objects(), sys.stdout, sys.stderr]  # a fork has those two from before, and frozen
     for kinds in ((io.TextIOWrapper,), (io.BufferedWriter, io.BufferedRandom)):
-        for file in [o for o in gc.get_objects() if issubclass(type(o), kinds)]:  # isinstance would run code
+        for file in [o for o in objects if issubclass(type(o), kinds)]:  # isinstance would run code
             try:
                 if not file.closed:
                     file.flush()

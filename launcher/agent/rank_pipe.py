@@ -69,7 +69,10 @@ class RankPipe:
         self.send_document(FACT, {"event": tag, **fields})
 
     def offer_fact(self, tag: str, fields: Mapping[str, Any]) -> bool:
-        """Send a fact if there is room now; return whether there was. An oversized fact is dropped."""
+        """Send a fact if there is room now; return whether there was.
+
+        A fact that is too large is dropped, and so is one that nobody reads any more.
+        """
         data = json.dumps({"event": tag, **fields}, separators=(",", ":")).encode()
         return len(data) > DATA or self._send(FACT, data, socket.MSG_DONTWAIT)
 
@@ -78,8 +81,10 @@ class RankPipe:
             return False
         try:
             self.sock.sendmsg([kind, data], [], flags)
-        except OSError:
+        except BlockingIOError:
             return False
+        except OSError:  # the agent is gone, or the program has closed the socket
+            pass
         return True
 
 

@@ -13,11 +13,14 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
+from ..pacing import Allowance
 from ..state.summary import describe, qualified_type
 from . import rank_pipe
 from .rank_pipe import RankPipe
 
-MIN_INTERVAL_S = 0.05
+EACH_S, AT_ONCE = 0.2, 20
+LATE_S = 1.0
+"""How long a report may wait for the next one."""
 METRICS = 256
 MESSAGE = 4000
 """Characters of a message, as sparkdl's `log_to_driver` documents; as JSON, they fit one packet."""
@@ -30,7 +33,7 @@ class UnpicklableResult(Exception):
 
 
 class Reporter:
-    """Sends reports and results. Reports in quick succession are merged; the newest always arrives."""
+    """Sends reports and results. Many reports in quick succession are merged; the newest always arrives."""
 
     def __init__(self, line: RankPipe, on_report: Callable[[], None]) -> None:
         self._line = line
@@ -38,11 +41,12 @@ class Reporter:
         self._lock = threading.Lock()
         self._publishing = threading.Lock()
         self._pending: dict[str, Any] = {}
-        self._sent = float("-inf")
+        self._allowance = Allowance(EACH_S, AT_ONCE)
+        self._late: threading.Thread | None = None
         self._not_finite: set[str] = set()
 
     def report(self, step: int | None, metrics: dict[str, float]) -> None:
-        """Send progress, or keep it for the next call if the last one was just sent."""
+        """Send progress, or keep it for the next call if many were just sent."""
         if not self._line.mine:  # in a fork: the lock may have been held at that moment
             return
         self._on_report()
@@ -51,9 +55,11 @@ class Reporter:
             merged = dict([*{**self._pending.get("metrics", {}), **metrics}.items()][-METRICS:])
             last = self._pending.get("step") if step is None else step
             self._pending = {"time": time.time(), "step": last, "metrics": merged}
-            if not_finite or time.monotonic() - self._sent >= MIN_INTERVAL_S:
+            if self._allowance.take(time.monotonic()) or not_finite:
                 self._not_finite |= not_finite  # the first NaN of each metric is sent with its own step
                 self._send()
+            if self._pending and self._late is None:
+                self._start_late()
 
     def log(self, text: str) -> None:
         """Send a message, waiting for room: none is merged with others, or dropped."""
@@ -94,9 +100,26 @@ class Reporter:
             rank_pipe.RESULT_END, {"time": time.time(), "size": stream.size, **describe(value)}
         )
 
+    def _start_late(self) -> None:
+        self._late = threading.Thread(target=self._send_late, name="rankdeck-report", daemon=True)
+        try:
+            self._late.start()
+        except RuntimeError:  # no more threads, or the interpreter ends: the next report is sent, or the last
+            self._late = None
+
+    def _send_late(self) -> None:
+        """Send what the next report does not take along: this may be the last one before a rank hangs."""
+        while True:
+            time.sleep(LATE_S)
+            with self._lock:
+                if not self._pending:
+                    self._late = None
+                    return
+                self._send()
+
     def _send(self) -> None:
         if self._pending and self._line.offer_fact("rank_reported", self._pending):
-            self._pending, self._sent = {}, time.monotonic()
+            self._pending = {}
 
 
 def cut_message(text: str) -> str:
@@ -191,6 +214,9 @@ def report(*, step: int | None = None, loss: float | None = None, **metrics: flo
         metrics: any other numbers. Tensors are converted, which waits for their device. One called
             `total_steps` is the number of all steps, and gives a progress bar and the time left. One called
             `checkpoint` is the step that was saved last; the console shows how long ago that was.
+
+    It may be called at every step: of a rank that reports often, some reports are sent at once, and then five
+    a second, each with what has changed since. The last one always arrives.
 
     A value that is no number is left out, and so are more than 256 metrics: telemetry never ends a training.
     """

@@ -25,7 +25,9 @@ LIMIT_S = 2.0
 SETTLED_S = 0.5  # a dump that has not grown for so long is complete, whatever a thread's signal mask is
 BYTES = 64 << 10
 
-_OURS = re.compile(r'  File "(?:<string>|[^"]*launcher/agent/rank_main\.py)", line \d+ in \S+')
+_OURS = re.compile(
+    r'  File "(?:<string>|[^"]*launcher/agent/(?:rank_main|warm/forking)\.py)", line \d+ in \S+'
+)
 
 
 @dataclass(slots=True)

@@ -104,8 +104,10 @@ class Probe:
         """Read all figures; `ranks` has the pids of each rank's own processes."""
         trees = self._sample_ranks(ranks)
         memory = self._process_memory()
-        return replace(
-            self.unknown(now, ranks),
+        return Sampled(
+            time=now,
+            agent=self._agent,
+            host=self._host,
             system=self._meter.read(),
             devices=tuple(map(self._read_device, self._devices)),
             ranks=tuple(replace(s, device_memory=self._device_memory(s.rank, memory)) for s in trees),
@@ -337,12 +339,11 @@ class Census:
         try:
             with process.oneshot():
                 times = process.cpu_times()
-                reading = ProcessReading(
-                    entry, times.user + times.system, times.children_user + times.children_system
-                )
+                own, reaped = times.user + times.system, times.children_user + times.children_system
                 if process.status() == self._psutil.STATUS_ZOMBIE:
-                    return replace(reading, alive=False, rss=0, io=(0, 0))
-                return replace(reading, rss=process.memory_info().rss, io=self._io(process))
+                    return ProcessReading(entry, own, reaped, alive=False, rss=0, io=(0, 0))
+                rss, io = process.memory_info().rss, self._io(process)
+                return ProcessReading(entry, own, reaped, rss=rss, io=io)
         except self._psutil.Error:
             return None
 

@@ -14,14 +14,15 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..channel import frames
-from . import leftovers, linux, process, rank_main, rank_pipe
+from . import first_code, leftovers, linux, process, rank_pipe
 from .boot import Emit, ServiceOrder, StartOrder
+from .log_waits import LogWaits
 from .process import RankProcess
 from .program import Naming
 from .raising import INQUIRE_SIGNAL
@@ -49,6 +50,15 @@ class StopLadder(Enum):
     UP = auto()
     TERMINATING = auto()
     KILLING = auto()
+
+
+class HostedStore(Protocol):
+    """The gang's store in a process of its own: `launcher.agent.warm.store.GangStore`."""
+
+    pid: int
+
+    def start(self) -> None:
+        """Start it; raise `OSError` if there is no room for a process."""
 
 
 @dataclass(slots=True)
@@ -84,6 +94,8 @@ class _Live:
 class WorkerGroup:
     """The ranks of one attempt on this agent, from start to proof of death.
 
+    `store` is the gang's store, if this agent hosts it, which stays until the ranks of all hosts have ended.
+
     Services are started first. They end when they are released, which the engine orders once the ranks that
     run the target have ended on all hosts, and with everything else when the group is stopped.
     """
@@ -93,6 +105,8 @@ class WorkerGroup:
     order: StartOrder
     emit: Emit
     selector: selectors.BaseSelector
+    zygote: process.WarmStart | None = None
+    store: HostedStore | None = None
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     _live: dict[int, _Live] = field(default_factory=dict)
@@ -109,6 +123,8 @@ class WorkerGroup:
     _oom_before: int | None = None
     _paused: bool = False
     _dump: Dump | None = None
+    _changed: str | None = None
+    _log_waits: LogWaits = field(default_factory=LogWaits)
     finished: bool = False
 
     def start(self) -> None:
@@ -117,7 +133,8 @@ class WorkerGroup:
         A rank that cannot be started is reported like one that failed.
         """
         self._oom_before = process.oom_kills()
-        if short := linux.shortage(len(self.order.ranks) + len(self.order.services)):
+        short = linux.shortage(len(self.order.ranks) + len(self.order.services))
+        if short := short or self._why_no_store():
             for descriptor in (self.order.program, *(each.program for each in self.order.services.values())):
                 os.close(descriptor)
             for rank in self.order.ranks:
@@ -127,6 +144,15 @@ class WorkerGroup:
         self._awaiting = self.order.awaits
         if not self._awaiting:
             self._start_ranks()
+
+    def _why_no_store(self) -> str:
+        """Start the gang's store; why that is impossible, else empty."""
+        try:
+            if self.store is not None:
+                self.store.start()
+        except OSError as error:
+            return f"no process can be started for the gang's store: {error.strerror}"
+        return ""
 
     def proceed(self) -> None:
         """Start the ranks: the services of the whole gang are ready."""
@@ -176,16 +202,18 @@ class WorkerGroup:
 
     def _start(self, rank: int, service: ServiceOrder | None = None) -> float | OSError:
         """Start one rank, or the service beside it; its start time, or why it cannot be started."""
+        env = {**self.order.env, **self.order.ranks[rank]}
         try:
             started = process.start_rank(
                 rank,
                 python=self.order.python,
                 root=self.order.root,
                 program=service.program if service else self.order.program,
-                env={**self.order.env, **self.order.ranks[rank]},
+                env=env,
                 cwd=self.order.cwd,
                 files=self.order.files,
-                boot=rank_main.SERVICE_BOOT if service else rank_main.BOOT,
+                boot=first_code.SERVICE if service else first_code.RANK,
+                launch=process.spawn if service else self._launch(env),
             )
         except OSError as error:
             return error
@@ -196,6 +224,17 @@ class WorkerGroup:
             self._live[rank] = live
         self._watch(live)
         return self.clock()
+
+    def _launch(self, env: Mapping[str, str]) -> process.Starter:
+        """How a rank of this environment is started: as a fork if that makes no difference, else afresh."""
+        order = self.order
+        if self.zygote is None or order.fresh or self.zygote.why_not(order.python, env, order.folders):
+            return process.spawn
+        if self._changed is None:
+            self._changed = self.zygote.changed()
+        if self._changed:
+            return process.spawn
+        return self.zygote.fork
 
     def _why_not_started(self, error: OSError) -> tuple[str, int]:
         return linux.start_failure(error, self.order.python, self.order.cwd)
@@ -225,6 +264,7 @@ class WorkerGroup:
         """Stop reading from the ranks until `resume`: the channel is full."""
         if not self._paused:
             self._paused = True
+            self._log_waits.begin(self.monotonic())
             for descriptor in self._sources:
                 self.selector.unregister(descriptor)
 
@@ -278,6 +318,7 @@ class WorkerGroup:
         now = self.monotonic()
         if self._dump and self._dump.poll(now, self.clock()):
             self._dump = None
+        self._tell_log_waits(now)
         if self._all_exited and self._ladder is not StopLadder.KILLING:
             self._end_leftovers(now)
         if now >= self._release_limit and not self._all_exited and self._ladder is not StopLadder.KILLING:
@@ -288,10 +329,23 @@ class WorkerGroup:
         if self._ladder is StopLadder.KILLING:
             self._kill(now)
 
+    def _tell_log_waits(self, now: float) -> None:
+        """Report ranks that wait until their output is read, and those that no longer do."""
+        pipes = ((live.rank, descriptor) for descriptor, (live, stream) in self._sources.items() if stream)
+        for rank, waits in self._log_waits.look(now, pipes):
+            from ..state.events import LogAwaited
+
+            self.emit.fact(LogAwaited(time=self.clock(), rank=rank, over=not waits))
+
     def timeout(self) -> float | None:
         """Seconds until `poll_timeouts` has something to do; None if only an event can change that."""
         if self.finished:
             return None
+        waits = (self._stop_timeout(), self._log_waits.timeout(self.monotonic()))
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _stop_timeout(self) -> float | None:
+        """Seconds until the next step of an end, or until stacks are looked for; None: never."""
         if self._ladder is StopLadder.KILLING:
             return 0.01
         if self._all_exited:
@@ -315,7 +369,9 @@ class WorkerGroup:
 
     def _end_leftovers(self, now: float) -> None:
         """Send SIGTERM to what ended ranks left running; SIGKILL follows after a short grace period."""
-        left = process.descendants(os.getpid())
+        left = [
+            pid for pid in process.descendants(os.getpid()) if self.store is None or pid != self.store.pid
+        ]
         if not left:
             self._finish(())
             return
@@ -453,7 +509,6 @@ class WorkerGroup:
 
     def _exited(self, live: _Live, status: int) -> None:
         live.exited = True
-        live.process.popen.returncode = os.waitstatus_to_exitcode(status)
         self._drain_packets(live)
         code, name = process.outcome(status)
         if live.service is None:

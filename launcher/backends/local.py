@@ -31,8 +31,8 @@ from ..spec.places import Offer
 from ..spec.request import Request
 from ..state.events import SlotsAwaited
 from .base import AgentsExpected, News, StageOver
+from .zygotes import ROOT, ForkedAgent, KeptZygote, Need, Zygotes, need_of
 
-ROOT = str(Path(__file__).resolve().parents[2])
 AGENT_ERRORS = "agent.err"
 GONE_S = 35.0
 
@@ -42,15 +42,19 @@ class LocalBackend:
 
     Args:
         queue: limits how many runs may go on at once; None for any number.
+        zygotes: what agents are forked from; None for fresh ones.
     """
 
-    def __init__(self, queue: RunQueue | None = None) -> None:
+    def __init__(self, queue: RunQueue | None = None, zygotes: Zygotes | None = None) -> None:
         self._queue = queue
+        self._zygotes = zygotes
+        self._need: Need | None = None
+        self._zygote: KeptZygote | None = None
         self._permit: RunPermit | None = None
         self._start: Callable[[], None] | None = None
         self._granted = threading.Event()
         self._box: SelectableQueue[News] = SelectableQueue()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: AgentProcess | None = None
         self._errors: Path | None = None
 
     def reserve(self, request: Request, *, whole: bool) -> bool:
@@ -74,12 +78,17 @@ class LocalBackend:
         del attempt
         assert plan is not None  # `offers` returned offers
         self._start = partial(self._begin, request, plan, folder)
+        self._need = need_of(request) if self._zygotes else None
+        self._zygote = self._zygotes.get(self._need) if self._zygotes and self._need else None
         if self._queue is None or self._permit is not None:
-            return self._begin_now()
-        self._permit = self._queue.take(self._on_permit)
-        if not self._granted.is_set():
-            self._box.put(_awaited(self._queue, request.spec.start_timeout_s))
-        return None
+            self._granted.set()
+        else:
+            self._permit = self._queue.take(self._on_permit)
+            if not self._granted.is_set():
+                self._box.put(_awaited(self._queue, request.spec.start_timeout_s))
+        if self._zygote is not None:
+            self._zygote.when_settled(self._box.wake)
+        self._begin_now()
 
     def _on_permit(self) -> None:
         """Wake the run's own thread, which starts the agent. Called on any thread."""
@@ -87,6 +96,9 @@ class LocalBackend:
         self._box.wake()
 
     def _begin_now(self) -> None:
+        """Start the agent, if the run has its permit and nothing is being loaded for it."""
+        if not self._granted.is_set() or (self._zygote is not None and not self._zygote.settled):
+            return
         start, self._start = self._start, None
         if start:
             start()
@@ -109,16 +121,15 @@ class LocalBackend:
             inherited=request.inherited,
         )
         self._errors = folder / AGENT_ERRORS
+        if self._process is not None:
+            self._process.close()
         try:
-            self._process = self._spawn(far.fileno(), self._errors)
+            self._process = self._start_agent(boot, self._errors)
         except OSError as error:
             near.close()
             raise CannotPlace(f"cannot start an agent: {error.strerror}") from error
         finally:
             far.close()
-        assert self._process.stdin is not None
-        with self._process.stdin as pipe:
-            pipe.write(json.dumps(to_plain(boot)).encode() + b"\n")
         self._box.put(AgentsExpected(1), AgentConnection(near, 0, token), StageOver())
 
     def fileno(self) -> int:
@@ -131,8 +142,7 @@ class LocalBackend:
         Raises:
             CannotPlace, AgentLost: as `launch`.
         """
-        if self._granted.is_set():
-            self._begin_now()
+        self._begin_now()
         return self._box.take()
 
     def abort(self) -> None:
@@ -147,6 +157,9 @@ class LocalBackend:
         """Wait for the end of the agent's process tree, and delete its error file if that is empty."""
         self._start = None
         gone = self._gone(timeout_s)
+        if gone and self._process is not None:
+            self._process.close()
+            self._process = None
         if self._permit is not None:
             self._permit.give_back()
         self._box.close()
@@ -165,29 +178,57 @@ class LocalBackend:
 
     def _gone(self, timeout_s: float) -> bool:
         """Wait for the agent's warden, which is the last of its tree to end; whether it has."""
-        if self._process is None or self._process.poll() is not None:
+        return self._process is None or self._process.await_end(timeout_s)
+
+    def _start_agent(self, boot: Boot, errors: Path) -> AgentProcess:
+        """Have the zygote fork it, or else start a fresh one."""
+        with open(errors, "ab", opener=opener) as file:
+            if self._need is not None and self._zygote is not None and self._zygote.ready:
+                with contextlib.suppress(OSError):  # it says why in `why`
+                    return self._zygote.fork_agent(boot, file.fileno(), self._need.modules)
+            return FreshAgent(boot, file.fileno())
+
+
+class FreshAgent:
+    """An agent's process in an interpreter of its own, under its warden."""
+
+    def __init__(self, boot: Boot, errors: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", agent.BOOT, ROOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd="/",
+            pass_fds=(boot.descriptor,),
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        with self._process.stdin as pipe:
+            pipe.write(json.dumps(to_plain(boot)).encode() + b"\n")
+
+    def await_end(self, limit_s: float) -> bool:
+        """Whether it has ended, or does within `limit_s` seconds."""
+        if self._process.poll() is not None:
             return True
         try:
             descriptor = os.pidfd_open(self._process.pid)
         except OSError:  # no process of this pid is left
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout_s)
+                self._process.wait(limit_s)
         else:
-            linux.await_end(descriptor, timeout_s)
+            linux.await_end(descriptor, limit_s)
             os.close(descriptor)
         return self._process.poll() is not None
 
-    def _spawn(self, descriptor: int, errors: Path) -> subprocess.Popen[bytes]:
-        with open(errors, "ab", opener=opener) as file:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-c", agent.BOOT, ROOT],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=file,
-                cwd="/",
-                pass_fds=(descriptor,),
-                start_new_session=True,
-            )
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+AgentProcess = ForkedAgent | FreshAgent
 
 
 def _cores(request: Request) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..spec.modes import Mode
 from .base import Backend
 from .local import LocalBackend, RunQueue
+from .zygotes import Zygotes
 
 if TYPE_CHECKING:
     from .spark.session_pool import WarmSessions
@@ -29,6 +30,7 @@ class SharedResources:
 
     def __init__(self, *, max_local_runs: int, session_log: Path, session_idle_s: float) -> None:
         self.run_queue = RunQueue(max_local_runs)
+        self.zygotes = Zygotes(idle_s=session_idle_s)
         self._session_log = session_log
         self._session_idle_s = session_idle_s
         self._sessions: WarmSessions | None = None
@@ -44,6 +46,7 @@ class SharedResources:
 
     def close_idle(self) -> None:
         """Close a session that has been idle for too long."""
+        self.zygotes.close_idle()
         if self._sessions is not None:
             self._sessions.tend()
 
@@ -53,7 +56,8 @@ class SharedResources:
         return self._sessions is not None and self._sessions.barren
 
     def close(self) -> None:
-        """Close the session."""
+        """Close the session, and end the zygotes."""
+        self.zygotes.close()
         if self._sessions is not None:
             self._sessions.close()
 
@@ -61,12 +65,20 @@ class SharedResources:
         """How many local runs go on, and the session's description, None if there is none."""
         session = self._sessions.describe() if self._sessions is not None else None
         queue = self.run_queue
-        return {"slots": {"local_runs": queue.held, "of": queue.limit}, "session": session}
+        return {
+            "slots": {"local_runs": queue.held, "of": queue.limit},
+            "session": session,
+            "zygotes": self.zygotes.describe(),
+        }
+
+
+OWN = Zygotes()
+"""Those of a program that starts runs itself. They end with it, as nobody else has their sockets."""
 
 
 def _local(mode: Mode, shared: SharedResources | None) -> Backend:
     del mode
-    return LocalBackend(shared.run_queue if shared else None)
+    return LocalBackend(shared.run_queue, shared.zygotes) if shared else LocalBackend(None, OWN)
 
 
 def _spark(mode: Mode, shared: SharedResources | None) -> Backend:

@@ -88,6 +88,7 @@ class Hello:
         cores: how many cores were granted to it.
         devices: the GPUs that it may use; `exclusive` as in `Offer`, `gpu_reason`: why there are none.
         clock_offset: its clock minus the engine's, in seconds.
+        store: whether it can host torch's store for the gang.
     """
 
     agent: int
@@ -105,6 +106,7 @@ class Hello:
     devices: tuple[Device, ...] = ()
     exclusive: bool = True
     gpu_reason: str = ""
+    store: bool = False
 
 
 def read_hello(agent: int, document: Mapping[str, Any], our_time: float | None) -> Hello:
@@ -135,6 +137,7 @@ def read_hello(agent: int, document: Mapping[str, Any], our_time: float | None) 
         devices=tuple(map(_device, _list(document.get("devices", ())))),
         exclusive=_flag(document.get("exclusive", True)),
         gpu_reason=_text(document.get("gpu_reason", "")),
+        store=_flag(document.get("store", False)),
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from html import escape
 
-from ..state.run_state import Phase, RankPhase
+from ..state.ranks import RankPhase
+from ..state.run_state import Phase
 from .panel import Panel, Row
 
 _GREEN, _RED, _AMBER, _GREY = "#2e9e4f", "#d64545", "#b98300", "#808080"

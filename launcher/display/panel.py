@@ -15,11 +15,12 @@ from statistics import fmean
 from ..errors import counted
 from ..runs.logs.text import plain
 from ..spec.places import host_labels
-from ..state.run_state import Phase, Rank, RankPhase, RunState
+from ..state.ranks import Rank, RankPhase
+from ..state.run_state import Phase, RunState
 from ..state.separate import describe_separate
 from .rows import row_progress, rows_line
 from .service import awaited_line, service_line, tells
-from .waits import awaited_rows_line, files_line
+from .waits import files_line, waiting_ranks_line
 
 ROWS = 24
 TAIL = 20
@@ -155,7 +156,7 @@ def _lines(state: RunState) -> list[str]:
         lines.append(f"waiting for slots: {waiting.have} of {waiting.need}{limit} {waiting.reason}")
     if state.files is not None and state.phase is Phase.STARTING:
         lines.append(files_line(state.files))
-    if rows := awaited_rows_line(state):
+    if rows := waiting_ranks_line(state):
         lines.append(rows)
     if tells(state) and (line := awaited_line(state) or service_line(state)):
         lines.append(line)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..errors import counted, size_text
 from ..state.events import FilesAwaited, LimitNear, SlotsAwaited
+from ..state.outcome_rules import listed
 from ..state.run_state import RunState
 
 
@@ -15,6 +16,8 @@ def new_waits(before: RunState, after: RunState) -> Iterator[str]:
         yield files_line(after.files)
     if awaited_rows_line(after) and not awaited_rows_line(before):
         yield "waiting for rows of the DataFrame"  # other ranks may do so in a moment
+    if (line := awaited_log_line(after)) and not awaited_log_line(before):
+        yield line
     if after.waiting is None:
         return
     line = waiting_line(after.waiting)
@@ -53,6 +56,11 @@ def files_line(files: FilesAwaited) -> str:
     return f"sending {what} to {files.host}, {size_text(files.sent)} of {size_text(files.size)}{now}{others}"
 
 
+def waiting_ranks_line(state: RunState) -> str:
+    """Which ranks wait for something that is not the target's own; empty for none."""
+    return awaited_rows_line(state) or awaited_log_line(state)
+
+
 def awaited_rows_line(state: RunState) -> str:
     """How many ranks wait for rows of the DataFrame, and how many rows these have had; empty for none."""
     waiting = [rank.awaits_rows for rank in state.ranks if rank.alive and rank.awaits_rows is not None]
@@ -61,6 +69,16 @@ def awaited_rows_line(state: RunState) -> str:
     verb = "waits" if len(waiting) == 1 else "wait"
     after = f", after {sum(waiting):,}" if any(waiting) else ""
     return f"{len(waiting)} of {counted(len(state.ranks), 'rank')} {verb} for rows of the DataFrame{after}"
+
+
+def awaited_log_line(state: RunState) -> str:
+    """Which ranks wait until their output is read; empty for none."""
+    waiting = [str(rank.rank) for rank in state.ranks if rank.alive and rank.awaits_log]
+    if not waiting:
+        return ""
+    who = f"rank {waiting[0]} waits for its log" if len(waiting) == 1 else ""
+    who = who or f"ranks {listed(waiting)} wait for their logs"
+    return f"{who}: more is written than the disk or the network takes"
 
 
 def near_line(near: LimitNear, now: float | None = None) -> str:

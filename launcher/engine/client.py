@@ -360,7 +360,7 @@ def _start(key: EngineKey, place: Path) -> None:
     Raises:
         InternalError: it fails, or takes too long.
     """
-    boot = {
+    boot: dict[str, Any] = {
         "socket": str(place),
         "log": str(log_of(key)),
         "target": key.target,
@@ -368,6 +368,11 @@ def _start(key: EngineKey, place: Path) -> None:
         "build": key.build,
         "digest": key.digest,
     }
+    from . import head_start  # most commands find an engine
+
+    begun = head_start.take()
+    if begun is not None:
+        boot["zygote"] = head_start.to_document(begun)
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _BOOT, ROOT, f"rankdeck engine for {key.target}"],
         stdin=subprocess.PIPE,
@@ -375,6 +380,7 @@ def _start(key: EngineKey, place: Path) -> None:
         stderr=subprocess.PIPE,
         cwd="/",
         env=_environ(),
+        pass_fds=(begun.line.fileno(),) if begun is not None else (),
         start_new_session=True,
     )
     try:
@@ -383,6 +389,8 @@ def _start(key: EngineKey, place: Path) -> None:
         process.kill()
         process.communicate()
         raise InternalError(f"the engine did not start within {START_LIMIT_S:g} s") from error
+    if begun is not None:
+        begun.line.close()
     if out != b"up\n":
         last = (err.decode(errors="replace").strip().splitlines() or ["it printed no error"])[-1]
         raise InternalError(f"the engine did not start: {last}", hint=f"see {log_of(key)}")

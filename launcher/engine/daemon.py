@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import settings
 from ..runs.files import opener
+from . import head_start
 
 if TYPE_CHECKING:
     from .server import Engine
@@ -42,6 +43,8 @@ def main() -> None:
     log_to(Path(boot["log"]))
     _reset_limits()
     engine = Engine(identity, place, chosen)
+    if "zygote" in boot:
+        engine.adopt(head_start.from_document(boot["zygote"]))
     _handle_signals(engine)
     _detach()
     engine.serve()

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from .. import settings
 from ..agent.linux import resident
+from ..agent.warm.starting import Started
 from ..backends.base import Backend
 from ..backends.registry import SharedResources, make_backend
 from ..distributor import launch
@@ -65,6 +66,10 @@ class Engine:
         self._started = time.time()
         self._address.announce(identity)
         log.info("up for %s, pid %d", identity["target"], os.getpid())
+
+    def adopt(self, started: Started) -> None:
+        """Take over the zygote that the first client has started."""
+        self._shared.zygotes.adopt(started)
 
     def serve(self) -> None:
         """Accept clients until there has been no work for a while, or the engine is stopped."""

@@ -44,6 +44,7 @@ class Rendezvous:
         roles: how many ranks have each role, in the order in which the request names them.
         options: what the request says of the framework's own processes.
         token: a secret of this attempt, by which its processes may know each other.
+        hosted: whether rank 0's agent hosts torch's store, and not rank 0 itself.
     """
 
     address: str
@@ -56,6 +57,7 @@ class Rendezvous:
     roles: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     token: str = field(default="", repr=False)
+    hosted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,7 @@ class Framework:
         followers: whether the target runs at rank 0 only; every other rank is its service and nothing else.
         isolates: whether a rank sees its own GPUs only, and not those of all ranks on its host.
         threads: whether a rank's share of the cores is told by OMP_NUM_THREADS.
+        store: whether its ranks meet at torch's store as torchrun's do, so that an agent may host it.
     """
 
     name: str
@@ -198,6 +201,7 @@ class Framework:
     followers: bool = False
     isolates: bool = False
     threads: bool = True
+    store: bool = False
 
     def leads(self, rank: int) -> bool:
         """Whether a rank runs the target."""

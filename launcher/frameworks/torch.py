@@ -49,8 +49,7 @@ def environ(place: Assignment, rendezvous: Rendezvous) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": rendezvous.run_id,
         "TORCHELASTIC_RESTART_COUNT": rendezvous.restart_count,
         "TORCHELASTIC_MAX_RESTARTS": rendezvous.max_restarts,
-        # rank 0 hosts the store itself: agents must not import torch
-        "TORCHELASTIC_USE_AGENT_STORE": False,
+        "TORCHELASTIC_USE_AGENT_STORE": rendezvous.hosted,
         "TORCHELASTIC_ERROR_FILE": "",
     }
     return {name: str(value) for name, value in values.items()}
@@ -121,7 +120,7 @@ def in_use(modules: Mapping[str, Any]) -> bool:
     return any(getattr(vars(kind).get("step"), "hooked", False) for kind in classes)
 
 
-CONTRACT: Mapping[str, Any] = {"environ": environ, "defaults": defaults}
+CONTRACT: Mapping[str, Any] = {"environ": environ, "defaults": defaults, "store": True}
 """What the rows of frameworks have in common that build on torch and read the same variables."""
 
 TORCH = Framework(

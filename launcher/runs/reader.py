@@ -8,9 +8,10 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,14 @@ from .files import NotPlain
 from .logs import writer
 from .logs.files import LogFiles
 from .results import Summary
-from .samples import Stretch, halves, newest, sample_files, segments
+from .samples import Stretch, halves, newest, newest_of_each, sample_files, segments
 from .status import Owner, Status, read_status
 
 LONGEST_LINE = 16 << 20
 _BLOCK = 1 << 20
+_MANY = 2000
+NumberedLine = tuple[int, bytes]
+Choose = Callable[[Iterable[NumberedLine]], Iterable[NumberedLine]]
 
 
 class LineTail:
@@ -97,26 +101,32 @@ class FactTail:
         self._refused: set[str] = set()
         self._unreadable: list[ev.PartUnreadable] = []
 
-    def poll(self) -> list[ev.Event]:
+    def poll(self, *, samples: bool = True, thin: bool = False, leader: int | None = None) -> list[ev.Event]:
         """The new facts in the order in which they were written, with samples put in by their time.
 
         The written order is the one in which facts were folded for the verdict; the times of two hosts may
         give another order.
 
+        Args:
+            samples: whether to read samples too, if this tail does.
+            thin: whether to skip samples that newer ones replace, if there are very many.
+            leader: the rank of which none is skipped.
+
         Raises:
             OSError: the folder cannot be read just now.
         """
-        facts = self._facts_of(self._events)
-        if self._samples is None:
+        facts = self._facts_of(self._events, iter)
+        if self._samples is None or not samples:
             return facts
-        return list(heapq.merge(facts, self._sampled(self._samples), key=lambda e: e.time))
+        choose: Choose = partial(_thinned, leader=leader) if thin else iter
+        return list(heapq.merge(facts, self._sampled(self._samples, choose), key=lambda e: e.time))
 
     def unreadable(self) -> list[ev.PartUnreadable]:
         """What was found to be unreadable since the last call."""
         parts, self._unreadable = self._unreadable, []
         return parts
 
-    def _sampled(self, tails: dict[Path, LineTail]) -> list[ev.Event]:
+    def _sampled(self, tails: dict[Path, LineTail], choose: Choose) -> list[ev.Event]:
         """New samples. The thinned file is read only at first: later it gets only samples from segments."""
         try:
             files = segments(self._run / paths.SAMPLES) if tails else sample_files(self._run)
@@ -127,22 +137,22 @@ class FactTail:
             self.skipped = tuple(halves(files, self._recent)[0])
             tails.update((s.path, LineTail(s.path, s.end, run=self._run)) for s in self.skipped)
             self._partial.update(tails)
-        return [fact for path in files for fact in self._facts_of(self._tail_of(tails, path))]
+        return [fact for path in files for fact in self._facts_of(self._tail_of(tails, path), choose)]
 
     def _tail_of(self, tails: dict[Path, LineTail], path: Path) -> LineTail:
         if path not in tails:
             tails[path] = LineTail(path, run=self._run)
         return tails[path]
 
-    def _facts_of(self, tail: LineTail) -> list[ev.Event]:
+    def _facts_of(self, tail: LineTail, choose: Choose) -> list[ev.Event]:
         facts: list[ev.Event] = []
         wrong: list[tuple[int, str]] = []
         try:
-            for line in tail.poll():
+            for number, line in choose((tail.number, line) for line in tail.poll()):
                 try:
                     facts.append(ev.decode(line))
                 except ValueError as error:
-                    wrong.append((tail.number, str(error)))
+                    wrong.append((number, str(error)))
         except (NotPlain, PermissionError) as error:
             self._refuse(tail.path.relative_to(self._run).as_posix(), error)
         if wrong:
@@ -159,6 +169,11 @@ class FactTail:
     def _note(self, file: str, reason: str, lines: tuple[int, ...] = (), count: int = 0) -> None:
         few = lines[:UNREADABLE_LINES]
         self._unreadable.append(ev.PartUnreadable(time=0.0, file=file, lines=few, count=count, reason=reason))
+
+
+def _thinned(lines: Iterable[NumberedLine], leader: int | None) -> list[NumberedLine]:
+    every = list(lines)
+    return every if len(every) <= _MANY else newest_of_each(every, keep=leader)
 
 
 def decoded(lines: Iterable[bytes]) -> list[ev.Event]:
@@ -192,9 +207,10 @@ class StateTail:
             others = tuple(each for each in self.state.unreadable if each.file != part.file)
             self.state = replace(self.state, unreadable=(*others, part))
 
-    def poll(self) -> list[ev.Event]:
-        """Fold what is new into `state`, and return it."""
-        fresh = self._tail.poll()
+    def poll(self, *, samples: bool = True, thin: bool = False) -> list[ev.Event]:
+        """Fold what is new into `state`, and return it; see `FactTail.poll`."""
+        leader = self.state.leader
+        fresh = self._tail.poll(samples=samples, thin=thin, leader=leader.rank if leader else None)
         for fact in (*fresh, *self._tail.unreadable()):
             self.state = fold(self.state, fact)
         return fresh

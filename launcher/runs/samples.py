@@ -8,6 +8,7 @@ when it reaches its bound. So a run of a week keeps a few megabytes, and its new
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -169,6 +170,31 @@ def newest(run: Path, limit: int = 1 << 20) -> list[bytes]:
     for stretch in halves(sample_files(run), limit)[1]:
         lines += lines_of(stretch)
     return [line for line in lines if line.endswith(b"\n")]
+
+
+_SOURCE = re.compile(rb'"event":"(sampled|rank_reported)",.*?"(?:agent|rank)":(\d+),')
+_FIGURES = b"0123456789.-+"
+
+
+def newest_of_each(lines: Sequence[tuple[int, bytes]], keep: int | None = None) -> list[tuple[int, bytes]]:
+    """The lines, without those that a later one of the same host or rank replaces: it has the same figures.
+
+    Args:
+        lines: numbers and texts.
+        keep: the rank of which all are kept.
+    """
+    seen: set[object] = set()
+    chosen: list[tuple[int, bytes]] = []
+    for each in reversed(lines):
+        line = each[1]
+        source = _SOURCE.search(line)
+        # two lines that differ in digits only tell of the same figures; a "nan" is no digit
+        key = source and (source[1], source[2], line.translate(None, _FIGURES))
+        kept = source is None or (source[1] == b"rank_reported" and int(source[2]) == keep)
+        if kept or key not in seen:
+            seen.add(key)
+            chosen.append(each)
+    return chosen[::-1]
 
 
 def lines_of(stretch: Stretch) -> list[bytes]:

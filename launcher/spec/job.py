@@ -479,6 +479,16 @@ class JobSpec:
         label="Group",
         hint="yes: required",
     )
+    fresh: bool = launch_option(
+        False,
+        "--fresh",
+        FLAG,
+        help="Start every rank in an interpreter of its own, and not as a fork.",
+        doc="Whether every rank starts in a fresh interpreter, and not as a fork of a process that has "
+        "imported torch already.",
+        label="Fresh",
+        hint="yes: no warm ranks",
+    )
     track: tuple[str, ...] = launch_option(
         (),
         "--track",

@@ -7,7 +7,6 @@ these. What reading cannot decide is accepted: if it is wrong, the ranks fail wi
 from __future__ import annotations
 
 import ast
-import importlib
 import io
 import keyword
 import pkgutil
@@ -177,16 +176,25 @@ def module_file(module: str, workdir: Path) -> Path | None:
 
 def find_module(module: str, workdir: Path) -> ModuleSpec | None:
     """The module's spec, found in `workdir` or on `sys.path`; None if there is none."""
-    importlib.invalidate_caches()  # a console is open for hours, and new files appear meanwhile
     first, *rest = module.split(".")
-    spec = PathFinder.find_spec(first, _search_path(workdir)) or _found_elsewhere(first)
+    spec = _find_in(_search_path(workdir), first) or _found_elsewhere(first)
     for part in rest:
         locations = spec.submodule_search_locations if spec else None
         if locations is None:
             return None
         # The last part of the name only: with dots, the finder would need the imported parent package.
-        spec = PathFinder.find_spec(part, list(locations))
+        spec = _find_in(list(locations), part)
     return spec
+
+
+def _find_in(folders: list[str], name: str) -> ModuleSpec | None:
+    """A module in these folders as they are now: a console is open for hours, and files appear meanwhile.
+
+    `importlib.invalidate_caches` would forget all folders, and fails when two threads call it at once.
+    """
+    for folder in folders:
+        sys.path_importer_cache.pop(folder, None)
+    return PathFinder.find_spec(name, folders)
 
 
 def _search_path(workdir: Path) -> list[str]:

@@ -527,6 +527,15 @@ class RowsAwaited(Event):
     over: bool = False
 
 
+@event(from_agent=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogAwaited(Event):
+    """A rank waits until its output is read: it writes more than is taken; if `over`, it no longer does."""
+
+    rank: Index
+    over: bool = False
+
+
 @event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLogged(Event):
@@ -821,9 +830,12 @@ def _unrecognised(tag: str, data: Mapping[str, Any]) -> Unrecognised:
     return from_plain(Unrecognised, {**data, "name": tag, "data": data})
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
 def encode(event: Event, run: str) -> bytes:
     """One line of `events.jsonl`, with its newline."""
-    return json.dumps(to_dict(event, run), separators=(",", ":")).encode() + b"\n"
+    return _ENCODER.encode(to_dict(event, run)).encode() + b"\n"
 
 
 def decode(line: bytes) -> Event:
@@ -833,7 +845,7 @@ def decode(line: bytes) -> Event:
         DecodeError: it is torn, or was not written by us.
     """
     try:
-        data = json.loads(line)
+        data = json.loads(line.decode())  # of bytes, it would try which encoding they have
     except (ValueError, RecursionError):
         raise DecodeError("it is no JSON") from None
     if not isinstance(data, dict):

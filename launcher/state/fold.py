@@ -12,9 +12,11 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar, get_args
 
 from . import events as ev
+from .changes import changed
 from .events import AgentDeparted, RankExited, RankRaised, RankRaising
 from .peer_loss import doubt
-from .run_state import Host, Phase, Rank, RankPhase, RunState, Service
+from .ranks import Rank, RankPhase, Ranks
+from .run_state import Host, Phase, RunState, Service
 
 UNREADABLE_LINES = 3
 TRACKERS = 256
@@ -69,7 +71,7 @@ def _enter(state: RunState, phase: Phase, time: float) -> RunState:
     if state.phase.final or (state.phase is phase and state.since):
         return state
     near = None if phase.final else _past(state.near, "start")
-    return replace(state, phase=phase, since=(*state.since, (phase, time)), near=near)
+    return changed(state, phase=phase, since=(*state.since, (phase, time)), near=near)
 
 
 def _past(near: ev.LimitNear | None, *limits: str) -> ev.LimitNear | None:
@@ -79,55 +81,58 @@ def _past(near: ev.LimitNear | None, *limits: str) -> ev.LimitNear | None:
 
 def _disrupt(state: RunState, time: float) -> RunState:
     earliest = time if state.disrupted_at is None else min(state.disrupted_at, time)
-    return replace(state, disrupted_at=earliest)
+    return changed(state, disrupted_at=earliest)
 
 
 def _update_rank(state: RunState, rank: int, **changes: Any) -> RunState:
     if not 0 <= rank < len(state.ranks):
         return state
-    ranks = list(state.ranks)
-    ranks[rank] = replace(ranks[rank], **changes)
-    return replace(state, ranks=tuple(ranks))
+    return _with_ranks(state, (changed(state.ranks[rank], **changes),))
+
+
+def _with_ranks(state: RunState, ranks: Iterable[Rank]) -> RunState:
+    """The state with these ranks in the places of those with their numbers."""
+    return changed(state, ranks=state.ranks.changed(ranks))
 
 
 def _update_host(state: RunState, agent: int, **changes: Any) -> RunState:
     old = state.hosts.get(agent) or Host(agent=agent, host=changes.get("host", ""))
-    return replace(state, hosts={**state.hosts, agent: replace(old, **changes)})
+    return changed(state, hosts={**state.hosts, agent: changed(old, **changes)})
 
 
 @folds(ev.RunSubmitted)
 def _submitted(state: RunState, e: ev.RunSubmitted) -> RunState:
     size = e.num_processes
-    named = replace(state, name=e.name, target=e.target, mode=e.mode, submitted=e)
-    submitted = replace(named, num_processes=size, requested=size, started=e.time)
+    named = changed(state, name=e.name, target=e.target, mode=e.mode, submitted=e)
+    submitted = changed(named, num_processes=size, requested=size, started=e.time)
     return _enter(submitted, Phase.SUBMITTED, e.time)
 
 
 @folds(ev.OriginFound)
 def _origin_found(state: RunState, e: ev.OriginFound) -> RunState:
-    return replace(state, origin=e)
+    return changed(state, origin=e)
 
 
 @folds(ev.SparkReady)
 def _spark_ready(state: RunState, e: ev.SparkReady) -> RunState:
-    return replace(state, spark=e)
+    return changed(state, spark=e)
 
 
 @folds(ev.DeliveryChosen)
 def _delivery_chosen(state: RunState, e: ev.DeliveryChosen) -> RunState:
-    return replace(state, delivery=e)
+    return changed(state, delivery=e)
 
 
 @folds(ev.FilesAwaited)
 def _files_awaited(state: RunState, e: ev.FilesAwaited) -> RunState:
-    return state if state.phase.final else replace(state, files=e)
+    return state if state.phase.final else changed(state, files=e)
 
 
 @folds(ev.SlotsAwaited)
 def _awaited(state: RunState, e: ev.SlotsAwaited) -> RunState:
     if state.ranks:
         return state
-    return _enter(replace(state, waiting=e), Phase.WAITING, e.time)
+    return _enter(changed(state, waiting=e), Phase.WAITING, e.time)
 
 
 @folds(ev.StageSubmitted)
@@ -137,11 +142,11 @@ def _stage_submitted(state: RunState, e: ev.StageSubmitted) -> RunState:
 
 @folds(ev.GangPlaced)
 def _placed(state: RunState, e: ev.GangPlaced) -> RunState:
-    ranks = tuple(
+    ranks = Ranks.of(
         Rank(rank=a.rank, role=role, host=a.host, agent=a.agent, local_rank=a.local_rank, devices=a.devices)
         for a, role in zip(e.ranks, (*e.roles, *[""] * len(e.ranks)), strict=False)
     )
-    placed = replace(state, ranks=ranks, num_processes=len(ranks), waiting=None, attempt=e.attempt)
+    placed = changed(state, ranks=ranks, num_processes=len(ranks), waiting=None, attempt=e.attempt)
     return _enter(placed, Phase.STARTING, e.time)
 
 
@@ -159,13 +164,13 @@ def _worker_found(state: RunState, e: ev.WorkerFound) -> RunState:
         started=e.time,
         entered=e.time,
     )
-    ranks = (*state.ranks, worker)
-    return _enter(replace(state, ranks=ranks, num_processes=len(ranks)), Phase.RUNNING, e.time)
+    ranks = Ranks.of((*state.ranks, worker))
+    return _enter(changed(state, ranks=ranks, num_processes=len(ranks)), Phase.RUNNING, e.time)
 
 
 @folds(ev.PredictionAdvanced)
 def _prediction_advanced(state: RunState, e: ev.PredictionAdvanced) -> RunState:
-    return replace(state, prediction=e)
+    return changed(state, prediction=e)
 
 
 @folds(ev.GangRestarted)
@@ -175,8 +180,8 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         return state
     here = {agent: host for agent, host in state.hosts.items() if host.present}
     if e.in_place:
-        here = {agent: replace(host, attempt=e.attempt, cleanup=None) for agent, host in here.items()}
-    return replace(
+        here = {agent: changed(host, attempt=e.attempt, cleanup=None) for agent, host in here.items()}
+    return changed(
         state,
         attempt=e.attempt,
         restarts=(*state.restarts, e),
@@ -189,7 +194,7 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         files=None,
         near=_past(state.near, "start", "progress"),
         stacks=(),
-        ranks=(),
+        ranks=Ranks(),
         services=(),
         hosts=here,
         stop=None,
@@ -205,7 +210,7 @@ def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
     """Forget an old attempt's agent that had the same number."""
     old = state.hosts.get(e.agent)
     if old is not None and old.attempt < e.attempt:
-        state = replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
+        state = changed(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
     known = {"host": e.host, "pid": e.pid, "clock_offset": e.clock_offset, "present": True}
     return _update_host(state, e.agent, attempt=e.attempt, address=e.address, **known)
 
@@ -217,31 +222,28 @@ def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
         old = state.hosts.get(e.agent)
         if old is None or old.attempt >= state.attempt:
             return state
-        return replace(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
+        return changed(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
     state = _update_host(state, e.agent, present=False)
     if state.prediction is not None:  # Spark repeats what a lost worker has not done, and others go on
         how = RankPhase.SUCCEEDED if e.expected else RankPhase.LOST
-        workers = (
-            r if r.agent != e.agent or r.phase.ended else replace(r, phase=how, ended=e.time)
-            for r in state.ranks
-        )
-        return replace(state, ranks=tuple(workers))
-    ranks = tuple(without_agent(r, e) if r.agent == e.agent else r for r in state.ranks)
-    return state if ranks == state.ranks else _disrupt(replace(state, ranks=ranks), e.time)
+        workers = (r for r in state.ranks.of_agent(e.agent) if not r.phase.ended)
+        return _with_ranks(state, [changed(r, phase=how, ended=e.time) for r in workers])
+    left = [r for old in state.ranks.of_agent(e.agent) if (r := without_agent(old, e)) is not old]
+    return _disrupt(_with_ranks(state, left), e.time) if left else state
 
 
 @folds(*_PLACES_LOST)
 def _lost(state: RunState, e: _PlaceLost) -> RunState:
-    ranks = tuple(without_place(r) if r.agent == e.task else r for r in state.ranks)
+    state = _with_ranks(state, [without_place(r) for r in state.ranks.of_agent(e.task)])
     lost = state.lost_tasks if e.task is None else state.lost_tasks | {e.task}
-    return _disrupt(replace(state, losses=(*state.losses, e), lost_tasks=lost, ranks=ranks), e.time)
+    return _disrupt(changed(state, losses=(*state.losses, e), lost_tasks=lost), e.time)
 
 
 @folds(ev.ServiceStarted)
 def _service_started(state: RunState, e: ev.ServiceStarted) -> RunState:
     started = Service(rank=e.rank, name=e.name, host=e.host, agent=e.agent, pid=e.pid, is_rank=e.is_rank)
     others = (each for each in state.services if each.rank != e.rank)
-    return replace(state, services=tuple(sorted((*others, started), key=lambda each: each.rank)))
+    return changed(state, services=tuple(sorted((*others, started), key=lambda each: each.rank)))
 
 
 @folds(ev.ServiceReady)
@@ -253,22 +255,22 @@ def _service_ready(state: RunState, e: ev.ServiceReady) -> RunState:
 def _service_lost(state: RunState, e: ev.ServiceLost) -> RunState:
     """The first loss counts: when one node of a cluster goes, others may follow it."""
     state = _update_service(state, e.rank, lost=e.reason)
-    return _disrupt(replace(state, losses=(*state.losses, e)), e.time)
+    return _disrupt(changed(state, losses=(*state.losses, e)), e.time)
 
 
 def _update_service(state: RunState, rank: int, **changes: Any) -> RunState:
-    services = (replace(each, **changes) if each.rank == rank else each for each in state.services)
-    return replace(state, services=tuple(services))
+    services = (changed(each, **changes) if each.rank == rank else each for each in state.services)
+    return changed(state, services=tuple(services))
 
 
 @folds(ev.JobCancelled)
 def _cancelled(state: RunState, e: ev.JobCancelled) -> RunState:
-    return state if state.cancelled else _disrupt(replace(state, cancelled=e), e.time)
+    return state if state.cancelled else _disrupt(changed(state, cancelled=e), e.time)
 
 
 @folds(ev.RankStarted)
 def _rank_started(state: RunState, e: ev.RankStarted) -> RunState:
-    state = replace(state, files=None)
+    state = changed(state, files=None)
     return _update_rank(state, e.rank, phase=RankPhase.STARTING, pid=e.pid, started=e.time)
 
 
@@ -290,12 +292,12 @@ def _frameworks_used(state: RunState, e: ev.FrameworksUsed) -> RunState:
 
 @folds(ev.FrameworkChosen)
 def _framework_chosen(state: RunState, e: ev.FrameworkChosen) -> RunState:
-    return replace(state, framework=e)
+    return changed(state, framework=e)
 
 
 @folds(ev.SeparateTrainings)
 def _separate_trainings(state: RunState, e: ev.SeparateTrainings) -> RunState:
-    return replace(state, separate=e)
+    return changed(state, separate=e)
 
 
 @folds(ev.RankReported)
@@ -304,7 +306,8 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
         return state
     old = state.ranks[e.rank]
     step = old.step if e.step is None else e.step
-    return _update_rank(state, e.rank, step=step, metrics={**old.metrics, **e.metrics}, reported_at=e.time)
+    new = changed(old, step=step, metrics={**old.metrics, **e.metrics}, reported_at=e.time)
+    return _with_ranks(state, (new,))
 
 
 @folds(ev.MessageLogged)
@@ -357,10 +360,10 @@ def _exited(state: RunState, e: ev.RankExited) -> RunState:
 def _stop_requested(state: RunState, e: ev.StopRequested) -> RunState:
     """Only the first stop counts; but the first that ends the whole run is recorded in `final_stop` too."""
     if state.final_stop is None and e.by in _RUN_STOPS:
-        state = replace(state, final_stop=e)
+        state = changed(state, final_stop=e)
     if state.stop is not None:
         return state
-    return _enter(_disrupt(replace(state, stop=e, near=None), e.time), Phase.STOPPING, e.time)
+    return _enter(_disrupt(changed(state, stop=e, near=None), e.time), Phase.STOPPING, e.time)
 
 
 @folds(ev.CleanupProven)
@@ -374,16 +377,13 @@ def _sampled(state: RunState, e: ev.Sampled) -> RunState:
     if host is not None:
         devices = {d.uuid: d for d in e.devices}
         state = _update_host(state, e.agent, system=e.system, devices=devices, sampled_at=e.time)
-    ranks = list(state.ranks)
-    for sample in e.ranks:
-        if 0 <= sample.rank < len(ranks):
-            ranks[sample.rank] = _with_sample(ranks[sample.rank], sample, e.time)
-    return replace(state, ranks=tuple(ranks))
+    known = (sample for sample in e.ranks if 0 <= sample.rank < len(state.ranks))
+    return _with_ranks(state, [_with_sample(state.ranks[each.rank], each, e.time) for each in known])
 
 
 def _with_sample(rank: Rank, sample: ev.RankSample, time: float) -> Rank:
     """The rank with a new sample; one that has ended keeps the last sample that was taken while it lived."""
-    return rank if rank.phase.ended else replace(rank, sample=sample, sampled_at=time)
+    return rank if rank.phase.ended else changed(rank, sample=sample, sampled_at=time)
 
 
 @folds(ev.RowsAwaited)
@@ -391,38 +391,43 @@ def _rows_awaited(state: RunState, e: ev.RowsAwaited) -> RunState:
     return _update_rank(state, e.rank, awaits_rows=None if e.over else e.rows)
 
 
+@folds(ev.LogAwaited)
+def _log_awaited(state: RunState, e: ev.LogAwaited) -> RunState:
+    return _update_rank(state, e.rank, awaits_log=not e.over)
+
+
 @folds(ev.LimitNear)
 def _limit_near(state: RunState, e: ev.LimitNear) -> RunState:
-    return replace(state, near=e)
+    return changed(state, near=e)
 
 
 @folds(ev.ProgressResumed)
 def _resumed(state: RunState, _: ev.ProgressResumed) -> RunState:
     """A sign of life has no effect on other limits."""
-    return replace(state, near=_past(state.near, "progress"))
+    return changed(state, near=_past(state.near, "progress"))
 
 
 @folds(ev.StacksTaken)
 def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
     at = bisect_left(state.stacks, e.rank, key=lambda taken: taken.rank)
     after = at + 1 if at < len(state.stacks) and state.stacks[at].rank == e.rank else at
-    return replace(state, stacks=(*state.stacks[:at], e, *state.stacks[after:]))
+    return changed(state, stacks=(*state.stacks[:at], e, *state.stacks[after:]))
 
 
 @folds(ev.NoteMade)
 def _noted(state: RunState, e: ev.NoteMade) -> RunState:
-    return replace(state, notes=(*state.notes, e))
+    return changed(state, notes=(*state.notes, e))
 
 
 @folds(ev.ArtifactsKept)
 def _artifacts_kept(state: RunState, e: ev.ArtifactsKept) -> RunState:
-    return replace(state, artifacts={**state.artifacts, e.host: e})
+    return changed(state, artifacts={**state.artifacts, e.host: e})
 
 
 @folds(ev.ArtifactsAwaited)
 def _artifacts_awaited(state: RunState, e: ev.ArtifactsAwaited) -> RunState:
     others = (each for each in state.coming if each.host != e.host)
-    return replace(state, coming=(*others, e))
+    return changed(state, coming=(*others, e))
 
 
 @folds(ev.TrackerLinked)
@@ -430,7 +435,7 @@ def _tracker_linked(state: RunState, e: ev.TrackerLinked) -> RunState:
     """Keep each record once, whatever attempt it is from, and no more than `TRACKERS`."""
     if len(state.trackers) >= TRACKERS or any(_is_same(e, known) for known in state.trackers):
         return state
-    return replace(state, trackers=(*state.trackers, e))
+    return changed(state, trackers=(*state.trackers, e))
 
 
 def _is_same(e: ev.TrackerLinked, known: ev.TrackerLinked) -> bool:
@@ -439,12 +444,12 @@ def _is_same(e: ev.TrackerLinked, known: ev.TrackerLinked) -> bool:
 
 @folds(ev.RecordingStopped)
 def _recording_stopped(state: RunState, e: ev.RecordingStopped) -> RunState:
-    return replace(state, recording=e)
+    return changed(state, recording=e)
 
 
 @folds(ev.RecordsLost)
 def _records_lost(state: RunState, e: ev.RecordsLost) -> RunState:
-    return replace(state, lost=e, recording=None if e.resumed else state.recording)
+    return changed(state, lost=e, recording=None if e.resumed else state.recording)
 
 
 @folds(ev.PartUnreadable)
@@ -454,23 +459,20 @@ def _unreadable(state: RunState, e: ev.PartUnreadable) -> RunState:
     if (old := known.get(e.file)) is not None:
         lines = (*old.lines, *e.lines)[:UNREADABLE_LINES]
         e = replace(old, lines=lines, count=old.count + e.count)
-    return replace(state, unreadable=tuple({**known, e.file: e}.values()))
+    return changed(state, unreadable=tuple({**known, e.file: e}.values()))
 
 
 @folds(ev.Unrecognised)
 def _unrecognised(state: RunState, _: ev.Unrecognised) -> RunState:
-    return replace(state, newer=state.newer + 1)
+    return changed(state, newer=state.newer + 1)
 
 
 @folds(ev.RunEnded)
 def _ended(state: RunState, e: ev.RunEnded) -> RunState:
     """Ranks that were still running when the run was lost are lost too."""
-    ranks = state.ranks
     if e.state == Phase.LOST:
-        ranks = tuple(r if r.phase.ended else lost_at(r, e.time) for r in ranks)
-    done = replace(
-        state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank, ranks=ranks, coming=()
-    )
+        state = _with_ranks(state, [lost_at(r, e.time) for r in state.ranks if not r.phase.ended])
+    done = changed(state, ended=e.time, exit_code=e.exit_code, why=e.why, blamed=e.rank, coming=())
     phase = next((p for p in Phase if p == e.state), Phase.FAILED)  # a newer version may know more ends
     return _enter(done, phase, e.time)
 
@@ -534,7 +536,7 @@ def _is_ours(state: RunState, rank: Rank, signal: str | None) -> bool:
 
 def lost_at(rank: Rank, time: float) -> Rank:
     """The rank once nothing more can be known of it."""
-    return replace(rank, phase=RankPhase.LOST, ended=time)
+    return changed(rank, phase=RankPhase.LOST, ended=time)
 
 
 def without_agent(rank: Rank, e: AgentDeparted) -> Rank:
@@ -551,4 +553,4 @@ def without_place(rank: Rank) -> Rank:
     news of the loss: such an exit is not a failure of the rank.
     """
     taken_down = rank.phase is RankPhase.FAILED and rank.raised is None and rank.signal in _TAKEN_DOWN
-    return replace(rank, phase=RankPhase.LOST) if taken_down else rank
+    return changed(rank, phase=RankPhase.LOST) if taken_down else rank

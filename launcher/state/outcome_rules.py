@@ -21,7 +21,8 @@ from .events import (
     StopRequested,
 )
 from .peer_loss import operation
-from .run_state import Loss, Phase, Rank, RankPhase, RunState
+from .ranks import Rank, RankPhase
+from .run_state import Loss, Phase, RunState
 from .separate import describe_separate
 from .tracebacks import quoted
 
@@ -95,7 +96,7 @@ def _is_missing_a_part(state: RunState) -> bool:
 
 
 def _lost(state: RunState) -> bool:
-    return any(r.phase is RankPhase.LOST for r in state.ranks)
+    return state.ranks.standing.lost > 0
 
 
 def _is_over(state: RunState, now: float, timeout_s: float | None) -> bool:
@@ -139,8 +140,7 @@ def next_restart(
 
 
 def _all_here(state: RunState) -> bool:
-    agents = {r.agent for r in state.ranks}
-    return all(agent in state.hosts and state.hosts[agent].present for agent in agents)
+    return all(agent in state.hosts and state.hosts[agent].present for agent in state.ranks.agents)
 
 
 def _never_began(state: RunState) -> bool:
@@ -348,7 +348,7 @@ def loss_sentence(state: RunState, loss: Loss) -> str:
     if isinstance(loss, ServiceLost):
         what = "was lost" if loss.started else "could not be started"
         return f"{loss.name} beside rank {loss.rank} on {loss.host} {what}{why}"
-    ranks = [r for r in state.ranks if r.agent == loss.task]
+    ranks = state.ranks.of_agent(loss.task)
     if isinstance(loss, ExecutorLost):
         which = f"executor {loss.executor}" if loss.executor else "an executor"
         host = loss.host or (ranks[0].host if ranks else "")

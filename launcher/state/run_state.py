@@ -1,4 +1,7 @@
-"""What is known of a run: frozen values that `launcher.state.fold` updates with each fact."""
+"""What is known of a run: frozen values that `launcher.state.fold` updates with each fact.
+
+They have no slots, for `launcher.state.changes`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..spec.places import Device
 from . import events as ev
-from .peer_loss import doubt
+from .ranks import Rank, RankPhase, Ranks
 
 
 class Phase(StrEnum):
@@ -30,103 +32,7 @@ class Phase(StrEnum):
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED, Phase.LOST)
 
 
-class RankPhase(StrEnum):
-    """Where one rank is."""
-
-    PLACED = "placed"
-    STARTING = "starting"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    LOST = "lost"
-
-    @property
-    def ended(self) -> bool:
-        """Whether its process is gone."""
-        return self not in (RankPhase.PLACED, RankPhase.STARTING, RankPhase.RUNNING)
-
-
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """One rank as known so far.
-
-    Attributes:
-        role: what it does in the gang, if its framework has roles.
-        failing: whether it raised by itself, not because the gang was stopped.
-        raising: an exception that was raised in it before the gang was stopped, and may yet be caught.
-        unreturned: whether it ended with 0 in the middle of the function that it ran.
-        left: whether its function ended by `sys.exit`, without a value.
-        ended_before_stop: whether its exit was received before the gang was stopped or lost a part.
-        awaits_rows: how many rows of the run's DataFrame it has had, while it waits for more; else None.
-        message: the last one that its code has sent to whoever started the run.
-    """
-
-    rank: int
-    phase: RankPhase = RankPhase.PLACED
-    role: str = ""
-    host: str = ""
-    agent: int = 0
-    local_rank: int = 0
-    devices: tuple[Device, ...] = ()
-    pid: int | None = None
-    started: float | None = None
-    entered: float | None = None
-    ended: float | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    oom_kills: int | None = None
-    raised: ev.RankRaised | None = None
-    raising: ev.RankRaising | None = None
-    failing: bool = False
-    unreturned: bool = False
-    left: bool = False
-    ended_before_stop: bool = False
-    returned: ev.RankReturned | None = None
-    step: int | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    reported_at: float | None = None
-    awaits_rows: int | None = None
-    message: str = ""
-    world_size: int = 1
-    frameworks: tuple[str, ...] = ()
-    sample: ev.RankSample | None = None
-    sampled_at: float | None = None
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has a process."""
-        return self.phase in (RankPhase.STARTING, RankPhase.RUNNING)
-
-    @property
-    def rows(self) -> int:
-        """How many rows a worker of a prediction has predicted, as far as it has said."""
-        return int(self.metrics.get(ev.ROWS, 0))
-
-    @property
-    def rows_per_s(self) -> float | None:
-        """How many rows a second it predicted when it last said so; None if it has not."""
-        return self.metrics.get(ev.ROWS_PER_S)
-
-    @property
-    def failed_at(self) -> float | None:
-        """When it failed: the time of the exception if there was one, else of the process's end.
-
-        An interpreter can take seconds to exit after its exception, while the ranks that wait for it
-        fail at once; by the times of exits alone, a victim would look like the cause.
-        """
-        if not (self.phase is RankPhase.FAILED or (self.failing and not self.phase.ended)):
-            return None
-        times = [e.time for e in (self.raising, self.raised) if e is not None]
-        return min(times, default=self.ended)
-
-    @property
-    def doubt(self) -> int:
-        """How likely its failure only follows from another rank's: see `launcher.state.peer_loss.doubt`."""
-        return doubt(self.raised.message, self.raised.traceback) if self.raised else 0
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Host:
     """One agent's host: its clock, its last system sample and its devices by UUID.
 
@@ -147,7 +53,7 @@ class Host:
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Service:
     """A framework's own process beside a rank.
 
@@ -172,7 +78,7 @@ class Service:
 Loss = ev.ExecutorLost | ev.ServerLost | ev.ServiceLost | ev.TaskLost
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunState:
     """A run, folded from its facts. What belongs to an attempt is that of the latest attempt.
 
@@ -222,7 +128,7 @@ class RunState:
     exit_code: int | None = None
     why: str = ""
     waiting: ev.SlotsAwaited | None = None
-    ranks: tuple[Rank, ...] = ()
+    ranks: Ranks = field(default_factory=Ranks)
     hosts: Mapping[int, Host] = field(default_factory=dict)
     services: tuple[Service, ...] = ()
     stop: ev.StopRequested | None = None
@@ -261,20 +167,19 @@ class RunState:
         That is the first one by the engine's clock, except that an exception about the transport comes after
         all others: it means that a peer went away, and often arrives before the peer's own failure does.
         """
-        failed = [r for r in self.ranks if r.phase is RankPhase.FAILED]
+        failed = [r for r in self.ranks.failing if r.phase is RankPhase.FAILED]
         return min(failed, key=_guilt, default=None)
 
     @property
     def cause(self) -> Rank | None:
         """Like `first_failure`, but among ranks that raised and still run too: exiting may take seconds."""
-        return min((r for r in self.ranks if r.failed_at is not None), key=_guilt, default=None)
+        return min(self.ranks.failing, key=_guilt, default=None)
 
     @property
     def undecided(self) -> bool:
         """Whether the cause is in doubt, and a rank that could still turn out to be the cause is running."""
         cause = self.cause
-        open_ends = any(not r.phase.ended and r.raised is None for r in self.ranks)
-        return cause is not None and cause.doubt > 0 and open_ends
+        return cause is not None and cause.doubt > 0 and self.ranks.standing.undecided > 0
 
     def service_as(self, rank: Rank) -> Service | None:
         """The service that the rank is; None for a rank that runs the target."""
@@ -293,7 +198,7 @@ class RunState:
     @property
     def all_ended(self) -> bool:
         """Whether every rank's process is gone."""
-        return bool(self.ranks) and all(r.phase.ended for r in self.ranks)
+        return 0 < self.ranks.standing.ended == len(self.ranks)
 
 
 def _guilt(rank: Rank) -> tuple[int, float, int]:

@@ -46,6 +46,7 @@ class Roster:
         prepared: the working folder of each agent that has its files; empty for the caller's own.
         unprepared: why an agent cannot take its files.
         active_at: monotonic time of any rank's last sign of life; None before the gang began.
+        received: how many bytes agents have sent, in all.
         activity_count: how many batches of frames have shown signs of life.
         stacked: the last round in which each agent has reported all its stacks.
         collection: what comes home of the files that ranks write.
@@ -66,13 +67,15 @@ class Roster:
         self._monotonic = monotonic
         self._polled_at = monotonic()
         self.expected: int | None = None
-        self.activity_count = 0
+        self.activity_count = self.received = 0
         self.collection = Collection(writer, self.send_to, clock, monotonic=monotonic)
         self.shares = GangShares(lambda told: self.send(Kind.AGREED, lambda _: told), monotonic)
         self._clear()
 
     def _clear(self) -> None:
         self._links: dict[int, AgentConnection] = {}
+        self._touched: set[AgentConnection] = set()
+        self._deadline = -math.inf  # when `poll_timeouts` has something to do; -inf: to be found out
         self._recorders: dict[int, Recorder] = {}
         self._hellos: dict[int, Hello] = {}
         self._idle: set[int] = set()
@@ -129,17 +132,21 @@ class Roster:
                 link.close()
                 continue
             self._selector.register(link, selectors.EVENT_READ, link)
+            self._deadline = -math.inf
+            self._touched.add(link)
             if link.hello is not None:
                 self._join(link, link.hello)
             self._links[link.agent] = link
 
     def on_readable(self, link: AgentConnection) -> None:
         """Record what an agent has sent."""
+        self._touched.add(link)
         try:
             frames = link.receive()
         except ConnectionClosed as error:
             self.remove(link, str(error))
             return
+        self.received += sum(len(frame.payload) for frame in frames)
         if link.hello is not None and link.agent not in self._recorders:
             self._join(link, link.hello)
         if frames:
@@ -164,6 +171,7 @@ class Roster:
     ) -> None:
         """Send a document to an agent, after the payloads that belong to it; nothing if it has left."""
         if (link := self._links.get(agent)) is not None:
+            self._touched.add(link)
             for payload_kind, data in (payloads or {}).items():
                 link.send_payload(data, kind=payload_kind)
             link.send(kind, document)
@@ -180,6 +188,7 @@ class Roster:
     def send_content(self, agent: int, piece: bytes | memoryview) -> None:
         """Send a piece of what an agent lacks; nothing if it has left."""
         if (link := self._links.get(agent)) is not None:
+            self._touched.add(link)
             link.send_payload(piece, kind=Kind.CONTENT)
             link.flush()
 
@@ -205,8 +214,11 @@ class Roster:
 
     def flush(self) -> None:
         """Write what is queued, and watch for room only where something is still queued."""
-        for link in self._links.values():
+        touched, self._touched = self._touched, set()
+        for link in touched:
             link.flush()
+            if link.wants_to_write:
+                self._touched.add(link)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_to_write else 0)
             self._selector.modify(link, events, link)
 
@@ -215,18 +227,23 @@ class Roster:
         now = self._monotonic()
         if now < self._polled_at + POLL_S:
             return
-        self._polled_at = now
+        self._polled_at, self._deadline = now, -math.inf
         for link in list(self._links.values()):
             try:
                 link.keep_alive(now)
             except ConnectionClosed as error:
                 self.remove(link, str(error))
+            else:
+                self._touched.add(link)
 
     def timeout(self) -> float | None:
         """Seconds until `poll_timeouts` has something to do; None: never."""
         now = self._monotonic()
-        times = [t for link in self._links.values() if (t := link.deadline(now)) is not None]
-        return max(min(times), self._polled_at + POLL_S - now, 0.0) if times else None
+        if self._deadline == -math.inf:
+            waits = (link.deadline(now) for link in self._links.values())
+            self._deadline = min((now + wait for wait in waits if wait is not None), default=math.inf)
+        due = max(self._deadline, self._polled_at + POLL_S)
+        return None if due == math.inf else max(0.0, due - now)
 
     def remove(self, link: AgentConnection, reason: str) -> None:
         """Remove an agent whose channel has ended, and record that; it is expected if its ranks had finished.
@@ -234,6 +251,7 @@ class Roster:
         If ranks have no places yet, its task is recorded as lost too: no rank's end can show that.
         """
         self._selector.unregister(link)
+        self._touched.discard(link)
         link.close()
         del self._links[link.agent]
         self.collection.on_departed(link.agent, finished=link.agent in self._idle)

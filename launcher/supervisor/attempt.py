@@ -302,9 +302,11 @@ class Attempt:
         """Send every agent its order; rank 0's agent holds the store's port."""
         self.started, self._started_at = True, self._clock()
         self._roster.begin()
+        first = plan.ranks[0].agent
+        stores = {hello.agent for hello in self._roster.hellos if hello.store}
         rendezvous = Rendezvous(
             address=meeting.address,
-            port=self._roster.ports[plan.ranks[0].agent],
+            port=self._roster.ports[first],
             run_id=self._writer.id,
             restart_count=self.number,
             max_restarts=self._spec.max_restarts,
@@ -313,6 +315,7 @@ class Attempt:
             roles=self._spec.roles,
             options=self._spec.ray_options,
             token=secrets.token_hex(),
+            hosted=self._choice.framework.store and first in stores,
         )
         services = services_of(plan.ranks, rendezvous, self._choice.framework)
         self.services = frozenset(services)
@@ -417,6 +420,8 @@ def start_message(
             if services and p.rank in services
         },
         "awaits": bool(services),
+        "store": rendezvous.hosted and agent == plan.ranks[0].agent,
+        "fresh": spec.fresh,
         "shared_memory": choice.framework.shared_memory(rendezvous),
         "grace_s": spec.grace_s,
         "origin": origin,

@@ -20,6 +20,7 @@ from ..channel.connection import AgentConnection
 from ..channel.frames import WireError
 from ..errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from ..frameworks.registry import cures
+from ..pacing import TurnPacer
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..spec.request import Request
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from ..tracking.process import TrackingProcess
 
 
+GATHER_S, AT_ONCE = 0.2, 128
+MUCH = 64 << 10
+
+
 class RunLoop(ABC):
     """Runs one run. Call `submit` first, in the caller's thread; then `run`, in a thread of its own."""
 
@@ -51,6 +56,9 @@ class RunLoop(ABC):
         self._clock = clock
         self._writer = RunWriter(folder, request.spec, payload=request.payload, clock=clock)
         self._selector = selectors.DefaultSelector()
+        self._pacer = TurnPacer(
+            GATHER_S, AT_ONCE, much=MUCH, busy_pause_s=0.0, urgent=(self.mailbox, backend)
+        )
         self._roster = Roster(self._writer, self._selector, clock)
         self._control: ControlServer | None = None
         self._tracking: TrackingProcess | None = None
@@ -140,11 +148,17 @@ class RunLoop(ABC):
 
     def _turn(self) -> None:
         """Wait for something to happen, and handle it."""
-        for key, _ in self._selector.select(self._timeout()):
+        ready = self._selector.select(self._timeout())
+        trains = self._writer.state.phase is Phase.RUNNING  # launches and ends wait for nothing
+        if trains and any(isinstance(key.data, AgentConnection) for key, _ in ready):
+            self._pacer.gather()
+        before = self._roster.received
+        for key, _ in ready:
             if isinstance(key.data, AgentConnection):
                 self._roster.on_readable(key.data)
             else:
                 key.data()
+        self._pacer.handled(self._roster.received - before)
         self._roster.poll_timeouts()
         self._decide()
         self._roster.flush()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
-from ..backends.local import ROOT
+from ..backends.zygotes import ROOT
 from ..runs.writer import RunWriter
 from ..serialization import from_plain
 from ..spec.redaction import redacted_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from launcher.runs import paths
@@ -62,18 +62,22 @@ def launch(ranks: int, now: float) -> Iterator[ev.Event]:
 def second(ranks: int, step: int, now: float) -> Iterator[ev.Event]:
     """What all hosts and ranks tell in one second."""
     for host in range(-(-ranks // PER_HOST)):
-        mine = range(host * PER_HOST, min((host + 1) * PER_HOST, ranks))
-        yield ev.Sampled(
-            time=now,
-            agent=host,
-            host=f"gpu-{host:03}",
-            system=ev.HostSample(cpu=12.0, memory_used=61 * GIB, memory_total=512 * GIB, load1=4.0),
-            devices=tuple(_device_sample(rank) for rank in mine),
-            ranks=tuple(
-                ev.RankSample(rank=r, cpu=random.uniform(90, 110), processes=5, rss=4 * GIB) for r in mine
-            ),
-        )
-    for rank in range(ranks):
+        yield from second_of_host(host, range(host * PER_HOST, min((host + 1) * PER_HOST, ranks)), step, now)
+
+
+def second_of_host(host: int, ranks: Iterable[int], step: int, now: float) -> Iterator[ev.Event]:
+    """What one host and its ranks tell in one second."""
+    yield ev.Sampled(
+        time=now,
+        agent=host,
+        host=f"gpu-{host:03}",
+        system=ev.HostSample(cpu=12.0, memory_used=61 * GIB, memory_total=512 * GIB, load1=4.0),
+        devices=tuple(map(_device_sample, ranks)),
+        ranks=tuple(
+            ev.RankSample(rank=r, cpu=random.uniform(90, 110), processes=5, rss=4 * GIB) for r in ranks
+        ),
+    )
+    for rank in ranks:
         metrics = {"loss": 2 + 1 / step, "tokens_per_s": 489e3, "total_steps": 5e3}
         yield ev.RankReported(time=now, rank=rank, step=step, metrics=metrics)
 

@@ -62,4 +62,6 @@ def record(what: str, peer: str, result: Comparison, *, bound: float) -> None:
 
 
 def _seconds(value: float) -> str:
+    if value < 0.01:
+        return f"{value * 1e6:.0f} µs"
     return f"{value * 1000:.0f} ms" if value < 10 else f"{value:.1f} s"

@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.drivers.headless_driver import HeadlessDriver
+from textual.widgets import DataTable
 
 from console.app import RankdeckApp
 from console.demo import record_demo
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.screen import RunScreen
 from launcher.runs.paths import runs_root
+from tests.bench import bare_table
+from tests.bench.bare_table import BareTable
 from tests.bench.ledger import Comparison, interleave, record
 from tests.bench.typist import Answer, Typist
 
@@ -28,8 +31,8 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 RANKDECK = str(Path(sys.executable).with_name("rankdeck"))
 PROJECT = Path(__file__).parents[2]
 KEYS, DOWN, UP, PAGE_DOWN, PAGE_UP = 500, "\x1b[B", "\x1b[A", "\x1b[6~", "\x1b[5~"
+LAUNCH, GREETING = "\x12", "good morning"
 BARE = """
-from textual.app import App
 from textual.widgets import Label
 class Bare(App):
     def compose(self):
@@ -86,11 +89,6 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)]
 
 
-def within(what: str, seconds: float, limit: float) -> None:
-    """Keep a time beside its limit."""
-    record(what, "its limit", Comparison(seconds, limit, seconds / limit), bound=1)
-
-
 async def watched(app: Measured) -> RankGrid:
     while not isinstance(app.screen, RunScreen) or app.screen.view is None or not app.screen.view.ranks:
         await asyncio.sleep(0.05)
@@ -99,12 +97,12 @@ async def watched(app: Measured) -> RankGrid:
     return app.screen.query_one(RankGrid)
 
 
-async def until_painted(app: Measured, grid: RankGrid, key: str) -> float:
+async def until_painted(app: Measured | BareTable, key: str, at: Callable[[], object]) -> float:
     """Seconds from a key to the first frame after the cursor has moved."""
-    at, begun = grid.cursor, time.perf_counter()
+    before, begun = at(), time.perf_counter()
     assert app._driver is not None
     app._driver.process_message(events.Key(key, None))
-    while grid.cursor == at:
+    while at() == before:
         await asyncio.sleep(0)
     frames = app.frames
     while app.frames == frames:
@@ -112,26 +110,46 @@ async def until_painted(app: Measured, grid: RankGrid, key: str) -> float:
     return time.perf_counter() - begun
 
 
-async def test_a_thousand_ranks_and_a_flood_of_lines_leave_keys_quick(busy: Busy) -> None:
-    run = busy(1024, 100_000)
+async def key_times(app: Measured | BareTable, at: Callable[[], object]) -> list[float]:
+    waits = []
+    for number in range(KEYS):
+        await asyncio.sleep(random.uniform(0.02, 0.06))
+        waits.append(await until_painted(app, "up" if number % 2 else "down", at))
+    return waits
+
+
+async def bare_key_times() -> list[float]:
+    """The same of a table that shows nothing new."""
+    app = BareTable(50, driver_class=Counting)
+    async with app.run_test(size=(160, 50), headless=False) as pilot:
+        await pilot.pause()
+        table = app.query_one(DataTable)
+        return await key_times(app, lambda: table.cursor_row)
+
+
+@pytest.mark.parametrize(("ranks", "most_share"), [(1024, 0.6), (8192, 0.4)])
+async def test_many_ranks_and_a_flood_of_lines_leave_keys_quick(
+    busy: Busy, ranks: int, most_share: float
+) -> None:
+    bare = await bare_key_times()
+    run = busy(ranks, 100_000)
     app = Measured(root=run.parent, workdir=run.parent, open_run=run)
     app.driver_class = Counting
     async with app.run_test(size=(160, 50), headless=False):
         grid = await watched(app)
-        waits = []
-        for number in range(KEYS):
-            await asyncio.sleep(random.uniform(0.02, 0.06))
-            waits.append(await until_painted(app, grid, "up" if number % 2 else "down"))
+        waits = await key_times(app, lambda: grid.cursor)
         cpu, begun = time.process_time(), time.perf_counter()
         await asyncio.sleep(10)
         share = (time.process_time() - cpu) / (time.perf_counter() - begun)
-    p50, p99 = percentile(waits, 0.5), percentile(waits, 0.99)
-    sys.__stdout__.write(f"p50 {p50 * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms, {share:.0%} of a core\n")  # type: ignore[union-attr]
-    within("1,024 ranks at 1 Hz, 100,000 lines/s: key to frame, median", p50, 0.020)
-    within("1,024 ranks at 1 Hz, 100,000 lines/s: key to frame, p99", p99, 0.060)
-    assert p50 <= 0.020
-    assert p99 <= 0.060
-    assert share <= 0.6
+    for name, part, seen in (("median", 0.5, 0.02), ("p99", 0.99, 0.06)):
+        ours, theirs = percentile(waits, part), percentile(bare, part)
+        what = f"{ranks:,} ranks at 1 Hz, 100,000 lines/s: key to frame, {name}"
+        bound = round(max(4, seen / theirs), 1)  # what nobody sees is fast enough
+        record(what, "a Textual table of 50 rows", Comparison(ours, theirs, ours / theirs), bound=bound)
+        assert ours <= bound * theirs
+    p99 = percentile(waits, 0.99)
+    sys.__stdout__.write(f"p99 {p99 * 1e3:.1f} ms, {share:.0%} of a core\n")  # type: ignore[union-attr]
+    assert share <= most_share
 
 
 async def test_following_says_little(busy: Busy) -> None:
@@ -148,38 +166,40 @@ async def test_following_says_little(busy: Busy) -> None:
     assert size <= 10_000 * frames
 
 
-def answers(typist: Typist, keys: Sequence[str], number: int = 200) -> list[Answer]:
-    return [typist.press(keys[i % len(keys)]) for i in range(number)]
+def answers(ours: Typist, theirs: Typist, keys: Sequence[str]) -> list[tuple[Answer, Answer]]:
+    """What each key of 200 brings in two terminals, one after the other."""
+    return [(ours.press(keys[i % len(keys)]), theirs.press(keys[i % len(keys)])) for i in range(200)]
 
 
 @pytest.mark.parametrize(
-    ("what", "before", "keys", "p50", "p99", "size"),
+    ("what", "before", "keys", "size"),
     [
-        ("selection", ("1",), (DOWN, UP), 0.006, 0.025, 2_000),
-        ("a line of log", ("3", "g"), (DOWN, UP), 0.006, 0.025, 2_000),
-        ("a page of log", ("3", "g"), (PAGE_DOWN, PAGE_UP), 0.025, 0.025, 12_000),
+        ("selection", ("1",), (DOWN, UP), 2_000),
+        ("a line of log", ("3", "g"), (DOWN, UP), 2_000),
+        ("a page of log", ("3", "g"), (PAGE_DOWN, PAGE_UP), 12_000),
     ],
 )
 def test_a_key_over_a_real_terminal_settles_at_once(
-    home: Path, what: str, before: Sequence[str], keys: Sequence[str], p50: float, p99: float, size: int
+    home: Path, what: str, before: Sequence[str], keys: Sequence[str], size: int
 ) -> None:
     record_demo(runs_root(), ranks=64, seconds=60)
-    with Typist([RANKDECK, "attach", "last"]) as typist:
+    table = [sys.executable, str(Path(bare_table.__file__)), "1000"]
+    with Typist([RANKDECK, "attach", "last"]) as typist, Typist(table) as bare:
         typist.until("Ranks")
+        bare.until("2.1134")
+        bare.settle()
         typist.settle()
         for key in before:
             typist.press(key)
         idle = typist.settle(quiet=3.0, within=3.0)
-        told = answers(typist, keys)
-    times = [answer.settled for answer in told]
-    median, late = percentile(times, 0.5), percentile(times, 0.99)
-    bytes_a_key = statistics.median(answer.size for answer in told)
-    print(f"{what}: p50 {median * 1e3:.1f} p99 {late * 1e3:.1f} ms, {bytes_a_key:.0f} B, idle {idle} B")
-    within(f"64 ranks, real terminal 160x50: {what}, key to quiet, median", median, p50)
+        told = answers(typist, bare, keys)
+    for name, part, bound in (("median", 0.5, 3), ("p99", 0.99, 4)):
+        ours, theirs = (percentile([each[side].settled for each in told], part) for side in (0, 1))
+        row = f"64 ranks, real terminal 160x50: {what}, key to quiet, {name}"
+        record(row, "a Textual table", Comparison(ours, theirs, ours / theirs), bound=bound)
+        assert ours <= bound * theirs
     assert idle == 0
-    assert bytes_a_key <= size
-    assert median <= p50
-    assert late <= p99
+    assert statistics.median(answer.size for answer, _ in told) <= size
 
 
 def painted(command: Sequence[str], *texts: str) -> list[float]:
@@ -216,3 +236,33 @@ def test_the_first_paint_comes_as_soon_as_that_of_an_empty_app(
     record("`rankdeck`, start to first paint", "a Textual app of one label", result, bound=1.3)
     print(f"until the form shows what was typed: {form.ours * 1e3:.0f} ms, {form.ratio:.2f} of the empty app")
     assert result.ratio <= 1.3
+
+
+def test_from_the_key_to_the_first_line_of_a_rank(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the console with a warm engine, and of torchrun in a terminal."""
+    (tmp_path / "greet.py").write_text(f"print({GREETING!r}, flush=True)\n")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([RANKDECK, "run", "greet.py", "-n", "2"], check=True, stdout=subprocess.DEVNULL)
+    torchrun = [str(Path(sys.executable).with_name("torchrun")), "--standalone", "--nproc-per-node", "1"]
+
+    def ours() -> float:
+        with Typist([RANKDECK]) as typist:
+            typist.until("New run")
+            typist.send("greet.py")
+            typist.until("the whole script")
+            typist.settle()
+            pressed = time.perf_counter()
+            typist.send(LAUNCH)
+            typist.until(GREETING)
+            return time.perf_counter() - pressed
+
+    def theirs() -> float:
+        with Typist([*torchrun, "greet.py"]) as typist:
+            return typist.until(GREETING)
+
+    result = interleave(ours, theirs, rounds=7)
+    record("launch key in the console to a rank's first line, warm", "torchrun", result, bound=0.20)
+
+    assert result.ratio <= 0.20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
@@ -60,6 +61,12 @@ class Typist:
         while (piece := self._read(quiet)) and time.monotonic() < deadline:
             size += len(piece)
         return size
+
+    def drain(self) -> None:
+        """Read until the command ends, so that it never waits for its terminal."""
+        with contextlib.suppress(OSError):  # as a terminal says that nobody is there any more
+            while True:
+                os.read(self._terminal, 1 << 16)
 
     def send(self, keys: str) -> None:
         """Press keys, and wait for nothing."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.backends.spark.job import launcher_zip
+from launcher.backends.spark.launcher_zip import launcher_zip
 from launcher.runs.reader import read_state
 from tests.notebooks import notebook
 

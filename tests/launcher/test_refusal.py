@@ -40,7 +40,7 @@ def test_a_request_that_cannot_be_placed_is_a_failed_run(targets: Path, tmp_path
     assert "--lr 1" == status.args
     assert status.ended is not None
     assert state.origin is not None
-    assert (Phase.FAILED, ()) == (state.phase, state.ranks)
+    assert (Phase.FAILED, 0) == (state.phase, len(state.ranks))
     assert "s3cret" not in (folder / "spec.json").read_text()
     again = request_again(
         folder, {"num_processes": (None, 1)}, environ={"API_TOKEN": "other"}, root=tmp_path / "runs"

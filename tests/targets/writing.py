@@ -2,7 +2,9 @@
 
 import os
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 LINES = 500_000
 STREAMS = (1, 2)
@@ -27,6 +29,8 @@ def torture(stream: int) -> Iterator[bytes]:
 
 def write_lines() -> None:
     rank = int(os.environ["RANK"])
+    if "STAMPS" in os.environ:
+        (Path(os.environ["STAMPS"]) / str(rank)).write_text(repr(time.time()))
     for number in range(LINES):
         sys.stdout.write(line(rank, number))
 

@@ -9,7 +9,8 @@ from typing import Any
 from launcher.placement.inventory import GpuUse, Machine
 from launcher.spec.places import Device
 from launcher.state import events as ev
-from launcher.state.run_state import Host, Phase, Rank, RankPhase, RunState
+from launcher.state.ranks import Rank, RankPhase
+from launcher.state.run_state import Host, Phase, RunState
 
 from ..run.health import STALE_S
 from .model import (

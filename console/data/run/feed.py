@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from launcher.runs.artifacts import read_artifacts
 from launcher.runs.reader import Presence, StateTail, read_spec, read_summary, reason_of
 from launcher.runs.status import Status, read_status
 from launcher.state.artifacts import Artifact, merged
-from launcher.state.events import PartUnreadable
-from launcher.state.run_state import Phase, RankPhase, RunState
+from launcher.state.changes import changed
+from launcher.state.events import Event, PartUnreadable
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import Phase, RunState
 
 from ..logs.book import LogBook
 from ..polling import Poller
@@ -27,6 +29,7 @@ from .progress import PastReader
 _LOST_CHECK_S = 2.0
 _IDLE_S = 1.0
 _REST_FACTOR = 12.0
+_SAMPLES_REST_FACTOR = 4.0
 _CATCH_UP_REST_FACTOR = 0.5
 _MIN_PAUSE_S = 0.01
 _RECENT_BYTES = 1 << 20
@@ -70,6 +73,7 @@ class RunFeed:
         self._artifacts: Mapping[str, Artifact] = {}
         self._limits: _Limits | None = None
         self._more = False
+        self._has_read_samples, self._sampled_at, self._samples_due = False, 0, 0.0
         self.poller = Poller(self.read, publish, self._pause, name="rankdeck-feed")
 
     def close(self) -> None:
@@ -86,15 +90,25 @@ class RunFeed:
     def read(self) -> Iterator[RunView]:
         """The current view; a folder that cannot be read is reported by `failed`."""
         self._more = False
+        began = time.thread_time()
         try:
-            yield self._read_view()
+            facts = self._read_on()
+            last = self.poller.last
+            if last is None or self._needs_new_view(last, facts):
+                yield self._view()
+            else:
+                # what was computed of the ranks is kept, too
+                yield changed(last, now=self._now(), logs=self.book.view(), recalled=self._recalled())
             self._check_folder()
         except (OSError, ValueError, TypeError, LauncherError) as error:
             self._more = False
             self._failed(f"{self._run.name} cannot be read: {error}")
+        if self._has_read_samples:
+            self._samples_due = time.monotonic() + (time.thread_time() - began) * _SAMPLES_REST_FACTOR
 
-    def _read_view(self) -> RunView:
-        facts = self._tail.poll()
+    def _read_on(self) -> Sequence[Event]:
+        """Read what is new; return the new facts."""
+        facts = self._read_facts()
         self._past.take(facts, self._tail.state, self._tail.skipped)
         self._more = self._recall() if self.poller.last is not None else bool(self._tail.skipped)
         if self._tail.state.phase.final:
@@ -108,7 +122,31 @@ class RunFeed:
         if facts or self._tail.state.unreadable != self._state.unreadable:
             self._state = self._tail.state
         self._check_end()
-        return self._view()
+        return facts
+
+    def _read_facts(self) -> list[Event]:
+        """The new facts. Samples are read once a second, those of a large gang less often."""
+        second, first = int(self._clock()), self.poller.last is None
+        self._has_read_samples = first or (
+            second != self._sampled_at and time.monotonic() >= self._samples_due
+        )
+        facts = self._tail.poll(samples=self._has_read_samples, thin=not first)
+        if self._tail.state.phase.final and not self._has_read_samples:
+            self._has_read_samples = True
+            facts += self._tail.poll(thin=True)
+        if self._has_read_samples:
+            self._sampled_at = second
+        return facts
+
+    def _needs_new_view(self, last: RunView, facts: Sequence[Event]) -> bool:
+        """Whether more than the log and the time is to be shown anew; views of all ranks take long."""
+        state = self._state
+        return (
+            self._has_read_samples
+            or bool(facts)
+            or (self._past.recalled == 1.0) != (last.recalled == 1.0)
+            or (state.phase, state.unreadable) != (last.state.phase, last.state.unreadable)
+        )
 
     def _note_unreadable(self) -> None:
         for part in self.book.unreadable:
@@ -143,17 +181,18 @@ class RunFeed:
     def _pause(self, spent: float) -> float:
         """Seconds to the next read, after one that took `spent` seconds of CPU time.
 
-        A large gang is read less often, so that the screen still reacts to keys at once.
+        It is long after a long read, so that the screen still reacts to keys at once. Samples have their own
+        pause: meanwhile the logs go on.
         """
         if self._more:
             return min(max(spent * _CATCH_UP_REST_FACTOR, _MIN_PAUSE_S), self._interval)
         ended = self.poller.last is not None and not self.poller.last.live
-        return _IDLE_S if ended else max(self._interval, spent * _REST_FACTOR)
+        if ended:
+            return _IDLE_S
+        return self._interval if self._has_read_samples else max(self._interval, spent * _REST_FACTOR)
 
     def _view(self) -> RunView:
-        state = self._state
-        now = state.ended if state.phase.final and state.ended else self._clock()
-        past = self._past.known
+        state, now, past = self._state, self._time(), self._past.known
         ranks = self._views.of(
             state,
             now=now,
@@ -164,9 +203,9 @@ class RunFeed:
             life=past.life,
             skew=past.skew,
         )
-        return RunView(
+        view = RunView(
             state=state,
-            now=float(int(now)) if not state.phase.final else now,
+            now=self._now(),
             ranks=ranks,
             progress=past.progress(state, now),
             results=self._results,
@@ -174,8 +213,20 @@ class RunFeed:
             logs=self.book.view(),
             max_restarts=self._read_limits().max_restarts,
             alerts=self._alerts_of(ranks, now),
-            recalled=int(self._past.recalled * 100) / 100,
+            recalled=self._recalled(),
         )
+        view.prepare()
+        return view
+
+    def _time(self) -> float:
+        return self._state.ended if self._state.phase.final and self._state.ended else self._clock()
+
+    def _now(self) -> float:
+        """The time as it is shown: of a run that goes on, in whole seconds."""
+        return self._time() if self._state.phase.final else float(int(self._time()))
+
+    def _recalled(self) -> float:
+        return int(self._past.recalled * 100) / 100
 
     def _alerts_of(self, ranks: tuple[RankView, ...], now: float) -> tuple[Alert, ...]:
         """The alerts, updated once a second."""
@@ -218,7 +269,8 @@ def _alert_input(view: RankView, not_finite: Mapping[str, int | None]) -> AlertI
 def _lost(state: RunState, status: Status) -> RunState:
     times = [v for r in state.ranks for v in (r.reported_at, r.sampled_at, r.started) if v is not None]
     ended = max(times, default=state.started)
-    ranks = tuple(r if r.phase.ended else replace(r, phase=RankPhase.LOST, ended=ended) for r in state.ranks)
+    lost = [replace(r, phase=RankPhase.LOST, ended=ended) for r in state.ranks if not r.phase.ended]
+    ranks = state.ranks.changed(lost)
     code, why = status.exit_code, status.why
     return replace(state, phase=Phase.LOST, ranks=ranks, ended=ended, exit_code=code, why=why)
 

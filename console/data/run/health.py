@@ -16,7 +16,7 @@ from enum import StrEnum
 from statistics import median
 
 from launcher.state.events import RankReported
-from launcher.state.run_state import Rank, RankPhase
+from launcher.state.ranks import Rank, RankPhase
 
 from ...formatting import count, is_finite
 from .figures import Figures
@@ -66,7 +66,7 @@ def condition_of(
     """
     if rank.phase in _BY_PHASE:
         return _BY_PHASE[rank.phase]
-    if rank.awaits_rows is not None:
+    if rank.awaits_rows is not None or rank.awaits_log:
         return Condition.WAITING
     if rank.reported_at is not None and now - rank.reported_at > max(HUNG_S, HUNG_STEPS * (step_s or 0.0)):
         return Condition.HUNG

@@ -5,19 +5,22 @@ Pure: views are made from a state and a time. None means unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from launcher.state.artifacts import Artifact
 from launcher.state.events import DeviceSample
-from launcher.state.run_state import Phase, Rank, RunState
+from launcher.state.ranks import Rank
+from launcher.state.run_state import Phase, RunState
 
 from ...formatting import is_finite
 from ..logs.book import LogState
 from .figures import Curve, Figures, History, sampled_figures
 from .health import Alert, Condition, NotFinite, condition_of, front_of, signs_of_life, silent_after
-from .metrics import LAG, Aggregate, Metric
+from .metrics import LAG, TABLE, Aggregate, Metric, Source
 from .step_times import StepTimes, behind, furthest_behind
 
 
@@ -101,9 +104,9 @@ class Progress:
         return self.curves.get("loss", ())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunView:
-    """A run at one moment.
+    """A run at one moment. What is derived from all ranks is computed once.
 
     `artifacts` are the files that came home, as one tree by their paths; `max_restarts` is the number of
     attempts that may follow the first; `recalled` is the share of the run's past that has been read, 0 to 1.
@@ -120,10 +123,43 @@ class RunView:
     alerts: tuple[Alert, ...] = ()
     recalled: float = 1.0
 
-    @property
+    def prepare(self) -> None:
+        """Compute now what takes long for a large gang: not in the thread that paints."""
+        for name in ("straggler", "has_devices", "by_agent", "amounts", "conditions", "device_names"):
+            getattr(self, name)
+
+    @cached_property
     def straggler(self) -> tuple[int, float] | None:
         """The rank that is the most steps behind the front of the gang, and how many; None if none is."""
         return furthest_behind((view.rank.rank, view.lag) for view in self.ranks if view.rank.alive)
+
+    @cached_property
+    def has_devices(self) -> bool:
+        """Whether any rank was given a GPU."""
+        return any(v.rank.devices for v in self.ranks)
+
+    @cached_property
+    def by_agent(self) -> Mapping[int, Sequence[RankView]]:
+        """The ranks of each agent, in the order of the ranks."""
+        found: dict[int, list[RankView]] = {}
+        for view in self.ranks:
+            found.setdefault(view.rank.agent, []).append(view)
+        return found
+
+    @cached_property
+    def amounts(self) -> Mapping[Metric, float | None]:
+        """Each metric of GPUs, aggregated over all ranks."""
+        return together(self.ranks, TABLE.shown(Source.DEVICE))
+
+    @cached_property
+    def conditions(self) -> Mapping[Condition, int]:
+        """How many ranks are in each condition."""
+        return Counter(view.condition for view in self.ranks)
+
+    @cached_property
+    def device_names(self) -> Mapping[str, int]:
+        """How many GPUs of each name all ranks have."""
+        return Counter(device.name or "GPU" for view in self.ranks for device in view.rank.devices)
 
     @property
     def size(self) -> int:
@@ -131,20 +167,15 @@ class RunView:
         return len(self.ranks) or self.state.num_processes
 
     @property
-    def has_devices(self) -> bool:
-        """Whether any rank was given a GPU."""
-        return any(v.rank.devices for v in self.ranks)
-
-    @property
     def live(self) -> bool:
         """Whether the run has not ended."""
         return not self.state.phase.final
 
 
-def together(ranks: Iterable[RankView], metrics: Iterable[Metric]) -> list[float | None]:
+def together(ranks: Iterable[RankView], metrics: Iterable[Metric]) -> dict[Metric, float | None]:
     """Each metric's amounts aggregated over several ranks; None if no rank's amount is known."""
     amounts = [view.figures.amounts for view in ranks]
-    return [metric.together.of([some[metric] for some in amounts if metric in some]) for metric in metrics]
+    return {m: m.together.of([some[m] for some in amounts if m in some]) for m in metrics}
 
 
 def fullest(ranks: Iterable[RankView], metric: Metric) -> float | None:

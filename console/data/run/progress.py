@@ -15,7 +15,8 @@ from statistics import median
 from launcher.runs.reader import decoded
 from launcher.runs.samples import Stretch, line_start, lines_of
 from launcher.state import events as ev
-from launcher.state.run_state import Rank, RunState
+from launcher.state.ranks import Rank
+from launcher.state.run_state import RunState
 
 from ...formatting import is_finite
 from .figures import Charted, Curve, GangAverages, Histories, History, LifeSums, charted, sampled_figures

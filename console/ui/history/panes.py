@@ -26,7 +26,7 @@ from ...sanitize import printable
 from ..launch.panes import outcome
 from ..run.failure import circumstances, place
 from ..widgets.lists import Column, LongList, fitting
-from ..widgets.rows import Row, ScrollingSheet, clip, differing, safe, wrapped_rows
+from ..widgets.rows import MadeRows, Row, ScrollingSheet, clip, differing, wrapped_rows
 
 if TYPE_CHECKING:
     from ...data.history.run_list import RunRecord
@@ -173,7 +173,7 @@ class RunCard(ScrollingSheet):
 
     def _lay_out(self, width: int) -> None:
         """Repaint only what differs, even if the number of rows has changed."""
-        old, self._rows = self._rows, tuple(safe(row) for row in self.rows(width))
+        old, self._rows = self._rows, MadeRows.of(self.rows(width))
         if len(old) != len(self._rows):
             # an assignment would lay the screen out again, though no size depends on this one
             self.set_reactive(ScrollView.virtual_size, Size(width, len(self._rows)))

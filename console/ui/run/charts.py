@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 
 from launcher.state.run_state import Host
 
 from ... import formatting as fig
 from ...data.run.health import Alert, NotFinite, named_ranks
-from ...data.run.metrics import LAG, POWER, TABLE, Source
+from ...data.run.metrics import LAG, POWER, TABLE, Metric, Source
 from ...data.run.model import RankView, RunView, together
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, Span, clip
@@ -149,7 +148,7 @@ def pace_row(view: RunView) -> Row:
 def _figures(view: RunView) -> Iterator[tuple[str, Row]]:
     yield "step", _step_times(view)
     yield "lag", _lag(view)
-    yield "power", _power(view.ranks)
+    yield "power", _power(view)
 
 
 def _step_times(view: RunView) -> Row:
@@ -175,20 +174,19 @@ def _lag(view: RunView) -> Row:
     return ((strip, "bar dim"), (behind, "rank-behind"))
 
 
-def _power(ranks: Sequence[RankView]) -> Row:
-    (drawn,) = together(ranks, (POWER,))
+def _power(view: RunView) -> Row:
+    drawn = view.amounts.get(POWER)
     return () if drawn is None else ((POWER.written(drawn), ""),)
 
 
 def host_rows(view: RunView) -> list[Row]:
     """A row for each host, in the order of the ranks; for many hosts, one row with their sums."""
-    by_agent = [(agent, list(members)) for agent, members in groupby(view.ranks, key=lambda v: v.rank.agent)]
-    hosts = [(view.state.hosts.get(agent), members) for agent, members in by_agent]
+    hosts = [(view.state.hosts.get(agent), members) for agent, members in view.by_agent.items()]
     if not any(host is not None and host.system is not None for host, _ in hosts):
         return []
     if len(hosts) > _HOSTS:
-        devices = [d for v in view.ranks for d in v.rank.devices]
-        gpus = f"{fig.number(len(devices), 'GPU')} {gpu_sums(view.ranks)}" if devices else "no GPU"
+        count = sum(view.device_names.values())
+        gpus = f"{fig.number(count, 'GPU')} {_sums(view.amounts)}" if count else "no GPU"
         return [((f" {len(hosts)} hosts", "bold"), (f"  {gpus}", ""))]
     return [_host_row(host, members) for host, members in hosts]
 
@@ -216,11 +214,11 @@ def system_figures(host: Host | None) -> str:
 def gpu_figures(members: Sequence[RankView]) -> str:
     """The number of GPUs of some ranks, and their sums; empty if they have none."""
     count = sum(len(v.rank.devices) for v in members)
-    return f"{fig.number(count, 'GPU')} {gpu_sums(members)}" if count else ""
+    if not count:
+        return ""
+    return f"{fig.number(count, 'GPU')} {_sums(together(members, TABLE.shown(Source.DEVICE)))}"
 
 
-def gpu_sums(members: Sequence[RankView]) -> str:
-    """The figures of their GPUs together: mean utilisation, total memory and power, highest temperature."""
-    shown = TABLE.shown(Source.DEVICE)
-    amounts = zip(shown, together(members, shown), strict=True)
-    return " ".join(metric.written(amount) for metric, amount in amounts)
+def _sums(amounts: Mapping[Metric, float | None]) -> str:
+    """Figures of GPUs together: mean utilisation, total memory and power, highest temperature."""
+    return " ".join(metric.written(amount) for metric, amount in amounts.items())

@@ -6,7 +6,8 @@ import textwrap
 from collections import Counter
 
 from launcher.state.outcome_rules import left_before, reason_in
-from launcher.state.run_state import Rank, RankPhase, RunState
+from launcher.state.ranks import Rank, RankPhase
+from launcher.state.run_state import RunState
 from launcher.state.tracebacks import quoted
 
 from ... import formatting as fig

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from launcher.display.artifacts import coming_line
 from launcher.display.rows import RowProgress, row_progress, rows_line
 from launcher.display.service import awaited_line, service_line, tells
-from launcher.display.waits import awaited_rows_line, files_line, near_line
+from launcher.display.waits import files_line, near_line, waiting_ranks_line
 from launcher.spec.modes import SPARK, recorded_traits
-from launcher.state.run_state import Phase, RankPhase
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import Phase
 
 from ... import formatting as fig
 from ...data.run.model import PHASE_GLYPHS, Progress, RunView
@@ -100,11 +100,9 @@ def gang(view: RunView) -> str:
     """How many ranks, on how many hosts, with which devices."""
     parts = [f"{fig.number(view.size, 'rank' if view.state.prediction is None else 'worker')}"]
     if view.ranks:
-        hosts = len({v.rank.host for v in view.ranks})
+        hosts = len({members[0].rank.host for members in view.by_agent.values()})
         parts.append(f"{fig.number(hosts, 'host')}")
-        devices = [d for v in view.ranks for d in v.rank.devices]
-        names = Counter(d.name or "GPU" for d in devices)
-        parts.append(" + ".join(f"{n}×{name}" for name, n in names.items()) if devices else "CPU")
+        parts.append(" + ".join(f"{n}×{name}" for name, n in view.device_names.items()) or "CPU")
     return " · ".join(parts)
 
 
@@ -233,7 +231,7 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
     if (predicted := row_progress(state, view.now)) is not None:
         return [rows_row(predicted, width)]
     if view.progress.step is None and not view.progress.metrics:
-        if awaited := awaited_rows_line(state):
+        if awaited := waiting_ranks_line(state):
             return [clip(((f" {awaited}", "rank-behind bold"),), width)]
         return [clip(((f" {_hint(view)}", "muted"),), width)]
     pace = pace_row(view) if tall and view.size > 1 else ()

@@ -18,7 +18,7 @@ from ... import formatting as fig
 from ...data.run.health import Condition
 from ...data.run.metrics import HOST_CPU, HOST_MEMORY, TABLE, Metric, Source
 from ...data.run.model import RankView, RunView, fullest, together
-from ..widgets.rows import Row, Span
+from ..widgets.rows import MadeRows, Row, Span
 
 TABLE_RANKS = 64
 HOST_RANKS = 512
@@ -60,28 +60,31 @@ class CompactRows:
         lines: Sequence[tuple[str, Sequence[RankView]]],
         width: int,
         *,
-        cursor: int,
+        cursor: tuple[int, int],
         metric: Metric,
         hosts: Mapping[int, Host],
-    ) -> list[Row]:
-        """All rows; `hosts` are those of the run, by agent."""
-        return [self._row(n, lines[n], width, cursor, metric, hosts) for n in range(len(lines))]
+    ) -> Sequence[Row]:
+        """All rows; `cursor` is its line and column, `hosts` are those of the run, by agent."""
+        line, column = cursor
+        return MadeRows(
+            len(lines),
+            lambda n: self._row(n, lines[n], width, column if n == line else None, metric, hosts),
+        )
 
     def _row(
         self,
         number: int,
         line: tuple[str, Sequence[RankView]],
         width: int,
-        cursor: int,
+        here: int | None,
         metric: Metric,
         hosts: Mapping[int, Host],
     ) -> Row:
         label, members = line
-        here = next((n for n, view in enumerate(members) if view.rank.rank == cursor), None)
-        system = _system(members, hosts)
-        inputs = (label, width, here, metric, system)
+        inputs = (label, width, here, metric)
         made = self._made.get(number)
         if made is None or made[0] != inputs or made[1] is not members:
+            system = _system(members, hosts)
             made = inputs, members, _compact_row(label, members, here, width, metric, system)
             self._made[number] = made
         return made[2]
@@ -162,11 +165,10 @@ def _summary(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
 
 def _sums(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
     """The other metrics of these ranks together; empty if none is known."""
-    rest = shown[_FIRST:]
-    amounts = together(members, rest)
-    if amounts.count(None) == len(amounts):
+    amounts = together(members, shown[_FIRST:])
+    if all(amount is None for amount in amounts.values()):
         return ""
-    return "  " + " ".join([_text(metric, amount) for metric, amount in zip(rest, amounts, strict=True)])
+    return "  " + " ".join([_text(metric, amount) for metric, amount in amounts.items()])
 
 
 def _text(metric: Metric, amount: float | None) -> str:

@@ -45,7 +45,7 @@ class RankDetail(ScrollingSheet):
         """The figures of its host, and the number and GPUs of the ranks there."""
         assert self.view is not None
         agent = self.view.ranks[self.rank].rank.agent
-        mates = [v for v in self.view.ranks if v.rank.agent == agent]
+        mates = self.view.by_agent[agent]
         system = system_figures(self.view.state.hosts.get(agent)) or fig.UNKNOWN
         parts = f"{fig.number(len(mates), 'rank')}", gpu_figures(mates)
         together = "  ".join(parts)
@@ -131,6 +131,8 @@ def _state_note(view: RankView) -> str:
     rank = view.rank
     if rank.alive and rank.awaits_rows is not None:
         return f"  for rows, after {rank.awaits_rows:,}"
+    if rank.alive and rank.awaits_log:
+        return "  for its log"
     if view.condition is Condition.SILENT:
         ages = [age for age in (view.step_age, view.log_age) if age is not None]
         return f"  {fig.age(min(ages, default=None))} without step or output"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -51,6 +52,7 @@ class RankGrid(ScrollingSheet):
         self._order: list[RankView] = []
         self._listed: list[Line] = []
         self._lines: list[tuple[str, list[RankView]]] | None = None
+        self._starts = [0]  # the position in the order of each line's first rank
 
     def show(self, view: RunView) -> None:
         """Show a newer view of the run."""
@@ -105,18 +107,20 @@ class RankGrid(ScrollingSheet):
         """The ranks as table or cells; a note before they have places."""
         if self.view is None or not self.view.ranks:
             return [unplaced_row(self.view)]
-        cursor, metric, hosts = self.cursor, self.metric, self.view.state.hosts
+        metric, hosts = self.metric, self.view.state.hosts
         if self.is_table:
             return self._table.rows(
                 self._listed,
                 width,
-                cursor=cursor,
+                cursor=self.cursor,
                 devices=self.view.has_devices,
                 metric=metric,
                 hosts=hosts,
                 predicts=self.view.state.prediction is not None,
             )
-        return self._cells.rows(self._compact(), width, cursor=cursor, metric=metric, hosts=hosts)
+        return self._cells.rows(
+            self._compact(), width, cursor=self._place(self.cursor), metric=metric, hosts=hosts
+        )
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay the ranks out for the new width, and keep the cursor visible."""
@@ -150,10 +154,11 @@ class RankGrid(ScrollingSheet):
         if self.is_table:
             self._go(self._position(self.cursor) + lines)
             return
-        here, column = self._place()
-        layout = self._layout()
-        there = layout[min(max(here + lines, 0), len(layout) - 1)]
-        self.move_to(there[min(column, len(there) - 1)])
+        here, column = self._place(self.cursor)
+        layout = self._compact()
+        if layout:
+            _, there = layout[min(max(here + lines, 0), len(layout) - 1)]
+            self.move_to(there[min(column, len(there) - 1)].rank.rank)
 
     def action_sidestep(self, cells: int) -> None:
         """Go left or right, if ranks are shown as cells."""
@@ -228,22 +233,21 @@ class RankGrid(ScrollingSheet):
         if self._lines is None:
             width = self.scrollable_content_region.width
             self._lines = compact_lines(self._order, width, by_host=not self.worst_first)
+            self._starts = [0, *accumulate(len(members) for _, members in self._lines)]
         return self._lines
 
-    def _layout(self) -> list[list[int]]:
-        return [[v.rank.rank for v in members] for _, members in self._compact()]
-
-    def _place(self) -> tuple[int, int]:
-        for number, members in enumerate(self._layout()):
-            if self.cursor in members:
-                return number, members.index(self.cursor)
-        return 0, 0
+    def _place(self, rank: int) -> tuple[int, int]:
+        """The line and column of a rank's cell."""
+        self._compact()
+        position = self._position(rank)
+        line = bisect_right(self._starts, position) - 1
+        return line, position - self._starts[line]
 
     def _line_of(self, rank: int) -> int:
         if self.is_table:
             places = enumerate(self._listed, 1)
             return next((n for n, at in places if isinstance(at, RankView) and at.rank.rank == rank), 0)
-        return next((n for n, members in enumerate(self._layout()) if rank in members), 0)
+        return self._place(rank)[0]
 
     def _titles(self, view: RunView) -> tuple[str, str]:
         shown = self.metric.title if view.has_devices else f"no GPU, showing {self.metric.title}"
@@ -251,8 +255,8 @@ class RankGrid(ScrollingSheet):
         if not view.live and view.has_devices:
             shown += ", means and peaks"
         title = f"1 Ranks · {shown}{order}" if view.ranks else "1 Ranks"
-        tally = Counter(v.condition for v in view.ranks)
-        return title, " ".join(f"{GLYPHS[c]} {n} {c}" for c, n in sorted(tally.items(), key=_order))
+        tally = sorted(view.conditions.items(), key=_order)
+        return title, " ".join(f"{GLYPHS[c]} {n} {c}" for c, n in tally)
 
     def _at_host(self, view: RunView) -> str:
         """The host of the rank under the cursor where no column shows it: its line may be out of sight."""

@@ -10,7 +10,7 @@ from typing import Any
 from launcher.display.artifacts import total_line
 from launcher.errors import size_text
 from launcher.spec.places import host_labels
-from launcher.state.run_state import Rank
+from launcher.state.ranks import Rank
 
 from ... import formatting as fig
 from ...data.run.model import RankView, RunView

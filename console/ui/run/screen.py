@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -131,8 +131,15 @@ class RunScreen(StartsAgain):
 
     @on(RunChanged)
     def show(self, message: RunChanged) -> None:
-        """Show the newest view in every pane."""
-        view = self.view = message.view
+        """Show the newest view in every pane; in the log alone, if nothing else differs."""
+        last, view = self.view, message.view
+        self.view = view
+        with contained(self):
+            self.query_one(LogPane).show(view.logs, view.size)
+        if last is None or replace(view, logs=last.logs) != last:
+            self._show_all(view)
+
+    def _show_all(self, view: RunView) -> None:
         if not view.live:
             self.refresh_bindings()
         self.query_one(KeyLine).reword(_key_words(view))
@@ -145,8 +152,6 @@ class RunScreen(StartsAgain):
             self._rank = None
         with contained(self):
             self.query_one(RankDetail).show(view, grid.cursor)
-        with contained(self):
-            self.query_one(LogPane).show(view.logs, view.size)
         if view.state.first_failure is not None and self._failure_shown < view.state.attempt:
             self._failure_shown = view.state.attempt
             self.query_one(RankGrid).move_to(view.state.first_failure.rank)

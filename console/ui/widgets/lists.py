@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.message import Message
 
-from .rows import Row, ScrollingSheet, clip, differing, safe
+from .rows import MadeRows, Row, ScrollingSheet, clip
 
 if TYPE_CHECKING:
     from textual import events
@@ -69,7 +68,7 @@ class CursorSheet(ScrollingSheet, Generic[T]):
         """The row that is shown if there are no items."""
         return ()
 
-    def rows(self, width: int) -> list[Row]:
+    def rows(self, width: int) -> Sequence[Row]:
         """A row for each item."""
         if not self.length:
             return [self.empty_row()]
@@ -113,30 +112,6 @@ class CursorSheet(ScrollingSheet, Generic[T]):
         return (*row, (" " * width, "on cursor-row")) if here else row
 
 
-class MadeRows(Sequence[Row]):
-    """Rows that are made on first access. `made` holds those made so far, by number."""
-
-    def __init__(self, count: int, make: Callable[[int], Row]) -> None:
-        self._count, self._make = count, make
-        self.made: dict[int, Row] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, number: int) -> Row: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Row]: ...
-    def __getitem__(self, number: int | slice) -> Row | Sequence[Row]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(self._count))]
-        if not -self._count <= number < self._count:
-            raise IndexError(number)
-        if number not in self.made:
-            self.made[number] = safe(self._make(number))
-        return self.made[number]
-
-
 class LongList(CursorSheet[T]):
     """A list below a head row, of which only the visible rows are made. Subclasses write `head_row`."""
 
@@ -150,7 +125,7 @@ class LongList(CursorSheet[T]):
         """The row above the items."""
         raise NotImplementedError
 
-    def rows(self, width: int) -> MadeRows:  # type: ignore[override]  # as good as a list, and made in parts
+    def rows(self, width: int) -> Sequence[Row]:
         """The head and all items."""
 
         def make(number: int) -> Row:
@@ -159,28 +134,6 @@ class LongList(CursorSheet[T]):
             return self._padded(number - 1, width) if self.length else self.empty_row()
 
         return MadeRows(1 + max(self.length, 1), make)
-
-    def _lay_out(self, width: int) -> None:
-        """Make and repaint only the visible rows."""
-        old, self._rows = self._rows, (new := self.rows(width))
-        if len(new) != len(old) or not isinstance(old, MadeRows):
-            self.virtual_size = Size(width, len(new))
-            self.refresh()
-            return
-        self.repaint_rows(self._changed(old, new))
-
-    def _changed(self, old: MadeRows, new: MadeRows) -> Iterator[tuple[int, int, int | None]]:
-        for number in self._visible(len(new)):
-            before, after = old.made.get(number), new[number]
-            if before is None:
-                yield number, 0, None
-            elif before != after:
-                yield number, *differing(before, after)
-
-    def _visible(self, count: int) -> Iterator[int]:
-        yield 0
-        top = self.scroll_offset.y
-        yield from range(top + 1, min(top + self.size.height, count))
 
     def action_move(self, items: int) -> None:
         """Move the cursor."""

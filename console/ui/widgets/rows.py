@@ -8,8 +8,8 @@ the border's line is repainted and titles are plain text, because they come from
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, overload
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -115,6 +115,38 @@ Row = tuple[Span, ...]
 _FLAGS = frozenset({"bold", "dim", "italic", "reverse", "underline"})
 
 
+class MadeRows(Sequence[Row]):
+    """Rows that are made on first access. `made` holds those made so far, by number."""
+
+    def __init__(self, count: int, make: Callable[[int], Row]) -> None:
+        self._count, self._make = count, make
+        self.made: dict[int, Row] = {}
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> MadeRows:
+        """These rows."""
+        return rows if isinstance(rows, cls) else cls(len(rows), rows.__getitem__)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[number] for number in range(self._count))
+
+    @overload
+    def __getitem__(self, number: int) -> Row: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Row]: ...
+    def __getitem__(self, number: int | slice) -> Row | Sequence[Row]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(self._count))]
+        if not -self._count <= number < self._count:
+            raise IndexError(number)
+        if number not in self.made:
+            self.made[number] = safe(self._make(number))
+        return self.made[number]
+
+
 class Sheet(Titled, ScrollView):
     """Shows `rows(width)`. A style is a text: flags, a theme variable, and ``on`` with another variable."""
 
@@ -128,12 +160,12 @@ class Sheet(Titled, ScrollView):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
-        self._rows: Sequence[Row] = ()
+        self._rows = MadeRows.of(())
         self._palette: dict[str, Style] = {}
         self._refitted = False
 
     def rows(self, width: int) -> Sequence[Row]:
-        """The content, for a pane that is `width` cells wide."""
+        """The content, for a pane that is `width` cells wide. Of `MadeRows`, only visible ones are made."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -173,17 +205,25 @@ class Sheet(Titled, ScrollView):
 
     def _lay_out(self, width: int) -> None:
         """Make the rows for a width, and repaint what differs."""
-        new = tuple(safe(row) for row in self.rows(width))
-        old, self._rows = self._rows, new
+        old, self._rows = self._rows, (new := MadeRows.of(self.rows(width)))
         if len(new) != len(old):
             self.virtual_size = Size(width, len(new))
             self.refresh()
             return
-        self.repaint_rows(
-            (number, *differing(before, after))
-            for number, (before, after) in enumerate(zip(old, new, strict=True))
-            if before is not after and before != after
-        )
+        self.repaint_rows(self._changed(old, new))
+
+    def _changed(self, old: MadeRows, new: MadeRows) -> Iterator[tuple[int, int, int | None]]:
+        for number in self._visible(len(new)):
+            before, after = old.made.get(number), new[number]
+            if before is None:
+                yield number, 0, None
+            elif before is not after and before != after:
+                yield number, *differing(before, after)
+
+    def _visible(self, count: int) -> Iterator[int]:
+        top, fixed = self.scroll_offset.y, min(self.fixed, count)
+        yield from range(fixed)
+        yield from range(top + fixed, min(top + self.size.height, count))
 
     def repaint_rows(self, changed: Iterable[tuple[int, int, int | None]]) -> None:
         """Repaint parts of rows: number, first cell, and the cell after the last (None: to the row's end)."""

@@ -32,6 +32,7 @@ from ...placement.plan import Plan
 from ...runs.files import opener
 from ...selectable_queue import SelectableQueue
 from ...serialization import MOST_INDEX
+from ...spec.environment import carried_by
 from ...spec.job import JobSpec
 from ...spec.places import Offer
 from ...spec.request import Request
@@ -41,7 +42,9 @@ from . import executors, internals, records
 from .arrivals import Arrivals
 from .config import ListenAt, listen_addresses
 from .failures import REPARTITION, partitions_differ, read_failure
-from .job import JobTitle, StageData, StageJob, TaskEnd, cancel_stage, launcher_zip, run_stage
+from .forked_agents import wanted
+from .job import JobTitle, StageData, StageJob, TaskEnd, cancel_stage, run_stage
+from .launcher_zip import launcher_zip
 from .prediction.reading import WorkerFailed, failure_in
 from .relay import Relay, relay_of
 from .session import Session, find_active
@@ -208,8 +211,8 @@ class SparkBackend:
                 tag=_new_tag(folder, attempt),
                 title=_title(folder, spec),
                 boot=json.dumps(serialization.to_plain(boot)),
-                archive=launcher_zip(),
                 program=BOOT,
+                warm=wanted(request, {**carried_by(request), **spec.env}, launcher_zip()),
                 profile=slots.profile,
                 data=data,
             )

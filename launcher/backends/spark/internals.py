@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from .guarded import ask
@@ -102,14 +102,19 @@ def storage(session: Any, folder: str) -> Storage | None:
         raise ValueError(text.splitlines()[0] if text else "it refuses") from error
 
 
-def tasks_of(context: Any, tag: str) -> tuple[int, int] | None:
-    """How many tasks of a tag's jobs are done, and how many there are."""
-    return ask(lambda: _tasks_of(context, tag))
+def jobs_of(context: Any, tag: str) -> frozenset[int]:
+    """The jobs that have a tag, those that have ended too."""
+    found = ask(lambda: context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+    return frozenset(map(int, found or ()))
 
 
-def _tasks_of(context: Any, tag: str) -> tuple[int, int]:
-    jobs, tracker = context._jsc.sc().statusTracker(), context.statusTracker()
-    stages = [stage for job in jobs.getJobIdsForTag(tag) for stage in tracker.getJobInfo(job).stageIds]
+def tasks_of(context: Any, jobs: Collection[int]) -> tuple[int, int] | None:
+    """How many tasks of some jobs are done, and how many there are."""
+    return ask(lambda: _tasks_of(context.statusTracker(), jobs))
+
+
+def _tasks_of(tracker: Any, jobs: Collection[int]) -> tuple[int, int]:
+    stages = [stage for job in jobs for stage in tracker.getJobInfo(job).stageIds]
     known = [info for info in map(tracker.getStageInfo, stages) if info is not None]
     return sum(info.numCompletedTasks for info in known), sum(info.numTasks for info in known)
 

@@ -3,25 +3,20 @@
 A task's functions are sent by value to Python workers without this package. They leave nothing there: no
 module, no environment variable, no import path, since Spark uses the worker again for other people's work.
 So each is complete in itself, with only the standard library and pyspark.
-
-The zip also contains cloudpickle, by which ranks read pickles, and pynvml, unless executors have their own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import io
 import json
-import marshal
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from ... import names
+from ...data import shares as share_files
+from .by_value import module_by_value
+from .forked_agents import forker
+from .launcher_zip import Archive, by_broadcast, by_value
 from .session import Session
 
 
@@ -50,8 +45,8 @@ class StageJob:
         tag: the job's tag in Spark, which nothing else has.
         title: the job's description on Spark's pages.
         boot: the agents' boot document.
-        archive: the zip of `launcher`.
         program: the Python program that starts an agent from it.
+        warm: what agents need of the zygote that forks them (`forked_agents.wanted`); None for fresh ones.
         profile: a pyspark ResourceProfile, or None for the session's own.
         data: what the tasks share; None for tasks without data.
     """
@@ -60,8 +55,8 @@ class StageJob:
     tag: str
     title: str
     boot: str
-    archive: bytes
     program: str
+    warm: dict[str, Any] | None = None
     profile: Any = None
     data: StageData | None = None
 
@@ -130,7 +125,7 @@ def titled(session: Session, job: JobTitle) -> Iterator[None]:
 
 def _classic_rows(session: Session, job: StageJob) -> list[str]:
     """Run the stage as an RDD's job, which needs nothing on executors but pyspark itself."""
-    task = classic_task(job.boot, job.archive, job.program)
+    task = classic_task(job, by_broadcast(session.context))
     numbers = session.context.parallelize(range(job.tasks), job.tasks)
     numbers = numbers.withResources(job.profile) if job.profile is not None else numbers
     rows: list[str] = numbers.barrier().mapPartitions(task).collect()
@@ -152,15 +147,9 @@ def _frame_rows(session: Session, job: StageJob) -> list[str]:
 ROW = "document string"
 
 
-def classic_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function of ``rdd.barrier().mapPartitions``; it yields JSON texts.
-
-    Args:
-        boot: the agent's boot document, without what only the task knows.
-        archive: the zip of `launcher`.
-        agent: the program that starts an agent from it.
-    """
-    run = _runner(boot, archive, agent)
+def classic_task(job: StageJob, archive: Archive) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function of ``rdd.barrier().mapPartitions``; it yields JSON texts."""
+    run = _runner(job, archive)
 
     def task(_rows: Iterator[Any]) -> Iterator[Any]:
         from pyspark import BarrierTaskContext
@@ -172,7 +161,7 @@ def classic_task(boot: str, archive: bytes, agent: str) -> Callable[[Iterator[An
 
 def frame_task(job: StageJob) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The same as the function of ``DataFrame.mapInArrow``; it yields batches of `ROW`."""
-    run, batch = _runner(job.boot, job.archive, job.program), _batcher()
+    run, batch = _runner(job, by_value()), _batcher()
 
     def task(_batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import BarrierTaskContext
@@ -188,9 +177,9 @@ def partition_task(job: StageJob, data: StageData) -> Callable[[Iterator[Any]], 
     Ranks of `TorchDistributor._train_on_dataframe` (pyspark 4.3) find their rows and the schema by the
     variables of that class.
     """
-    run, batch, tasks = _runner(job.boot, job.archive, job.program), _batcher(), job.tasks
+    run, batch, tasks = _runner(job, by_value()), _batcher(), job.tasks
     schema = data.dataframe.schema.json() if data.spooled_first else ""
-    writer, deal = _share_writer(job.archive, data.shares, schema or data.settings), _dealer()
+    writer, deal = _share_writer(data.shares, schema or data.settings), _dealer()
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         from functools import partial
@@ -218,28 +207,12 @@ def partition_task(job: StageJob, data: StageData) -> Callable[[Iterator[Any]], 
     return task
 
 
-def _share_writer(archive: bytes, shares: int, settings: str) -> Callable[[str], Any]:
-    """A function that makes the writer of shares in a folder.
-
-    Its module (`launcher.data.shares`) is run from its source: nothing of it is left in the worker.
-    """
+def _share_writer(shares: int, settings: str) -> Callable[[str], Any]:
+    """A function that makes the writer of shares in a folder."""
+    module = module_by_value(share_files)
 
     def writer(folder: str) -> Any:
-        import io
-        import sys
-        import types
-        import zipfile
-
-        name = "launcher/data/shares.py"
-        module = types.ModuleType("rankdeck_shares")
-        with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
-            source = zipped.read(name)
-        sys.modules[module.__name__] = module  # dataclasses look their module up
-        try:
-            exec(compile(source, name, "exec"), vars(module))
-        finally:
-            del sys.modules[module.__name__]
-        return module.ShareWriter(folder, shares, settings.encode())
+        return module().ShareWriter(folder, shares, settings.encode())
 
     return writer
 
@@ -270,9 +243,9 @@ def _batcher() -> Callable[[str], Any]:
     return batch
 
 
-def _runner(boot: str, archive: bytes, agent: str) -> Callable[..., Iterator[str]]:
+def _runner(job: StageJob, archive: Archive) -> Callable[..., Iterator[str]]:
     """A function of the task's context. All of these are nested, so that they are pickled by value."""
-    start = starter(archive, agent)
+    boot, start = job.boot, starter(archive, job.program, job.warm)
 
     def run(
         context: Any, variables: dict[bytes, bytes] | None = None, *, ledger: str = "", feed: Any = None
@@ -298,8 +271,9 @@ def _runner(boot: str, archive: bytes, agent: str) -> Callable[..., Iterator[str
     return run
 
 
-def starter(archive: bytes, agent: str) -> Callable[..., Any]:
-    """A function that starts an agent in a Python worker; pickled by value."""
+def starter(archive: Archive, agent: str, warm: dict[str, Any] | None = None) -> Callable[..., Any]:
+    """A function that starts an agent in a Python worker, as a fork if it is `warm`; pickled by value."""
+    fork = forker(archive, warm) if warm else None
 
     def in_memory(data: bytes) -> int:
         import os
@@ -336,14 +310,17 @@ def starter(archive: bytes, agent: str) -> Callable[..., Any]:
         import subprocess
         import sys
 
-        program = in_memory(archive)
+        environ = {**environment(), **variables}
+        if fork is not None and (forked := fork(document, errors, environ)) is not None:
+            return forked
+        program = in_memory(archive())
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", agent, f"/proc/self/fd/{program}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
             pass_fds=(program, *descriptors),
-            env={**environment(), **variables},
+            env=environ,
             start_new_session=True,
         )
         os.close(program)
@@ -354,124 +331,3 @@ def starter(archive: bytes, agent: str) -> Callable[..., Any]:
         return process
 
     return start
-
-
-# Folders and modules that only the driver's side needs. A task's function with all its data must stay below
-# 1 MiB, where Spark begins to warn.
-_DRIVER_ONLY = (
-    "backends/spark/",
-    "channel/certificates.py",
-    "channel/listener.py",
-    "channel/multiplex.py",
-    "channel/relay.py",
-    "data/sharing.py",
-    "display/",
-    "engine/",
-    "estimators/keras_estimator.py",
-    "estimators/keras_model.py",
-    "estimators/parameters.py",
-    "estimators/pickles.py",
-    "estimators/predictor.py",
-    "estimators/saved.py",
-    "estimators/torch_estimator.py",
-    "estimators/torch_model.py",
-    "inference/",
-    "notebook/",
-    "placement/inventory.py",
-    "runs/index.py",
-    "runs/logs/printer.py",
-    "runs/recovery.py",
-    "spec/files/named_files.py",
-    "spec/files/packing.py",
-    "spec/files/project_files.py",
-    "spec/script_options.py",
-    "testing.py",
-    "tracking/",
-)
-# What neither agents nor ranks import at their start: sent without bytecode, which takes more room.
-_RARELY_IMPORTED = (
-    "agent/services/",
-    "backends/",
-    "compat/",
-    "distributor.py",
-    "estimators/",
-    "examples/",
-    "frameworks/",
-    "job.py",
-    "placement/",
-    "runs/",
-    "spec/files/file_search.py",
-    "spec/job.py",
-    "spec/options.py",
-    "spec/redaction.py",
-    "spec/signature.py",
-    "spec/source.py",
-    "spec/target.py",
-    "state/artifacts.py",
-    "state/fold.py",
-    "state/outcome_rules.py",
-    "state/run_state.py",
-    "state/separate.py",
-    "supervisor/",
-)
-_COMPANIONS = ("cloudpickle", "pynvml")
-_DATE = (1980, 1, 1, 0, 0, 0)
-_UNCHECKED = (1).to_bytes(4, "little")
-
-
-@cache
-def launcher_zip() -> bytes:
-    """The zip for executors, the same for every run of this process."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as zipped:
-        for name, file in _modules():
-            source = file.read_bytes()
-            zipped.writestr(zipfile.ZipInfo(name, _DATE), source, zipfile.ZIP_DEFLATED)
-            # a single module (pynvml) is large, and no start waits for it either
-            if "/" in name and not name.removeprefix("launcher/").startswith(_RARELY_IMPORTED):
-                code = _compiled(file, source)
-                zipped.writestr(zipfile.ZipInfo(f"{name}c", _DATE), code, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
-
-
-def _modules() -> Iterator[tuple[str, Path]]:
-    """(path in the zip, file) of every module."""
-    package = Path(__file__).parents[2]
-    yield from _below(package)
-    yield "rankdeck.py", names.second_module()
-    for name in _COMPANIONS:
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            continue
-        if spec.submodule_search_locations:
-            yield from _below(Path(spec.origin).parent)
-        else:
-            yield Path(spec.origin).name, Path(spec.origin)
-
-
-def _below(package: Path) -> Iterator[tuple[str, Path]]:
-    for file in sorted(package.rglob("*.py")):
-        name = file.relative_to(package.parent)
-        if package.name != "launcher" or not str(file.relative_to(package)).startswith(_DRIVER_ONLY):
-            yield str(name), file
-
-
-def _compiled(file: Path, source: bytes) -> bytes:
-    """Bytecode that Python loads without comparing it with the source beside it.
-
-    Another version of Python rejects it by its first bytes, and compiles the source.
-    """
-    code = _cached(file) or marshal.dumps(compile(source, str(file), "exec", dont_inherit=True))
-    return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + code
-
-
-def _cached(file: Path) -> bytes | None:
-    """The bytecode of this file in Python's cache, without its header; None if it is missing or stale."""
-    try:
-        data = Path(importlib.util.cache_from_source(str(file))).read_bytes()
-        status = file.stat()
-    except OSError:
-        return None
-    stamp = b"".join((int(n) & 0xFFFFFFFF).to_bytes(4, "little") for n in (status.st_mtime, status.st_size))
-    fresh = data[:16] == importlib.util.MAGIC_NUMBER + bytes(4) + stamp
-    return data[16:] if fresh else None

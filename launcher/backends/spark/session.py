@@ -79,6 +79,10 @@ class Session:
 
         return SparkSession(self.context)
 
+    @cached_property
+    def _settings(self) -> Any:
+        return guarded.settings_of(self.context)
+
     @property
     def local(self) -> bool:
         """Whether tasks run in the driver's own JVM, where there are no executors and no profiles."""
@@ -87,7 +91,7 @@ class Session:
     def conf(self, key: str, default: str = "") -> str:
         """The value of a setting; the default if it is not set, or if the session refuses to tell."""
         if not self.remote:
-            return guarded.setting(self.context, self._session, key) or default
+            return guarded.setting(self._settings, self._session, key) or default
         try:
             return str(self.spark.conf.get(key, default))
         except Exception as error:
@@ -248,7 +252,7 @@ def _describe_classic(context: Any, session: Any, *, owned: bool, **more: Any) -
         _session=classic,
         **more,
     )
-    host = guarded.setting(context, classic, "spark.driver.host")
+    host = guarded.setting(guarded.settings_of(context), classic, "spark.driver.host")
     made.settings_known = host is not None
     made.notes = made.notes if made.settings_known else (*made.notes, _KEPT)
     made.driver_host = host or (_LOOPBACK if made.settings_known or made.local else socket.gethostname())

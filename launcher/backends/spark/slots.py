@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ...errors import CannotPlace, counted
 from ...spec.job import JobSpec
@@ -293,7 +294,7 @@ def profile_for(session: Session, need: SlotNeed) -> Any:
 
     It changes what a task takes, never what an executor has, so that existing executors can run it. Works
     with ``rdd.withResources`` and with ``mapInArrow(profile=…)``. A local master, and Spark before 3.4, has
-    no profiles.
+    no profiles. Runs with equal needs share one: for each new profile, Spark starts new Python workers.
 
     Raises:
         CannotPlace: they do not fit, and the session refuses to make a profile.
@@ -303,6 +304,17 @@ def profile_for(session: Session, need: SlotNeed) -> Any:
     cpus, gpus = session.conf("spark.task.cpus", "1"), session.conf(TASK_GPUS, "0")
     if (float(cpus), float(gpus)) == (need.cpus, need.gpus):
         return None
+    known, amounts = _profiles.setdefault(session.spark, {}), (need.cpus, need.gpus)
+    if amounts not in known:
+        known[amounts] = _new_profile(session, need)
+    return known[amounts]
+
+
+_profiles: WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = WeakKeyDictionary()
+"""By the SparkSession, which may be the caller's own and outlive our `Session`."""
+
+
+def _new_profile(session: Session, need: SlotNeed) -> Any:
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
     requests = TaskResourceRequests().cpus(need.cpus)
@@ -313,11 +325,15 @@ def profile_for(session: Session, need: SlotNeed) -> Any:
     profile = internals.profile_on_server(session.spark, requests)
     if profile is None:
         raise CannotPlace(
-            f"this Connect session lets no task take other than its own {_amounts(cpus, gpus)}, and the run's"
-            f" need {_amounts(str(need.cpus), str(need.gpus))}",
+            f"this Connect session lets no task take other than its own {_own_amounts(session)}, and the"
+            f" run's need {_amounts(str(need.cpus), str(need.gpus))}",
             hint=f"set spark.task.cpus and {TASK_GPUS} where the server is started",
         )
     return profile
+
+
+def _own_amounts(session: Session) -> str:
+    return _amounts(session.conf("spark.task.cpus", "1"), session.conf(TASK_GPUS, "0"))
 
 
 def _amounts(cpus: str, gpus: str) -> str:

@@ -243,7 +243,15 @@ def _installed() -> tuple[str, ...]:
 
 def is_installed(file: str) -> bool:
     """Whether a file, or a folder with a slash at its end, is part of Python or was installed for it."""
-    return os.path.realpath(file).startswith(_installed())
+    folder, name = os.path.split(file)
+    real = os.path.realpath(file) if os.path.islink(file) else f"{_real(folder)}{os.sep}{name}"
+    return real.startswith(_installed())
+
+
+@cache
+def _real(folder: str) -> str:
+    """A folder without links: most of a process's modules are in a few folders."""
+    return os.path.realpath(folder)
 
 
 def _sources(folder: Path) -> list[Path]:

@@ -42,6 +42,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "roles": ("chief=1",),
     "ray_options": ("num-cpus=2",),
     "require_group": ("yes",),
+    "fresh": ("yes",),
     "deepspeed_config": ("config.json",),
     "master": ("spark://h:7077",),
     "remote": ("sc://h",),

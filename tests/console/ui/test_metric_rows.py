@@ -131,7 +131,7 @@ def test_ranks_and_hosts_are_summed_up() -> None:
 
     assert gpu_figures(run.ranks).endswith(" 10lk")
     lines = compact_lines(run.ranks, 160)
-    (row,) = CompactRows().rows(lines, 160, cursor=9, metric=LINKS, hosts=run.state.hosts)
+    (row,) = CompactRows().rows(lines, 160, cursor=(0, 1), metric=LINKS, hosts=run.state.hosts)
     assert " 10lk " in told(row)
     assert system_figures(run.state.hosts[0]).endswith("load 2.0  pressure 2pc")
 

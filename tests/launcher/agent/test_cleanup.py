@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.agent import process
 from launcher.runs.catalog import find_run
 from launcher.runs.paths import runs_root
 from launcher.runs.reader import read_state
@@ -29,13 +30,15 @@ CODES = {"stop": 143, "fail": 7, "interrupt": 130, "kill": -9, "engine": 75, "su
 class Clinging:
     """A foreground run whose ranks cling to life, up to the moment when both do."""
 
-    def __init__(self, rankdeck: str, target: Path, behaviour: str, ending: str, pipes: Path) -> None:
+    def __init__(
+        self, rankdeck: str, target: Path, behaviour: str, ending: str, pipes: Path, *options: str
+    ) -> None:
         self.rankdeck, self.ending = rankdeck, ending
         self.pipes = [Path(f"{pipes}.{rank}") for rank in (0, 1)]
         for pipe in self.pipes:
             pipe.unlink(missing_ok=True)
             os.mkfifo(pipe)
-        command = [rankdeck, "run", str(target), "-n", "2", "--grace", "0.3", "--"]
+        command = [rankdeck, "run", str(target), "-n", "2", "--grace", "0.3", *options, "--"]
         self.process = subprocess.Popen(
             [*command, behaviour, ending, str(pipes)],
             stdout=subprocess.PIPE,
@@ -106,14 +109,14 @@ def test_the_proof_is_recorded(rankdeck: str, targets: Path, tmp_path: Path, mar
     assert host.cleanup.survivors == ()
 
 
-@pytest.mark.parametrize("victim", ["warden", "agent"])
+@pytest.mark.parametrize("options", [(), ("--fresh",)])
+@pytest.mark.parametrize("victim", [process.WARDEN, process.AGENT])
 def test_the_end_of_an_agent_ends_everything_below_it(
-    rankdeck: str, targets: Path, tmp_path: Path, mark: str, victim: str
+    rankdeck: str, targets: Path, tmp_path: Path, mark: str, victim: str, options: tuple[str, ...]
 ) -> None:
-    run = Clinging(rankdeck, targets / "clingy.py", "daemonise", "none", tmp_path / "go")
-    agents = sorted(p for p, line in survivors.alive(mark).items() if "launcher.agent import agent" in line)
-    warden, agent = agents[0], agents[1]
-    os.kill({"warden": warden, "agent": agent}[victim], signal.SIGKILL)
+    run = Clinging(rankdeck, targets / "clingy.py", "daemonise", "none", tmp_path / "go", *options)
+    (pid,) = survivors.named(mark, victim)
+    os.kill(pid, signal.SIGKILL)
     run.process.communicate(timeout=30)
 
     assert 75 == run.process.returncode

@@ -40,8 +40,10 @@ def test_an_agent_beside_its_engine_says_only_what_it_alone_knows() -> None:
 @pytest.mark.parametrize("found", [None, ""])
 def test_a_torch_without_a_version_is_none(found: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: found)
+    hello.torch_version.cache_clear()
 
     assert hello.torch_version() == ""
+    hello.torch_version.cache_clear()
 
 
 def test_an_embedded_python_has_no_path(monkeypatch: pytest.MonkeyPatch) -> None:

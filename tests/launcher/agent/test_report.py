@@ -19,6 +19,7 @@ from launcher.agent import rank_pipe, report
 from launcher.agent.rank_pipe import RankPipe
 from launcher.agent.report import Reporter, UnpicklableResult
 from launcher.testing import FakeClock
+from tests.commands import until
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def agent() -> Iterator[socket.socket]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock(1000.0)
-    monkeypatch.setattr(report, "time", SimpleNamespace(time=time.time, monotonic=clock))
+    monkeypatch.setattr(report, "time", SimpleNamespace(time=time.time, monotonic=clock, sleep=time.sleep))
     return clock
 
 
@@ -71,22 +72,50 @@ def test_a_report_is_sent_at_once(agent: socket.socket) -> None:
     assert [(3, {"loss": 0.5, "lr": 1.0})] == reports(agent)
 
 
-def test_a_burst_is_thinned_and_the_newest_is_kept(agent: socket.socket, clock: FakeClock) -> None:
+def test_a_long_burst_is_thinned_and_the_newest_is_kept(agent: socket.socket, clock: FakeClock) -> None:
     for step in range(100):
         report.report(step=step, loss=float(step))
     report.report(lr=0.1)
-    assert [(0, {"loss": 0.0})] == reports(agent)
-    clock.advance(2 * report.MIN_INTERVAL_S)
+    assert [(step, {"loss": float(step)}) for step in range(report.AT_ONCE)] == reports(agent)
+    clock.advance(report.EACH_S)
     report.report(step=100)
     assert [(100, {"loss": 99.0, "lr": 0.1})] == reports(agent)
 
 
 def test_what_was_kept_back_arrives_in_the_end(agent: socket.socket, clock: FakeClock) -> None:
-    report.report(step=1)
-    report.report(step=2, loss=0.25)
+    for step in range(report.AT_ONCE + 5):
+        report.report(step=step)
+    assert report.AT_ONCE == len(reports(agent))
     reporter().flush()
     reporter().flush()
-    assert [(1, {}), (2, {"loss": 0.25})] == reports(agent)
+    assert [(report.AT_ONCE + 4, {})] == reports(agent)
+
+
+def test_what_was_kept_back_arrives_while_the_rank_waits(
+    agent: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "LATE_S", 0.05)
+    for step in range(report.AT_ONCE + 5):
+        report.report(step=step)
+    agent.settimeout(10.0)
+    steps = [rank_pipe.parse(agent.recv(rank_pipe.PACKET)[1:])["step"] for _ in range(report.AT_ONCE + 1)]
+    assert report.AT_ONCE + 4 == steps[-1]
+    until(lambda: "rankdeck-report" not in {thread.name for thread in threading.enumerate()})
+
+
+def test_a_rank_that_may_start_no_thread_reports_all_the_same(
+    agent: socket.socket, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for step in range(report.AT_ONCE + 1):
+        report.report(step=step)
+    assert report.AT_ONCE == len(reports(agent))
+    clock.advance(report.EACH_S)
+    report.report(step=99)
+    assert [(99, {})] == reports(agent)
 
 
 def test_a_clock_that_is_set_back_silences_nobody(
@@ -343,7 +372,7 @@ def test_the_first_nan_is_told_with_its_own_step_and_later_ones_in_their_turn(ag
         report.report(step=step, loss=float("nan") if step >= 30 else 1.0, lr=0.1)
 
     told = [(step, str(metrics["loss"])) for step, metrics in reports(agent)]
-    assert [(0, "1.0"), (30, "nan")] == told
+    assert [*((step, "1.0") for step in range(report.AT_ONCE)), (30, "nan")] == told
 
 
 # --- messages

@@ -17,7 +17,8 @@ from launcher.job import Job, load_result
 from launcher.runs import paths
 from launcher.state import events as ev
 from launcher.state.outcome_rules import describe_failure
-from launcher.state.run_state import Phase, Rank, RankPhase
+from launcher.state.ranks import Rank, RankPhase
+from launcher.state.run_state import Phase
 from tests import commands, survivors
 from tests.commands import Foreground, Gate, until
 from tests.targets import publishing, writing

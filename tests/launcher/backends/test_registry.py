@@ -35,7 +35,7 @@ def test_a_backend_plans_ahead_if_and_only_if_its_row_says_so(tmp_path: Path, mo
 
 def test_what_an_engine_keeps_is_made_when_it_is_needed(shared: SharedResources) -> None:
     make_backend(Mode.LOCAL, shared).close(0.0)
-    assert {"slots": {"local_runs": 0, "of": 2}, "session": None} == shared.describe()
+    assert {"slots": {"local_runs": 0, "of": 2}, "session": None, "zygotes": []} == shared.describe()
 
     make_backend(Mode.CONNECT, shared).close(0.0)
     sessions = shared.sessions

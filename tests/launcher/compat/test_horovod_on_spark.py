@@ -22,7 +22,7 @@ from launcher.runs.reader import read_spec
 from tests import drop_ins, framework_envs
 from tests.commands import until
 from tests.spark_cluster import Cluster
-from tests.spark_runs import PROGRAM, classic_session
+from tests.spark_runs import agents_of, classic_session
 
 
 def test_it_needs_a_session() -> None:
@@ -209,4 +209,4 @@ def test_what_ranks_get_and_what_they_fail_with(cpu_cluster: Cluster, home: Any)
     assert isinstance(caught.value.__cause__, RankFailed)
     spec = read_spec(runs_root() / min(run_ids(runs_root())))
     assert (60, "horovod") == (spec.start_timeout_s, spec.framework)
-    until(lambda: not cpu_cluster.processes(PROGRAM), within=20)
+    until(lambda: not agents_of(cpu_cluster), within=20)

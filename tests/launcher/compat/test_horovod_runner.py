@@ -30,7 +30,7 @@ from tests import drop_ins, framework_envs
 from tests.commands import until
 from tests.framework_envs import Environment
 from tests.spark_cluster import Cluster, ConnectServer
-from tests.spark_runs import PROGRAM, classic_session
+from tests.spark_runs import agents_of, classic_session
 from tests.trainings import TOLERANCE, examples, reference
 
 (EXAMPLE,) = examples("horovod")
@@ -295,7 +295,7 @@ def test_ctrl_c_ends_a_run_whose_messages_nobody_takes(mark: str) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
         until(lambda: bool(run_ids(runs_root())))
         facts = runs_root() / run_ids(runs_root())[0] / EVENTS
-        until(lambda: facts.stat().st_size >= 1_000_000)
+        until(lambda: facts.exists() and facts.stat().st_size >= 1_000_000)
         program.send_signal(signal.SIGINT)
         until(lambda: read_state(facts.parent).phase.final)
         program.wait(60)
@@ -418,7 +418,7 @@ def test_keras_of_either_kind_tells_of_its_epochs(package: str, mark: str) -> No
 def at_the_end(cpu_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster, on which no agent is left after the test."""
     yield cpu_cluster
-    until(lambda: not cpu_cluster.processes(PROGRAM), within=20)
+    until(lambda: not agents_of(cpu_cluster), within=20)
 
 
 @pytest.mark.frameworks

@@ -18,7 +18,7 @@ from tests.commands import until
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
 from tests.framework_envs import Environment
 from tests.spark_cluster import Cluster
-from tests.spark_runs import PROGRAM, Bench, classic_session
+from tests.spark_runs import Bench, agents_of, classic_session
 from tests.trainings import TOLERANCE, examples, reference
 
 TASK_GPUS = "spark.task.resource.gpu.amount"
@@ -229,7 +229,7 @@ class TestOnACluster:
         assert "RankFailed" == value["cause"]
         assert value["text"].endswith("ValueError: no good")
         assert 1 == value["text"].count('File "')
-        until(lambda: not cpu_cluster.processes(PROGRAM), within=20)
+        until(lambda: not agents_of(cpu_cluster), within=20)
 
 
 @pytest.mark.spark

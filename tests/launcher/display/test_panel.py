@@ -15,13 +15,14 @@ from launcher.display.panel import ROWS, TAIL, Paces, Panel, duration, panel_of
 from launcher.display.waits import new_waits
 from launcher.spec.places import Device
 from launcher.state import events as ev
-from launcher.state.run_state import Host, Phase, Rank, RankPhase, RunState
+from launcher.state.ranks import Rank, RankPhase, Ranks
+from launcher.state.run_state import Host, Phase, RunState
 
 EVIL = "<script>alert('x')</script>\x1b[2J\x00&\"\u202e"
 
 
 def run_of(size: int, **fields: Any) -> RunState:
-    ranks = tuple(
+    ranks = Ranks.of(
         Rank(i, RankPhase.RUNNING, host=f"node{i // 8}.example", agent=i // 8, started=0.0)
         for i in range(size)
     )
@@ -32,8 +33,7 @@ def run_of(size: int, **fields: Any) -> RunState:
 
 
 def with_rank(state: RunState, number: int, **fields: Any) -> RunState:
-    ranks = (*state.ranks[:number], replace(state.ranks[number], **fields), *state.ranks[number + 1 :])
-    return replace(state, ranks=ranks)
+    return replace(state, ranks=state.ranks.changed([replace(state.ranks[number], **fields)]))
 
 
 def panel(state: RunState, tail: tuple[str, ...] = (), paces: Paces | None = None) -> Panel:
@@ -209,3 +209,16 @@ def test_ranks_that_wait_for_rows_are_told_once() -> None:
     assert [] == list(new_waits(more, quiet))
     assert "1 of 3 ranks waits for rows of the DataFrame" in panel(waiting).lines
     assert "2 of 3 ranks wait for rows of the DataFrame, after 12,000" in panel(more).lines
+
+
+def test_ranks_that_wait_for_their_logs_are_named() -> None:
+    quiet = run_of(3)
+    one = with_rank(quiet, 2, awaits_log=True)
+    two = with_rank(one, 0, awaits_log=True)
+    told = "rank 2 waits for its log: more is written than the disk or the network takes"
+
+    assert [told] == list(new_waits(quiet, one))
+    assert [] == list(new_waits(one, two))
+    assert told in panel(one).lines
+    assert any(line.startswith("ranks 0 and 2 wait for their logs:") for line in panel(two).lines)
+    assert not any("log" in line for line in panel(with_rank(one, 2, phase=RankPhase.FAILED)).lines)

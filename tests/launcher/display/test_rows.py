@@ -8,7 +8,8 @@ from launcher.display.rows import new_rows, row_progress, rows_line
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
 from launcher.state.outcome_rules import verdict
-from launcher.state.run_state import Phase, RankPhase, RunState
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import Phase, RunState
 
 
 def run(*facts: ev.Event) -> RunState:

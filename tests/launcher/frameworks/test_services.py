@@ -17,7 +17,8 @@ from launcher.channel.frames import STDERR, STDOUT
 from launcher.distributor import Distributor
 from launcher.job import Job
 from launcher.runs.paths import log_file
-from launcher.state.run_state import RankPhase, RunState, Service
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import RunState, Service
 from tests.commands import until
 from tests.services import part_of, pid_of
 from tests.survivors import gone

@@ -26,7 +26,8 @@ from launcher.runs.writer import RunWriter
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
-from launcher.state.run_state import Phase, RankPhase
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import Phase
 
 ROOT = Path(__file__).parents[3]
 SPEC = JobSpec(Target(TargetKind.SCRIPT, "/w/t.py"), num_processes=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import stat
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from launcher.runs import paths, samples
 from launcher.runs.reader import FactTail, LineTail
-from launcher.runs.samples import SampleWriter, newest, sample_files, segments
+from launcher.runs.samples import SampleWriter, newest, newest_of_each, sample_files, segments
 from launcher.state import events as ev
 
 T0 = 1_700_000_000.0
@@ -153,3 +154,38 @@ def test_the_newest_lines_are_whole(tmp_path: Path) -> None:
     assert [b"first\n", b"second\n", b"third\n"] == newest(tmp_path, limit=27)
     assert [b"third\n"] == newest(tmp_path, limit=12)
     assert [] == newest(tmp_path / "nowhere")
+
+
+def test_of_many_lines_the_newest_of_each_source_tell_all() -> None:
+    def lines(*facts: ev.Event) -> list[tuple[int, bytes]]:
+        return list(enumerate((ev.encode(fact, "r") for fact in facts), 1))
+
+    def report(rank: int, step: int, **metrics: float) -> ev.Event:
+        return ev.RankReported(time=float(step), rank=rank, step=step, metrics=metrics)
+
+    def sample(agent: int, time: float) -> ev.Event:
+        return ev.Sampled(time=time, agent=agent, host="h", ranks=(ev.RankSample(rank=3, cpu=time),))
+
+    facts = [
+        *(report(rank, step, loss=0.5 / step) for step in range(1, 5) for rank in (0, 1, 11)),
+        report(1, 2, accuracy=0.5),
+        report(11, 3, loss=math.nan),
+        *(sample(agent, time) for time in (1.0, 2.0) for agent in (0, 1)),
+    ]
+    every = [*lines(*facts), (99, b"torn"), (100, b"")]
+
+    chosen = newest_of_each(every, keep=0)
+
+    assert chosen == [each for each in every if each in chosen], "in order"
+    kept = [ev.decode(line) for number, line in chosen if number < 99]
+    assert kept == [
+        *(report(0, step, loss=0.5 / step) for step in range(1, 4)),
+        *(report(rank, 4, loss=0.125) for rank in (0, 1, 11)),
+        report(1, 2, accuracy=0.5),
+        kept[7],  # NaN equals nothing
+        sample(0, 2.0),
+        sample(1, 2.0),
+    ]
+    assert isinstance(kept[7], ev.RankReported)
+    assert math.isnan(kept[7].metrics["loss"])
+    assert [99, 100] == [number for number, _ in chosen[-2:]]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from launcher.errors import SpecError
 from launcher.spec.files.file_search import find_sources
 from launcher.spec.job import Target, TargetKind
-from launcher.spec.source import described
+from launcher.spec.source import described, find_module
 from launcher.spec.target import resolve
 
 TRAIN = '''
@@ -443,6 +444,21 @@ def test_a_module_that_appears_later_is_found(work: Path) -> None:
     assert "there is no module fresh" in refusal(work, "fresh:go")
     put(work, {"fresh.py": "def go(): ..."})
     assert ask(work, "fresh:go").name == "go"
+
+
+def test_threads_that_look_for_modules_do_not_disturb_each_other(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        monkeypatch.syspath_prepend(f"/nowhere/{number}")
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: find_module("zzzz", work), range(400)))
+    finally:
+        sys.setswitchinterval(switch_s)
+    assert found == [None] * 400
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
 from launcher.state.outcome_rules import may_proceed, may_release, next_restart, next_stop, verdict
-from launcher.state.run_state import Phase, RankPhase, RunState
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import Phase, RunState
 
 NODE, HEAD = "Ray's node", "Ray's head node"
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
-from launcher.state.run_state import Phase, RankPhase, RunState
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import Phase, RunState
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect
 SUBMITTED = ev.RunSubmitted(time=1.0, name="n", target="t.py", mode="local", num_processes=2)
@@ -310,8 +311,8 @@ FAILED_ONCE: list[ev.Event] = [
 
 def test_a_restart_in_place_keeps_the_agents_and_forgets_what_became_of_the_ranks() -> None:
     state = fold_all([*FAILED_ONCE, restart()])
-    assert (1, Phase.STARTING, (), None, None) == (
-        state.attempt, state.phase, state.ranks, state.stop, state.first_failure,
+    assert (1, Phase.STARTING, 0, None, None) == (
+        state.attempt, state.phase, len(state.ranks), state.stop, state.first_failure,
     )  # fmt: skip
     assert {0: (True, None), 1: (True, None)} == {a: (h.present, h.cleanup) for a, h in state.hosts.items()}
     assert [restart()] == list(state.restarts)

@@ -20,7 +20,8 @@ from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
-from launcher.state.run_state import RankPhase, RunState
+from launcher.state.ranks import RankPhase
+from launcher.state.run_state import RunState
 from launcher.supervisor import supervisor as stage_rules
 from launcher.testing import Script, ScriptedAgent, ScriptedCluster, ScriptedStage
 from tests.commands import until
@@ -162,7 +163,7 @@ def test_nothing_starts_before_all_have_come_and_reached_each_other(tmp_path: Pa
 
     job, backend = start(tmp_path, ScriptedStage([early, late]))
     until(lambda: job.state.hosts.keys() == {0})
-    assert job.state.ranks == ()
+    assert not job.state.ranks
     gate.set()
 
     assert "succeeded" == ended(job).phase
@@ -661,7 +662,7 @@ def test_an_elastic_gang_with_too_few_cannot_be_placed(tmp_path: Path) -> None:
 def test_news_of_numbers_may_change(tmp_path: Path) -> None:
     job, backend = start(tmp_path, ScriptedStage([fine, fine], expect=3))
     until(lambda: len(job.state.hosts) == 2)
-    assert job.state.ranks == ()
+    assert not job.state.ranks
     backend.box.put(AgentsExpected(2))
 
     assert "succeeded" == ended(job).phase

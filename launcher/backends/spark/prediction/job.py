@@ -13,7 +13,8 @@ from ....spec.job import JobSpec
 from ....spec.prediction import IfExists, Location, Prediction
 from ....state.events import PredictionAdvanced
 from .. import internals
-from ..job import JobTitle, launcher_zip, starter, titled
+from ..job import JobTitle, starter, titled
+from ..launcher_zip import by_value
 from ..session import Session
 from . import worker
 from .frames import columns_of, make_udf, predicted, read, read_files
@@ -57,7 +58,7 @@ class PredictionJob:
 
     def watch(self) -> Watch:
         """What counts rows in workers."""
-        start = starter(launcher_zip(), self.program)
+        start = starter(by_value(), self.program)
         return make_watch(self.boot, self.title.tag, start, after_s=worker.WATCH_AFTER_S)
 
 
@@ -155,6 +156,7 @@ class TaskProgress:
         self._session, self._job, self._now, self._until = session, job, now, until
         self._began, self._over = now.done or 0.0, threading.Event()
         self._of_server: tuple[int, int] | None = None
+        self._before = frozenset() if session.remote else self._jobs()  # those of earlier units
         if session.remote:
             session.spark.registerProgressHandler(self._on_progress)
         job.tell(now)
@@ -180,7 +182,10 @@ class TaskProgress:
                 self._job.tell(replace(self._now, done=done))
 
     def _of_context(self) -> tuple[int, int] | None:
-        return internals.tasks_of(self._session.context, self._job.title.tag)
+        return internals.tasks_of(self._session.context, self._jobs() - self._before)
+
+    def _jobs(self) -> frozenset[int]:
+        return internals.jobs_of(self._session.context, self._job.title.tag)
 
     def _on_progress(self, stages: Any, **_: Any) -> None:
         known = list(stages or ())

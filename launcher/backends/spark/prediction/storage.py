@@ -55,10 +55,12 @@ class OutputFolder:
         names = set(self._names(self._own))
         for name in names - {_HOW}:
             unit = name.removesuffix(_FILES)
-            if f"{unit}{_DONE}" in names:
+            is_done = f"{unit}{_DONE}" in names
+            if is_done and name.endswith(_FILES):
                 done |= set((self._read(name) or "").split())
             elif not name.endswith(_DONE):
-                self._remove_parts(unit)
+                if not is_done:
+                    self._remove_parts(unit)
                 self._fs.delete(self._path(self._own, name), True)
         return frozenset(done)
 

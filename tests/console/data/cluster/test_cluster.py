@@ -29,7 +29,8 @@ from console.ui.cluster.machines import gpu_row
 from launcher.placement.inventory import GpuUse, Holder, Machine
 from launcher.spec.places import Device
 from launcher.state import events as ev
-from launcher.state.run_state import Host, Loss, Phase, Rank, RankPhase, RunState
+from launcher.state.ranks import Rank, RankPhase, Ranks
+from launcher.state.run_state import Host, Loss, Phase, RunState
 from tests.console.scripted import SPARK, START, Scripted
 
 GIB = 1 << 30
@@ -51,7 +52,7 @@ def rank(number: int, host: str, pid: int, *devices: int, phase: RankPhase = Ran
 
 def running(*ranks: Rank, **known: Any) -> RunState:
     state = RunState(id="20260101-100000-000abc", name="llama", phase=Phase.RUNNING, num_processes=len(ranks))
-    return replace(state, ranks=ranks, **known)
+    return replace(state, ranks=Ranks.of(ranks), **known)
 
 
 def seen(machine: Machine, *runs: RunState) -> ClusterView:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from console.data.run.health import Condition, condition_of, front_of, signs_of_life, silent_after
-from launcher.state.run_state import Rank, RankPhase
+from launcher.state.ranks import Rank, RankPhase
 
 
 def alive(**facts: float | int) -> Rank:

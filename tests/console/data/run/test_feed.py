@@ -14,7 +14,8 @@ from launcher.runs import paths
 from launcher.runs.reader import read_state
 from launcher.state import events as ev
 from launcher.state.run_state import Phase
-from tests.console.scripted import Scripted
+from launcher.testing import FakeClock
+from tests.console.scripted import START, Moment, Scripted
 
 
 def looked(run: Path, now: float = RECORDED_AT + 1000) -> tuple[RunFeed, list[RunView]]:
@@ -45,6 +46,33 @@ def test_an_ended_run_is_published_no_more(root: Path) -> None:
         feed.look()
 
     assert len(views) == seen
+
+
+def test_figures_alone_are_shown_once_a_second(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.data.run.feed._SAMPLES_REST_FACTOR", 0.0)
+    run, clock, views = Scripted(root, ranks=2, hosts=("node1",)), FakeClock(START + 100.0), list[RunView]()
+    feed = RunFeed(run.folder, publish=views.append, failed=pytest.fail, clock=clock)
+    run.place(1.0)
+
+    def shown(*moments: Moment) -> int:
+        run.add(*moments)
+        before = len(views)
+        clock.advance(0.2)
+        while feed.look():
+            pass
+        return len(views) - before
+
+    assert shown(ev.RankReported(time=99.0, rank=0, step=1)) > 0
+    assert [0, 0] == [shown(ev.RankReported(time=99.5, rank=0, step=3 + n)) for n in range(2)]
+    assert shown((99.6, 0, "a line\n")) > 0
+    assert 1 == views[-1].progress.step, "lines are shown without the newest figures"
+    assert shown() > 0, "a second is over"
+    assert 4 == views[-1].progress.step
+    assert shown((99.7, 0, "another\n")) > 0
+    assert 0 == shown(ev.Sampled(time=99.8, agent=0, host="node1", ranks=(ev.RankSample(rank=0, cpu=5.0),)))
+    assert shown(ev.RankExited(time=99.9, rank=0, exit_code=1)) > 0
+    assert 0 == shown()
+    feed.close()
 
 
 def test_without_devices_only_the_cpu_is_known(root: Path) -> None:

@@ -12,7 +12,8 @@ from console.formatting import metric_style
 from console.ui.run.charts import alarm_line
 from console.ui.widgets.plots import plot_rows
 from launcher.state import events as ev
-from launcher.state.run_state import Rank, RunState
+from launcher.state.ranks import Rank, Ranks
+from launcher.state.run_state import RunState
 
 
 def report(rank: int, step: int | None, **metrics: float) -> ev.RankReported:
@@ -78,14 +79,14 @@ def test_the_line_of_alerts_counts_and_names() -> None:
 
 def test_a_course_has_gaps_and_goes_on() -> None:
     facts = [report(0, n, loss=v) for n, v in enumerate((1.0, math.inf, math.nan, 2.0))]
-    state, past = RunState(ranks=(Rank(0, reported_at=1.0),)), Past()
+    state, past = RunState(ranks=Ranks.of([Rank(0, reported_at=1.0)])), Past()
     past.take(facts, state)
     drawn = past.progress(state, 9.0).curves["loss"]
     assert [1.0, None, None, 2.0] == [v if math.isfinite(v) else None for v in drawn]
 
 
 def test_a_chart_names_the_last_figure_as_the_headline_does() -> None:
-    state, past = RunState(ranks=(Rank(0, reported_at=1.0),)), Past()
+    state, past = RunState(ranks=Ranks.of([Rank(0, reported_at=1.0)])), Past()
     past.take([report(0, 1, loss=1.0), report(0, 2, loss=math.inf)], state)
     title = plot_rows("loss", past.progress(state, 9.0).curves["loss"], 40, 4)[0]
     assert ["inf"] == [text for text, style in title if style == metric_style(math.inf)]

@@ -16,6 +16,7 @@ from console.data.run.model import RunView
 from console.data.run.progress import PIECE_BYTES, facts_of, pieces
 from launcher.runs.samples import Stretch, halves, sample_files
 from launcher.state import events as ev
+from launcher.testing import FakeClock
 from tests.console.scripted import START, Scripted
 
 RANKS, SECONDS = 4, 60
@@ -47,9 +48,10 @@ def said(second: int) -> list[ev.Event]:
     return [*reports, *samples]
 
 
-def seen(run: Scripted) -> tuple[RunFeed, list[RunView]]:
+def seen(run: Scripted, clock: FakeClock | None = None) -> tuple[RunFeed, list[RunView]]:
     views: list[RunView] = []
-    return RunFeed(run.folder, publish=views.append, failed=pytest.fail, clock=lambda: START + SECONDS), views
+    clock = clock or FakeClock(START + SECONDS)
+    return RunFeed(run.folder, publish=views.append, failed=pytest.fail, clock=clock), views
 
 
 def whole(run: Scripted) -> RunView:
@@ -89,9 +91,11 @@ def test_the_past_that_is_read_afterwards_is_the_one_that_is_read_at_once(
 
 
 def test_what_comes_meanwhile_is_neither_lost_nor_told_twice(run: Scripted, little: None) -> None:
-    feed, views = seen(run)
+    clock = FakeClock(START + SECONDS)
+    feed, views = seen(run, clock)
     assert feed.look()
     for second in range(SECONDS, SECONDS + 20):
+        clock.advance(1.0)
         run.add(*said(second))
         assert feed.look(), "the past is longer than this"
     while feed.look():
@@ -104,8 +108,10 @@ def test_what_comes_meanwhile_is_neither_lost_nor_told_twice(run: Scripted, litt
 
 
 def test_a_restart_meanwhile_begins_a_new_past(run: Scripted, little: None) -> None:
-    feed, views = seen(run)
+    clock = FakeClock(START + SECONDS)
+    feed, views = seen(run, clock)
     feed.look()
+    clock.advance(5.0)
     run.fail(SECONDS + 1.0, 1)
     run.restart(SECONDS + 2.0, 1, "rank 1 failed")
     run.place(SECONDS + 3.0, 1)

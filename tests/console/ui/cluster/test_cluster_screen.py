@@ -24,8 +24,7 @@ from console.ui.launch.screen import LaunchScreen
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.screen import RunScreen
 from console.ui.widgets.fields import FilterField
-from console.ui.widgets.lists import MadeRows
-from console.ui.widgets.rows import Sheet
+from console.ui.widgets.rows import MadeRows, Sheet
 from launcher.placement.inventory import GpuUse, Holder, Inspector, Machine
 from launcher.spec.places import Device
 from launcher.state import events as ev

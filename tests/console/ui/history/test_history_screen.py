@@ -105,7 +105,7 @@ async def test_ten_thousand_runs_are_listed_and_walked_through_without_making_ev
         runs = await opened(app, pilot, until, 10_000)
         for _ in range(20):
             runs.action_move(1)
-        made = len(runs._rows.made)  # type: ignore[attr-defined]
+        made = len(runs._rows.made)
         await pilot.press("G")
         await until(pilot, lambda: "n0 " in lines(runs))
         await pilot.press("slash", *"n77")

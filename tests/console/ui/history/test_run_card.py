@@ -24,7 +24,8 @@ from launcher.errors import RecordError, SpecError
 from launcher.runs.reader import status_of
 from launcher.runs.status import Status
 from launcher.state import events as ev
-from launcher.state.run_state import Phase, Rank, RankPhase, RunState
+from launcher.state.ranks import Rank, RankPhase, Ranks
+from launcher.state.run_state import Phase, RunState
 from tests.commands import until as wait_until
 from tests.console.scripted import START, Scripted
 
@@ -88,9 +89,9 @@ async def history(app: RankdeckApp, pilot: Pilot[int], until: Until) -> RunCard:
 
 def test_one_other_rank_is_named_and_several_are_counted() -> None:
     first, second, third = (Rank(n, phase=RankPhase.FAILED, exit_code=1) for n in range(3))
-    assert "" == collateral(RunState(ranks=(first,)), first)
-    assert "collateral: rank 0 exit 1" == collateral(RunState(ranks=(first, second)), second)
-    assert "collateral: 2 exit 1" == collateral(RunState(ranks=(first, second, third)), second)
+    assert "" == collateral(RunState(ranks=Ranks.of((first,))), first)
+    assert "collateral: rank 0 exit 1" == collateral(RunState(ranks=Ranks.of((first, second))), second)
+    assert "collateral: 2 exit 1" == collateral(RunState(ranks=Ranks.of((first, second, third))), second)
 
 
 def test_the_card_tells_the_end_first_and_the_traceback_whole(root: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_record_is_read_again_only_when_it_has_grown(root: Path) -> None:
     records.ask("20260101-000009-000abc")
     records.poller.look()
 
-    assert ("20260101-000009-000abc", ()) == (told[-1].state.id, told[-1].state.ranks)
+    assert ("20260101-000009-000abc", 0) == (told[-1].state.id, len(told[-1].state.ranks))
 
 
 def test_records_near_are_read_ahead_unless_they_are_long(root: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -134,7 +135,9 @@ async def test_a_pane_is_seen_again_when_its_data_are_well(
         grid = app.screen.query_one(RankGrid)
         await until(pilot, lambda: grid.covered)
         broken.mend()
-        app.screen.post_message(RunChanged(app.screen.view))  # type: ignore[attr-defined]
+        view = cast("RunScreen", app.screen).view
+        assert view is not None
+        app.screen.post_message(RunChanged(replace(view, now=view.now + 1)))
         await until(pilot, lambda: not grid.covered)
         await until(pilot, lambda: "gpu-01" in "".join(grid.render_line(y).text for y in range(8)))
 

@@ -31,7 +31,7 @@ from launcher.runs.writer import RunWriter
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import host_labels
 from launcher.state import events as ev
-from launcher.state.run_state import Rank
+from launcher.state.ranks import Rank
 from tests.console.looking import shown, text
 from tests.console.scripted import HOSTS, SPARK, Scripted
 

@@ -19,7 +19,7 @@ import pytest
 from launcher.agent import process
 from launcher.agent.services import ray_node
 from launcher.agent.services.ray_node import Node
-from launcher.backends.spark.job import launcher_zip
+from launcher.backends.spark.launcher_zip import launcher_zip
 from launcher.state.outcome_rules import SERVICES_LIMIT_S
 from tests.targets import lookalikes
 

@@ -28,7 +28,7 @@ from launcher.state import events as ev
 from tests import survivors
 from tests.commands import COMMAND, LIMIT_S, last, rankdeck, until
 from tests.spark_cluster import Cluster, ConnectServer, press
-from tests.spark_runs import PROGRAM, entered, facts, struck
+from tests.spark_runs import agents_of, entered, facts, struck
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -60,10 +60,10 @@ class Desk:
         until(lambda: not self.agents())
         assert [] == list(self.spool.iterdir())
 
-    def agents(self) -> dict[int, str]:
+    def agents(self) -> list[int]:
         """Agents and wardens on this machine that are alive."""
         assert self.server.cluster is not None
-        return self.server.cluster.processes(PROGRAM)
+        return agents_of(self.server.cluster)
 
 
 @pytest.fixture
@@ -71,7 +71,11 @@ def desk(connect_server: ConnectServer, tmp_path: Path, home: Path) -> Iterator[
     (tmp_path / "spool").mkdir()
     made = Desk(connect_server, tmp_path / "spool")
     yield made
-    made.nothing_left()
+    try:
+        made.nothing_left()
+    finally:
+        for pid in made.agents():  # else every later test would fail for what this one has left
+            os.kill(pid, signal.SIGTERM)
 
 
 @pytest.fixture
@@ -184,7 +188,7 @@ def test_where_there_is_no_way_nothing_runs_and_the_ways_out_are_named(desk: Des
         "--spool",
     ):
         assert words in (state.why or "")
-    assert () == state.ranks
+    assert not state.ranks
 
 
 def test_a_job_that_is_cancelled_in_spark_ends_as_stopped(desk: Desk) -> None:
@@ -197,10 +201,10 @@ def test_a_job_that_is_cancelled_in_spark_ends_as_stopped(desk: Desk) -> None:
 
 def running_job(server: ConnectServer) -> int:
     """The number of the one job that runs, by Spark's own pages."""
-    with urllib.request.urlopen(f"{server.ui}/api/v1/applications", timeout=10) as answer:
+    with urllib.request.urlopen(f"{server.ui}/api/v1/applications", timeout=LIMIT_S) as answer:
         (application,) = json.load(answer)
     jobs = f"{server.ui}/api/v1/applications/{application['id']}/jobs?status=running"
-    with urllib.request.urlopen(jobs, timeout=10) as answer:
+    with urllib.request.urlopen(jobs, timeout=LIMIT_S) as answer:
         (found,) = json.load(answer)
     return int(found["jobId"])
 
@@ -247,7 +251,7 @@ if way != "live":
 if way == "spool":
     relay.ServerCalls.start = lambda *_: 1 / 0
 spec = SparkSpec(remote=remote, spool=spool if way == "spool" else "")
-job = Distributor(2, "connect", spark=spec, env={"RANKDECK_TEST_MARK": mark}).start(target, 100_000)
+job = Distributor(2, "connect", spark=spec, env={"MALLOC_RANKDECK_TEST_MARK": mark}).start(target, 100_000)
 for event in job.events():
     print(event.tag, flush=True)
 """

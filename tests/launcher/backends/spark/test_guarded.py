@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.backends.spark.guarded import ask, has_ended, setting
+from launcher.backends.spark.guarded import ask, has_ended, setting, settings_of
 
 
 class Py4JError(Exception):
@@ -99,4 +99,4 @@ class Session:
 def test_a_setting_is_asked_of_the_session_where_the_context_refuses(
     session: Any, key: str, value: str | None
 ) -> None:
-    assert value == setting(Context(REFUSAL), session, key)
+    assert value == setting(settings_of(Context(REFUSAL)), session, key)

@@ -17,6 +17,8 @@ import pytest
 
 from launcher.agent import agent
 from launcher.backends.spark import job
+from launcher.backends.spark import launcher_zip as zip_module
+from launcher.backends.spark.launcher_zip import launcher_zip
 from launcher.distributor import launch
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
@@ -29,7 +31,7 @@ MODULES = (
     "launcher.agent.rank_main",
     "launcher.frameworks.torch",
     "launcher.supervisor.supervisor",
-    "launcher.channel.spool",
+    "launcher.channel.frames",
 )
 
 
@@ -69,19 +71,17 @@ def run_from(data: bytes, program: str, *options: str) -> subprocess.CompletedPr
 @pytest.mark.process
 @pytest.mark.parametrize("module", MODULES)
 def test_it_needs_nothing_but_the_standard_library(module: str) -> None:
-    done = run_from(
-        job.launcher_zip(), f"import {module} as m; print(m.__file__, type(m.__loader__).__name__)"
-    )
+    done = run_from(launcher_zip(), f"import {module} as m; print(m.__file__, type(m.__loader__).__name__)")
 
     assert done.returncode == 0, done.stderr
-    rare = module.removeprefix("launcher.").replace(".", "/").startswith(job._RARELY_IMPORTED)
+    rare = module.removeprefix("launcher.").replace(".", "/").startswith(zip_module._RARELY_IMPORTED)
     assert f"{module.replace('.', '/')}.py{'' if rare else 'c'} zipimporter" in done.stdout
 
 
 @pytest.mark.process
 def test_a_program_that_imports_the_distributor_runs_on_executors() -> None:
     """It often holds both the call of the distributor and the function that ranks run."""
-    done = run_from(job.launcher_zip(), "from launcher import Distributor, JobSpec; print(Distributor)")
+    done = run_from(launcher_zip(), "from launcher import Distributor, JobSpec; print(Distributor)")
 
     assert done.returncode == 0, done.stderr
 
@@ -89,7 +89,7 @@ def test_a_program_that_imports_the_distributor_runs_on_executors() -> None:
 @pytest.mark.process
 def test_another_python_falls_back_to_the_source() -> None:
     """Bytecode begins with a number that only its own version of Python has."""
-    files = entries(job.launcher_zip())
+    files = entries(launcher_zip())
     foreign = {n: b"\0\0\0\0" + d[4:] if n.endswith(".pyc") else d for n, d in files.items()}
     done = run_from(zipped(foreign), "from launcher.agent import agent; print(agent.__file__)")
 
@@ -101,7 +101,7 @@ def test_another_python_falls_back_to_the_source() -> None:
 @pytest.mark.parametrize("check", ["always", "default", "never"])
 def test_bytecode_is_taken_however_python_checks_it(check: str) -> None:
     options = ("--check-hash-based-pycs", check)
-    done = run_from(job.launcher_zip(), "import launcher.agent.agent as m; print(m.__file__)", *options)
+    done = run_from(launcher_zip(), "import launcher.agent.agent as m; print(m.__file__)", *options)
 
     assert done.stdout.strip().endswith("agent.pyc"), done.stderr
 
@@ -112,28 +112,28 @@ def test_bytecode_of_an_older_source_is_not_sent(tmp_path: Path) -> None:
     module.write_text("VALUE = 'old'\n")
     py_compile.compile(str(module))
     stamp = module.stat()
-    assert job._cached(module)
+    assert zip_module._cached(module)
 
     module.write_text("VALUE = 'newer'\n")
-    assert job._cached(module) is None
+    assert zip_module._cached(module) is None
     os.utime(module, (stamp.st_atime, stamp.st_mtime + 2))
     module.write_text("VALUE = 'new'\n")
     os.utime(module, (stamp.st_atime, stamp.st_mtime + 2))
-    assert job._cached(module) is None
-    assert b"new" in job._compiled(module, module.read_bytes())
+    assert zip_module._cached(module) is None
+    assert b"new" in zip_module._compiled(module, module.read_bytes())
 
     for broken in (b"", b"short", cache.read_bytes()[:16][::-1], b"\0" * 20):
         cache.write_bytes(broken)
-        assert job._cached(module) is None
+        assert zip_module._cached(module) is None
     shutil.rmtree(cache.parent)
-    assert job._cached(module) is None
+    assert zip_module._cached(module) is None
 
 
 def test_it_holds_what_executors_may_import_and_no_stranger() -> None:
-    names = entries(job.launcher_zip()).keys()
+    names = entries(launcher_zip()).keys()
     package = Path(agent.__file__).parent.parent
     own = {str(p.relative_to(package.parent)) for p in package.rglob("*.py")}
-    stays = {name: [n for n in own if n.startswith(f"launcher/{name}")] for name in job._DRIVER_ONLY}
+    stays = {name: [n for n in own if n.startswith(f"launcher/{name}")] for name in zip_module._DRIVER_ONLY}
     left_out = {name for found in stays.values() for name in found}
 
     assert all(stays.values())
@@ -144,16 +144,17 @@ def test_it_holds_what_executors_may_import_and_no_stranger() -> None:
         *("launcher", "rankdeck"),
         *("cloudpickle", "pynvml"),
     }
-    rare = tuple(f"launcher/{name}" for name in job._RARELY_IMPORTED)
+    rare = tuple(f"launcher/{name}" for name in zip_module._RARELY_IMPORTED)
     with_bytecode = {n for n in names if n.endswith(".py") and "/" in n and not n.startswith(rare)}
     assert {f"{n}c" for n in with_bytecode} == {n for n in names if n.endswith(".pyc")}
 
 
 def test_what_is_sent_without_bytecode_delays_no_start() -> None:
     loads = "import launcher.agent.agent, launcher.agent.rank_main, sys; print(*sys.modules)"
-    done = run_from(job.launcher_zip(), loads)
+    done = run_from(launcher_zip(), loads)
     rare = tuple(
-        f"launcher.{name.removesuffix('.py').rstrip('/').replace('/', '.')}" for name in job._RARELY_IMPORTED
+        f"launcher.{name.removesuffix('.py').rstrip('/').replace('/', '.')}"
+        for name in zip_module._RARELY_IMPORTED
     )
 
     assert 0 == done.returncode, done.stderr
@@ -162,14 +163,16 @@ def test_what_is_sent_without_bytecode_delays_no_start() -> None:
 
 def test_a_task_is_smaller_than_spark_warns_of() -> None:
     boot = "x" * (24 << 10)  # the addresses, the certificates and the token of a launch, and more
-    task = cloudpickle.dumps(job.classic_task(boot, job.launcher_zip(), "import launcher"))
+    warm = {"family": "torch", "key": "k" * 16, "environ": {}, "modules": ["torch"]}
+    stage = job.StageJob(1, "tag", "title", boot, "import launcher", warm)
+    task = cloudpickle.dumps(job.frame_task(stage))
 
     assert len(task) < 1000 << 10  # TaskSetManager.TASK_SIZE_TO_WARN_KIB
 
 
 def test_it_is_the_same_in_every_process(tmp_path: Path) -> None:
     program = (
-        "import hashlib; from launcher.backends.spark.job import launcher_zip;"
+        "import hashlib; from launcher.backends.spark.launcher_zip import launcher_zip;"
         "print(hashlib.sha256(launcher_zip()).hexdigest())"
     )
     here = [
@@ -180,7 +183,7 @@ def test_it_is_the_same_in_every_process(tmp_path: Path) -> None:
     ]
 
     assert len(set(here)) == 1
-    assert len(job.launcher_zip()) < 4 << 20
+    assert len(launcher_zip()) < 4 << 20
 
 
 @pytest.fixture(scope="module")

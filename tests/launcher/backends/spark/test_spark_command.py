@@ -22,7 +22,7 @@ from launcher.state import events as ev
 from tests import engines, survivors
 from tests.commands import COMMAND, Gate, facts, last, until
 from tests.spark_cluster import Cluster
-from tests.spark_runs import PROGRAM, common_options
+from tests.spark_runs import agents_of, common_options
 
 pytestmark = [pytest.mark.usefixtures("undisturbed"), pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -267,7 +267,7 @@ def test_a_kill_of_the_engine_leaves_nothing(cluster: Cluster, tmp_path: Path) -
     os.kill(engine, signal.SIGKILL)
     _, said = command.communicate(timeout=60)
 
-    until(lambda: not cluster.processes(PROGRAM), within=2)
+    until(lambda: not agents_of(cluster), within=2)
     until(lambda: not cluster.executors(), within=10)
     assert 75 == command.returncode
     assert "the engine" in said

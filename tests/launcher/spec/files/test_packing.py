@@ -29,7 +29,7 @@ from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request
 from launcher.state import events as ev
-from launcher.state.run_state import RankPhase
+from launcher.state.ranks import RankPhase
 from tests import segments
 from tests.agents import Agents
 from tests.commands import until

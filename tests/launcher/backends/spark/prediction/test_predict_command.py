@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import engines
-from tests.commands import Foreground, last, rankdeck
+from tests.commands import Foreground, last, rankdeck, until
 from tests.spark_cluster import Cluster
 
 
@@ -93,10 +94,13 @@ def test_a_killed_driver_costs_only_what_was_not_done(
         *("--input", tmp_path / "in", "--output", output),
     ]
     with Foreground(*words, folder=tmp_path) as command:
-        command.await_narration("predicting: 800 rows, ")
+        command.await_narration("predicting: ")
+        until(lambda: 2 == len(list((output / "_rankdeck").glob("*.done"))))
         for pid in engines.pids():
             os.kill(pid, signal.SIGKILL)
         assert 75 == command.finish(), command.narrated
+    shares = [int(share) for share in re.findall(r"predicting: .* rows, (\d+)%", command.narrated)]
+    assert 33 <= max(shares) <= 66, "nothing of the last third is predicted"
     hold.unlink()
 
     done = rankdeck(*words)

@@ -162,11 +162,13 @@ def test_a_unit_that_was_cut_off_while_its_files_were_moved_is_done_again(
     session: Any, tmp_path: Path
 ) -> None:
     source, output = str(tmp_path / "in"), tmp_path / "out"
-    rows(session).write.parquet(source)
+    rows(session).repartition(20).write.parquet(source)
     predict(source, load, output=str(output), columns=["a", "b"], returns="array<double>")
     done = sorted((output / "_rankdeck").glob("*.done"))
     done[0].unlink()
     (output / "_rankdeck" / "half").mkdir()
+    emptied = done[1].with_suffix("")  # its files were moved, and it was not removed yet
+    emptied.mkdir()
 
     predict(source, load, output=str(output), columns=["a", "b"], returns="array<double>")
 
@@ -174,6 +176,7 @@ def test_a_unit_that_was_cut_off_while_its_files_were_moved_is_done_again(
     assert 1000 == scored.count() == scored.select("id").distinct().count()
     assert done == sorted((output / "_rankdeck").glob("*.done"))
     assert not (output / "_rankdeck" / "half").exists()
+    assert not emptied.exists()
 
 
 def test_a_pandas_udf_of_either_kind(session: Any, tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""The CPU that a sampler of eight GPUs and eight ranks takes, as milliseconds a second: ours, or nvitop's.
+
+python -m tests.bench.sampling (rankdeck|nvitop) SECONDS
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from launcher.agent.boot import Boot
+from launcher.agent.gpus import discover
+from launcher.agent.telemetry import Sampling
+from launcher.state.events import Event, Sampled
+
+INTERVAL_S = 1.0
+
+
+@contextmanager
+def ours(ranks: list[int]) -> Iterator[None]:
+    """The agent's sampler."""
+    told: list[Event] = []
+    sampling = Sampling(Boot(0, "", sample_s=INTERVAL_S), discover(os.environ).devices, told.append)
+    sampling.start(lambda: {rank: (pid,) for rank, pid in enumerate(ranks)})
+    yield
+    sampling.stop()
+    sampling.deliver()
+    samples = [fact for fact in told if isinstance(fact, Sampled)]
+    assert samples
+    assert [90.0] * 8 == [device.util for device in samples[-1].devices]
+
+
+@contextmanager
+def theirs(ranks: list[int]) -> Iterator[None]:
+    """nvitop's collector."""
+    from nvitop import Device, ResourceMetricCollector
+
+    assert len(Device.all()) == 8
+    collector = ResourceMetricCollector(root_pids=ranks, interval=INTERVAL_S)
+    with collector("bench"):
+        yield
+        assert any("gpu_utilization" in name for name in collector.collect())
+
+
+def main(who: str, seconds: float) -> None:
+    """Measure after the first sample, which opens what the others use."""
+    ranks = [subprocess.Popen(["sleep", "1000"]) for _ in range(8)]
+    with {"rankdeck": ours, "nvitop": theirs}[who]([rank.pid for rank in ranks]):
+        time.sleep(3 * INTERVAL_S)
+        before = time.process_time()
+        time.sleep(seconds)
+        used = time.process_time() - before
+    for rank in ranks:
+        rank.kill()
+        rank.wait()
+    print(used * 1000 / seconds)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))
