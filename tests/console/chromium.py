@@ -52,6 +52,8 @@ Object.defineProperty(Object.prototype, "fitAddon", {
   },
 });
 """
+# What it says of a page that goes to its next address while it is asked.
+_ON_ITS_WAY = "Inspected target navigated or closed"
 _TEXT = """
 (() => {
   const terminal = window.revealed?.terminal, lines = [];
@@ -60,6 +62,10 @@ _TEXT = """
   return lines.join("\\n");
 })()
 """
+
+
+class OnItsWay(AssertionError):
+    """The page left for another address while it was asked."""
 
 
 class Chromium:
@@ -97,7 +103,10 @@ class Chromium:
         deadline = time.monotonic() + LIMIT_S
         while (message := self._message(deadline)).get("id") != self._number:
             self.events.append(message)
-        assert "error" not in message, message
+        error = message.get("error")
+        if error and error["message"] == _ON_ITS_WAY:
+            raise OnItsWay(message)
+        assert not error, message
         answer: dict[str, Any] = message["result"]
         return answer
 
@@ -154,12 +163,22 @@ class Page:
 
     def events(self, method: str) -> list[dict[str, Any]]:
         """What came of one kind so far."""
-        self.call("Runtime.evaluate", expression="0")
+        self.value("0")
         mine = [e for e in self._browser.events if e.get("sessionId") == self.session]
         return [e["params"] for e in mine if e["method"] == method]
 
     def value(self, expression: str) -> Any:
-        done = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        """What the page makes of this, or the page that it was on its way to."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                done = self.call(
+                    "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+                )
+                break
+            except OnItsWay:
+                if time.monotonic() > deadline:
+                    raise
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
