@@ -16,6 +16,8 @@ from typing import Any
 
 Act = Callable[[types.ModuleType], None]
 _waiting: dict[str, list[Act]] = {}
+_holders: dict[Callable[..., Any], list[types.ModuleType]] = {}
+"""Which modules have a function, where that is known."""
 
 
 def when_imported(name: str, act: Act) -> None:
@@ -26,6 +28,27 @@ def when_imported(name: str, act: Act) -> None:
         sys.meta_path.insert(0, _Finder())
     _waiting.setdefault(name, []).append(act)
     return None
+
+
+def note_holders(name: str) -> None:
+    """Find now which modules have the functions of a module, if that is imported: forks need not look again.
+
+    To look at a module is to write to it, and a fork gets a page of its own for each. Whatever imports from
+    the module later must do so after `around`.
+    """
+    home = sys.modules.get(name)
+    found: dict[Callable[..., Any], list[types.ModuleType]] = {each: [] for each in _functions(home)}
+    for module in list(sys.modules.values()) if found else ():
+        for function in _functions(module):
+            if function in found:
+                found[function].append(module)
+    _holders.update(found)
+
+
+def _functions(module: types.ModuleType | None) -> list[types.FunctionType]:
+    """The functions that a module has. An object's own idea of its class is not asked: torch's warn then."""
+    values = list(getattr(module, "__dict__", {}).values())
+    return [value for value in values if type(value) is types.FunctionType]
 
 
 def around(
@@ -60,9 +83,17 @@ def around(
 
     setattr(owner, name, hooked)
     if isinstance(owner, types.ModuleType):
-        for module in list(sys.modules.values()):
-            if getattr(module, "__dict__", {}).get(name) is function:
-                setattr(module, name, hooked)
+        _replace(function, name, hooked)
+
+
+def _replace(function: Callable[..., Any], name: str, hooked: Callable[..., Any]) -> None:
+    """Put a hook in a function's place in every module that has it."""
+    known = _holders.get(function) if type(function) is types.FunctionType else None
+    modules = list(sys.modules.values()) if known is None else known
+    holders = [module for module in modules if getattr(module, "__dict__", {}).get(name) is function]
+    for module in holders:
+        setattr(module, name, hooked)
+    _holders[hooked] = holders
 
 
 def is_hook(code: types.CodeType) -> bool:

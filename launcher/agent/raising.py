@@ -28,7 +28,7 @@ from .rank_pipe import RankPipe
 
 # Next to the signal for stacks, and equally far from those that scripts and virtual machines use.
 INQUIRE_SIGNAL = signal.SIGRTMAX - 6
-_MODULE = "torch.distributed.distributed_c10d"
+GROUPS = "torch.distributed.distributed_c10d"
 _HOOKED = ("destroy_process_group", "init_process_group")
 
 Describe = Callable[[BaseException, types.TracebackType | None], dict[str, Any]]
@@ -50,7 +50,7 @@ class Raising:
     def install(self) -> None:
         """Check on the agent's signal, and when process groups are made or destroyed."""
         signal.signal(INQUIRE_SIGNAL, lambda _, frame: self.check(frame))
-        import_hooks.when_imported(_MODULE, self._hook)
+        import_hooks.when_imported(GROUPS, self._hook)
 
     def _hook(self, module: types.ModuleType) -> None:
         for name in _HOOKED:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..agent import build_locks, import_hooks
+from ..agent.raising import GROUPS
 from ..spec.places import Assignment
 from .base import Framework, Rendezvous
 
-_GROUPS = "torch.distributed.distributed_c10d"
 _LOCKS = "torch.utils.file_baton"
 _TOGETHER = ("torch.distributed", "torch.nn.parallel")
 _WORDS = ("torch.distributed", "torch.nn.parallel", "from torch")
@@ -128,6 +128,6 @@ TORCH = Framework(
     matches=trains_together,
     **CONTRACT,
     packages=("torch",),
-    watches=(_GROUPS, _LOCKS),
+    watches=(GROUPS, _LOCKS),
     cure="call torch.distributed.init_process_group() in every rank",
 )

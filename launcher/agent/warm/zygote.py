@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import serialization
-from .. import agent, hello, leftovers, linux, process
+from .. import agent, hello, import_hooks, leftovers, linux, process, raising
 from ..boot import Boot
 from . import forking, fresh
 from .client import is_of_same_user
@@ -62,7 +62,10 @@ _HELD: list[object] = []
 
 
 def main() -> Main:
-    """Serve the owner of the socket until it is gone; what is to run then. Returns in forks too."""
+    """Serve the owner of the socket until it is gone; what is to run then. Returns in forks too.
+
+    The collector is off when this begins, and on from when all is imported.
+    """
     root, path = sys.path[0], (*([] if sys.flags.safe_path else [""]), *sys.path[1:])
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
@@ -81,6 +84,7 @@ def main() -> Main:
     printed = os.pread(sys.stderr.fileno(), _PRINTED, 0).decode(errors="replace")
     server = _Server(line, int(sys.argv[2]), root, path, plain, unfit=printed)
     _HELD.append(server)
+    gc.enable()
     try:
         server.serve()
         return forking.main_of("")
@@ -205,8 +209,8 @@ class _Server:
 
     def _look(self) -> None:
         """See what has been imported, for all forks from now on."""
+        import_hooks.note_holders(raising.GROUPS)
         self._ours = this_process(self._path, self._name, self._root)
-        gc.collect()
         gc.freeze()
 
     def serve(self) -> None:

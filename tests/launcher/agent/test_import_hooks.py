@@ -85,6 +85,38 @@ def test_a_hook_that_fails_harms_neither_the_import_nor_a_call(package: str) -> 
     assert 2 == importlib.import_module("wheel").turn(1)
 
 
+class _Shy:
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise FutureWarning("is deprecated")
+
+
+def test_modules_that_had_a_function_before_get_each_hook(package: str) -> None:
+    wheel, seen = importlib.import_module("wheel"), list[str]()
+    vars(wheel)["shy"] = _Shy()
+    import_hooks.note_holders(package)
+    unaware = types.ModuleType("unaware")
+    unaware.__dict__["turn"] = wheel.turn
+    sys.modules["unaware"] = unaware  # imported later than it may be
+    for name in ("one", "two"):
+        hook = partial(lambda name, value, args: seen.append(f"{name} {value}"), name)
+        import_hooks.around(importlib.import_module(package), "turn", after=hook)
+
+    assert 3 == wheel.turn(2) == importlib.import_module(package).turn(2)
+    assert ["one 3", "two 3"] * 2 == seen
+    assert 3 == unaware.__dict__["turn"](2)
+    assert 4 == len(seen)  # only the modules that were known are looked at
+
+
+def test_holders_of_a_module_that_is_not_imported_are_not_known(package: str) -> None:
+    import_hooks.note_holders(package)
+    wheel, seen = importlib.import_module("wheel"), list[object]()
+    import_hooks.around(importlib.import_module(package), "turn", after=lambda value, _: seen.append(value))
+
+    assert 3 == wheel.turn(2)
+    assert [3] == seen
+
+
 def test_a_module_that_does_not_exist_is_missing_as_ever() -> None:
     import_hooks.when_imported("no_such_wheel", lambda _: None)
 
