@@ -170,6 +170,8 @@ class WorkerGroup:
                     rank_pipe.close_to_rank(live.process.line)
 
     def _start_services(self) -> None:
+        if not self.order.services:
+            return
         from ..state.events import RankStarted, ServiceLost, ServiceStarted
 
         for rank, service in self.order.services.items():

@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..first_code import ZYGOTE
 from . import startup
@@ -17,8 +17,8 @@ from . import startup
 NAME = "rankdeck-zygote"
 
 
-@dataclass(frozen=True, slots=True)
-class ZygoteKind:
+# named tuples, because of all imports here `dataclasses` would be the longest
+class ZygoteKind(NamedTuple):
     """Which runs a zygote fits.
 
     Attributes:
@@ -32,8 +32,7 @@ class ZygoteKind:
     torch: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """A zygote that may still be importing: its process, and its owner's end of its socket."""
 
     kind: ZygoteKind

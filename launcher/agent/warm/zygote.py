@@ -48,14 +48,9 @@ _AFAR = (
 SPARE_AFTER_S = 0.3
 # The name of an agent without work and of its warden, who is told by a signal when there is some.
 SPARE, _WORKS = "rankdeck-spare", signal.SIGUSR1
-# What agents and ranks of ours import sooner or later.
-_OURS = (
-    "launcher.agent.telemetry",
-    "launcher.frameworks.torch",
-    "launcher.state.events",
-    "psutil",
-    "pynvml",
-)
+# What ranks of ours import, and what their agents do while the ranks start: imported when nobody waits.
+_OURS = ("launcher.frameworks.torch",)
+_LATER = ("launcher.agent.telemetry", "launcher.state.events", "psutil", "pynvml")
 _PRINTED = 2000
 _HELD: list[object] = []
 """What forks must not finalize: its descriptors have other owners there."""
@@ -221,6 +216,7 @@ class _Server:
             if not ready and not wants_spare and self._listens and not self._agents:
                 return
             if not ready and wants_spare:
+                self._import(_LATER)
                 self._spare = self._new_spare()
             for descriptor, _ in ready:
                 if descriptor == self._owner:
