@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..errors import SpecError
 from ..spec.job import JobSpec
 from ..spec.request import Request
-from ..spec.source import module_file
+from ..spec.source import find_source
 from ..state.events import Checkout, Event, OriginFound
 
 LIMIT_S = 2.0
@@ -101,8 +100,8 @@ def _source(spec: JobSpec) -> Path | None:
     if target.is_file:
         return Path(spec.workdir or ".", target.source)
     try:
-        return module_file(target.source, Path(spec.workdir or "."))
-    except (SpecError, ImportError, OSError, ValueError):
+        return find_source(target.source, Path(spec.workdir or "."))
+    except (ImportError, OSError, ValueError):
         return None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import SpecError
 from .job import Target, TargetKind
-from .source import module_file, read_text
+from .source import find_source, read_text
 
 _FILES, _BYTES = 100, 4 << 20  # reading them takes some 20 ms; what is imported first is read first
 _IMPORT = re.compile(
@@ -46,10 +46,8 @@ def program_sources(target: Target, workdir: Path) -> Iterator[str]:
 def _main_file(target: Target, workdir: Path) -> Path | None:
     if target.kind is TargetKind.PROGRAM:
         return None
-    try:
-        return Path(target.source) if target.is_file else module_file(target.source, workdir)
-    except SpecError:  # a module that only the ranks' hosts have, or a function of a notebook
-        return None
+    # none: a module that only the ranks' hosts have, or a function of a notebook
+    return Path(target.source) if target.is_file else find_source(target.source, workdir)
 
 
 def _text(file: Path) -> str:

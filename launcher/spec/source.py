@@ -154,24 +154,38 @@ def suggestion(wanted: str, names: Iterable[str]) -> str | None:
     return f"did you mean {near[0]}?" if near else None
 
 
+def find_source(module: str, workdir: Path) -> Path | None:
+    """The source file of a module, found without importing its parents; None if there is none."""
+    return _source_of(find_module(module, workdir)) if _is_dotted_name(module) else None
+
+
 def module_file(module: str, workdir: Path) -> Path | None:
-    """The source file of a module, found without importing its parents; None if it has no source file.
+    """As `find_source`, for a module that must exist; None if it has no source file.
 
     Raises:
         SpecError: there is no such module.
     """
-    if not all(p.isidentifier() and not keyword.iskeyword(p) for p in module.split(".")):
+    if not _is_dotted_name(module):
         raise SpecError(f"{module!r} is neither a Python file nor a module", hint="write FILE.py:FUNCTION")
     spec = find_module(module, workdir)
     if spec is None:
         raise _no_module(module, workdir)
-    if isinstance(spec.loader, SourceFileLoader):
-        return Path(spec.loader.path)
+    if (source := _source_of(spec)) is not None:
+        return source
     if spec.origin is None and spec.submodule_search_locations is not None:
         raise SpecError(
             f"{module} is a folder without __init__.py", hint=f"name a module in it: {module}.MODULE:FUNCTION"
         )
     return None
+
+
+def _is_dotted_name(text: str) -> bool:
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in text.split("."))
+
+
+def _source_of(spec: ModuleSpec | None) -> Path | None:
+    loader = spec.loader if spec else None
+    return Path(loader.path) if isinstance(loader, SourceFileLoader) else None
 
 
 def find_module(module: str, workdir: Path) -> ModuleSpec | None:

@@ -12,7 +12,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Iterable
 from io import BufferedReader
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,7 +61,12 @@ def _is_entry(path: str) -> bool:
 
 
 def _shallowest(files: Iterable[Path], limit: int) -> list[Path]:
-    return sorted(files, key=lambda p: (len(p.parts), p))[:limit]
+    return sorted(files, key=_by_depth)[:limit]
+
+
+def _by_depth(file: Path) -> tuple[int, list[str]]:
+    parts = os.fspath(file).split("/")
+    return len(parts), parts
 
 
 def _listed_by_git(workdir: Path, pattern: str, wanted: Callable[[str], bool]) -> list[Path]:
@@ -71,19 +76,30 @@ def _listed_by_git(workdir: Path, pattern: str, wanted: Callable[[str], bool]) -
         done = subprocess.run(command, capture_output=True, timeout=5, stdin=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    names = {PurePath(os.fsdecode(name)) for name in done.stdout.split(b"\0") if name}
-    folders = {f for n in names for f in n.parents if f.name}
-    foreign = {f for f in folders if _foreign(workdir / f)}
-    own = [workdir / n for n in names if foreign.isdisjoint(n.parents)]
-    inner = [p for p in own if os.path.isdir(p) and not p.is_symlink() and not _foreign(p)]
-    below = [file for folder in inner for file in _listed_by_git(folder, pattern, wanted)]
-    return [p for p in own if wanted(str(p))] + below
+    names = {os.fsdecode(name).rstrip("/") for name in done.stdout.split(b"\0") if name}
+    foreign = _foreign_below(workdir, names)
+    own = [os.path.join(workdir, name) for name in names if os.path.dirname(name) not in foreign]
+    inner = [p for p in own if os.path.isdir(p) and not os.path.islink(p) and not _foreign(p)]
+    below = [file for folder in inner for file in _listed_by_git(Path(folder), pattern, wanted)]
+    return [Path(p) for p in own if wanted(p)] + below
 
 
-def _foreign(folder: Path) -> bool:
+def _foreign_below(workdir: Path, names: Iterable[str]) -> set[str]:
+    """The folders of these files, relative to theirs, that are foreign or lie in one that is."""
+    known: dict[str, bool] = {"": False}
+
+    def is_foreign(folder: str) -> bool:
+        if folder not in known:
+            known[folder] = is_foreign(os.path.dirname(folder)) or _foreign(os.path.join(workdir, folder))
+        return known[folder]
+
+    return {folder for folder in {os.path.dirname(name) for name in names} if is_foreign(folder)}
+
+
+def _foreign(folder: str) -> bool:
     """Whether a folder's files were installed or generated rather than written."""
-    hidden = folder.name.startswith(".") or folder.name in _FOREIGN
-    return hidden or os.path.exists(folder / "pyvenv.cfg")
+    name = os.path.basename(folder)
+    return name.startswith(".") or name in _FOREIGN or os.path.exists(f"{folder}/pyvenv.cfg")
 
 
 def _walked(workdir: Path, limit: int, wanted: Callable[[str], bool]) -> list[Path]:
@@ -96,7 +112,7 @@ def _walked(workdir: Path, limit: int, wanted: Callable[[str], bool]) -> list[Pa
         for folder, rules in level:
             for entry in _entries(folder):
                 if entry.is_dir(follow_symlinks=False):
-                    if not _foreign(Path(entry.path)) and not rules.ignore(entry.path, is_folder=True):
+                    if not _foreign(entry.path) and not rules.ignore(entry.path, is_folder=True):
                         below.append((Path(entry.path), rules.within(entry.path)))
                 elif wanted(entry.path) and not rules.ignore(entry.path, is_folder=False):
                     found.append(Path(entry.path))

@@ -437,6 +437,22 @@ def test_a_session_of_somebody_elses_is_found_from_any_thread_and_left_alone(
 
 
 @pytest.mark.spark
+def test_what_is_known_of_a_session_is_asked_once(tmp_path: Path, theirs: Session) -> None:
+    first = attempt(tmp_path, SparkSpec())
+    assert attempt(tmp_path, SparkSpec()) is first
+    by_session = attempt(tmp_path, SparkSpec(), session=theirs.spark)
+    assert by_session is not first  # it may have settings of its own
+    assert attempt(tmp_path, SparkSpec(), session=theirs.spark) is by_session
+    by_session.broken = True
+    again = attempt(tmp_path, SparkSpec(), session=theirs.spark)
+    assert again is not by_session
+    assert again.usable
+    theirs.close()
+    with pytest.raises(SpecError, match="has ended"):
+        attempt(tmp_path, SparkSpec(), session=theirs.context)
+
+
+@pytest.mark.spark
 def test_an_active_session_cannot_be_moved_or_changed(tmp_path: Path, theirs: Session) -> None:
     with pytest.raises(SpecError, match="already active"):
         attempt(tmp_path, SparkSpec(master="spark://elsewhere:7077"))
