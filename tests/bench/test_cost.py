@@ -65,7 +65,9 @@ def test_step_time_with_the_console_attached(targets: Path, home: Path) -> None:
     shares = []
 
     def median(folder: str) -> float:
-        return max(float(path.read_text()) for path in Path(folder).iterdir())
+        found = [float(path.read_text()) for path in Path(folder).iterdir()]
+        assert 2 == len(found)
+        return max(found)
 
     def ours() -> float:
         with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +85,8 @@ def test_step_time_with_the_console_attached(targets: Path, home: Path) -> None:
 
     def theirs() -> float:
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([*TORCHRUN, script, folder, str(STEP_S)], check=True)
+            # a rank in thirty aborts when it leaves its group, after it has written what it measured
+            subprocess.run([*TORCHRUN, script, folder, str(STEP_S)], check=False)
             return median(folder)
 
     result = interleave(ours, theirs, rounds=7)

@@ -20,6 +20,14 @@ from launcher.examples.digits_ddp import join_gang
 
 def main(folder: Path, seconds: float) -> None:
     join_gang()
+    took = steps(seconds)
+    (folder / str(dist.get_rank())).write_text(repr(statistics.median(took)))
+    # after the model: what is left of it would be freed without its group, and torch 2.13 may abort
+    dist.destroy_process_group()
+
+
+def steps(seconds: float) -> list[float]:
+    """The seconds that each step took, but for the first hundred."""
     torch.manual_seed(0)
     images, labels = digits.split()[0][:]
     model = DistributedDataParallel(digits.make_model(1024))
@@ -38,8 +46,7 @@ def main(folder: Path, seconds: float) -> None:
         if len(took) % 100 == 0:  # all ranks end after the same step
             enough[0] = time.perf_counter() - begun > seconds
             dist.broadcast(enough, 0)
-    (folder / str(dist.get_rank())).write_text(repr(statistics.median(took[100:])))
-    dist.destroy_process_group()
+    return took[100:]
 
 
 if __name__ == "__main__":
