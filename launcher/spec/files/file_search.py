@@ -86,14 +86,17 @@ def _listed_by_git(workdir: Path, pattern: str, wanted: Callable[[str], bool]) -
 
 def _foreign_below(workdir: Path, names: Iterable[str]) -> set[str]:
     """The folders of these files, relative to theirs, that are foreign or lie in one that is."""
-    known: dict[str, bool] = {"": False}
-
-    def is_foreign(folder: str) -> bool:
-        if folder not in known:
-            known[folder] = is_foreign(os.path.dirname(folder)) or _foreign(os.path.join(workdir, folder))
-        return known[folder]
-
-    return {folder for folder in {os.path.dirname(name) for name in names} if is_foreign(folder)}
+    folders: set[str] = set()
+    for name in names:
+        folder = os.path.dirname(name)
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = os.path.dirname(folder)
+    foreign: set[str] = set()
+    for folder in sorted(folders, key=len):  # what is above comes first
+        if os.path.dirname(folder) in foreign or _foreign(os.path.join(workdir, folder)):
+            foreign.add(folder)
+    return foreign
 
 
 def _foreign(folder: str) -> bool:
