@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.backends.spark import executors, internals
+from launcher.backends.spark import session as spark_session
 from launcher.backends.spark.session import Session, find_active, open_session
 from launcher.backends.spark.slots import SlotNeed, has_gpus
 from launcher.distributor import Distributor
@@ -37,6 +38,7 @@ PUBLIC = ("getConf", "applicationId", "version", "uiWebUrl", "statusTracker", "d
 def gateway(session: Any, monkeypatch: pytest.MonkeyPatch) -> GuardedGateway:
     made = GuardedGateway()
     made.install(monkeypatch)
+    monkeypatch.setattr(spark_session, "_adopted", [])  # what it told before it was guarded
     return made
 
 
