@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -324,11 +325,25 @@ def fork_warden(*, keep_from_warden: int) -> None:
     watch_agent(agent)
 
 
+def _wait_for(child: int) -> int:
+    """Wait for a child's end; its status. Signals are handled meanwhile.
+
+    A plain `os.waitpid` would leave one unhandled that comes just before it blocks.
+    """
+    wake = wake_on(signal.SIGCHLD)
+    waiting = select.poll()
+    waiting.register(wake, select.POLLIN)
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        waiting.poll()
+        drain(wake)
+    return ended[1]
+
+
 def watch_agent(agent: int) -> None:
     """Wait for the agent's end, end whatever it left, and exit with its code."""
     signal.signal(signal.SIGTERM, lambda *_: send([agent], signal.SIGTERM))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _, status = os.waitpid(agent, 0)
+    status = _wait_for(agent)
     deadline = time.monotonic() + _GIVE_UP_S
     while kill_all_below(os.getpid()) and time.monotonic() < deadline:
         reap()
