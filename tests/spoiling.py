@@ -110,9 +110,12 @@ def failed() -> list[ev.Event]:
         ev.RankRaised(time=START + 6, rank=1, kind="ValueError", message="no", traceback=ERROR,
                       frames=(("/w/t.py", 3, "main"),)),
         ev.RankExited(time=START + 7, rank=1, exit_code=1, oom_kills=0),
+        ev.XidLogged(time=START + 7, agent=0, host="gpu-01", uuid=PLACES[0].devices[0].uuid, index=0, xid=31),
         ev.StopRequested(time=START + 7, by="rank", reason="rank 1 failed", grace_s=10.0),
         ev.RankExited(time=START + 8, rank=0, exit_code=143, signal="SIGTERM"),
         *_gone(),
+        ev.CauseFound(time=START + 9, id="cuda-oom", certainty="certain", rank=1, text="rank 1 ran out",
+                      evidence=("it held 78 GiB",), remedy=("use less", "use more GPUs")),
         ev.RunEnded(time=START + 9, state="failed", exit_code=1, why="rank 1 raised ValueError", rank=1),
     ]  # fmt: skip
 

@@ -781,6 +781,44 @@ class TrackerLinked(Event):
     url: str = ""
 
 
+@event(from_agent=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XidLogged(Event):
+    """NVIDIA's driver logged an error of a GPU, a program's or its own: an Xid, as `dmesg` shows it.
+
+    `uuid` and `index` are those of the device that the run uses. https://docs.nvidia.com/deploy/xid-errors
+    lists the numbers. The driver does not say which process it was.
+    """
+
+    agent: Index
+    host: str
+    uuid: str
+    xid: Index
+    index: int | None = None
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseFound(Event):
+    """Why the gang failed, where that is known: the result of `launcher.diagnosis`.
+
+    Attributes:
+        id: the rule's name, such as ``cuda-oom``. It does not change between versions.
+        certainty: ``certain`` if the evidence leaves no other cause, else ``likely``.
+        text: the cause in one sentence.
+        rank: the rank that it is about.
+        evidence: what was found, one sentence each.
+        remedy: what to do, the best first.
+    """
+
+    id: str
+    certainty: str
+    text: str
+    rank: Index | None = None
+    evidence: tuple[str, ...] = ()
+    remedy: tuple[str, ...] = ()
+
+
 @event(scope="run")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Event):

@@ -20,6 +20,7 @@ from .run_state import Host, Phase, RunState, Service
 
 UNREADABLE_LINES = 3
 TRACKERS = 256
+XIDS = 32
 _RUN_STOPS = frozenset({"person", "limit", "spark"})
 _PlaceLost = ev.ExecutorLost | ev.ServerLost | ev.TaskLost
 _PLACES_LOST: tuple[type[_PlaceLost], ...] = get_args(_PlaceLost)
@@ -194,6 +195,8 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         files=None,
         near=_past(state.near, "start", "progress"),
         stacks=(),
+        xids=(),
+        found=None,
         ranks=Ranks(),
         services=(),
         hosts=here,
@@ -412,6 +415,17 @@ def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
     at = bisect_left(state.stacks, e.rank, key=lambda taken: taken.rank)
     after = at + 1 if at < len(state.stacks) and state.stacks[at].rank == e.rank else at
     return changed(state, stacks=(*state.stacks[:at], e, *state.stacks[after:]))
+
+
+@folds(ev.XidLogged)
+def _xid_logged(state: RunState, e: ev.XidLogged) -> RunState:
+    """A faulty GPU may log thousands; the first ones tell."""
+    return state if len(state.xids) >= XIDS else changed(state, xids=(*state.xids, e))
+
+
+@folds(ev.CauseFound)
+def _cause_found(state: RunState, e: ev.CauseFound) -> RunState:
+    return changed(state, found=e)
 
 
 @folds(ev.NoteMade)

@@ -101,6 +101,8 @@ class RunState:
         trackers: the records of it in experiment trackers, over all attempts; only the first ones.
         artifacts: the last news of files that came home, by host.
         coming: the files that hosts still send home after their ranks' end.
+        xids: the errors that the driver logged of its GPUs in this attempt; only the first ones.
+        found: why it failed, where that is known.
         near: the last warning that a limit is near, unless the danger has passed.
         stacks: the latest stacks of the ranks of this attempt, by rank.
         recording: why the folder cannot be written; None while it can.
@@ -144,6 +146,8 @@ class RunState:
     trackers: tuple[ev.TrackerLinked, ...] = ()
     artifacts: Mapping[str, ev.ArtifactsKept] = field(default_factory=dict)
     coming: tuple[ev.ArtifactsAwaited, ...] = ()
+    xids: tuple[ev.XidLogged, ...] = ()
+    found: ev.CauseFound | None = None
     near: ev.LimitNear | None = None
     stacks: tuple[ev.StacksTaken, ...] = ()
     recording: ev.RecordingStopped | None = None

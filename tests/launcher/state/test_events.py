@@ -53,7 +53,7 @@ def test_what_ranks_and_agents_may_tell() -> None:
     }  # fmt: skip
     agents = {
         "rank_started", "rank_exited", "cleanup_proven", "sampled", "note_made", "task_lost", "stacks_taken",
-            "service_started", "service_ready", "service_lost", "rows_awaited", "log_awaited",
+            "service_started", "service_ready", "service_lost", "rows_awaited", "log_awaited", "xid_logged",
     }  # fmt: skip
     assert ranks == {kind.tag for kind in ev.kinds() if kind.from_rank}
     assert ranks | agents == {kind.tag for kind in ev.kinds() if kind.from_agent}
