@@ -209,6 +209,8 @@ class Agent:
 
     def _report_idle(self) -> None:
         """Report that the worker group has finished, with a fresh port for the next one."""
+        if self._sampling:
+            self._sampling.on_ranks_ended()
         self._let_go()
         self._port.sock.close()
         self._port = network.hold_port()

@@ -144,6 +144,11 @@ class _Tracked:
 
 def open_session() -> NvmlSession:
     """Start NVML in this process; raises `NoAnswer` where there is none."""
+    return NvmlSession(find_pynvml())
+
+
+def find_pynvml() -> Any:
+    """The module pynvml; raises `NoAnswer` where it or the driver's library is missing."""
     try:
         # pynvml would report the same, but its import costs a host without GPUs 16 ms
         ctypes.CDLL(LIBRARY)
@@ -153,7 +158,7 @@ def open_session() -> NvmlSession:
         import pynvml
     except ImportError:
         raise NoAnswer("pynvml is not installed here") from None
-    return NvmlSession(pynvml)
+    return pynvml
 
 
 class NvmlSession:

@@ -12,15 +12,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..selectable_queue import SelectableQueue
 from ..spec.places import Device
-from ..state.events import DeviceSample, Event, HostSample, NoteMade, RankSample, Sampled
+from ..state.events import DeviceSample, Event, HostSample, NoteMade, RankSample, Sampled, XidLogged
 from . import nvml
+from .xids import XidWatcher
 
 if TYPE_CHECKING:
     from .boot import Boot
@@ -29,7 +31,7 @@ _QUEUED = 16
 
 
 class Sampling:
-    """The agent's sampler; a slow sensor delays only samples."""
+    """The agent's sampler, and its watcher for Xids; a slow sensor delays only samples."""
 
     def __init__(self, boot: Boot, devices: tuple[Device, ...], emit: Callable[[Event], None]) -> None:
         self._boot = boot
@@ -37,6 +39,8 @@ class Sampling:
         self._emit = emit
         self._queue: SelectableQueue[Event] = SelectableQueue(_QUEUED)
         self._sampler: Sampler | None = None
+        self._xids: deque[XidLogged] = deque()
+        self._watcher: XidWatcher | None = None
 
     def fileno(self) -> int:
         """The descriptor for a selector; readable while there is something to deliver."""
@@ -54,23 +58,57 @@ class Sampling:
             note=lambda text: self._queue.put(NoteMade(time=time.time(), text=text)),
         )
         self._sampler.start()
+        if devices:
+            self._watch_xids()
+
+    def _watch_xids(self) -> None:
+        """Start to watch. An earlier thread that hangs keeps its own deque, which nobody reads any more."""
+        boot, self._xids = self._boot, deque()
+        self._watcher = XidWatcher(
+            self._devices,
+            partial(self._put_xid, self._xids),
+            head_start_s=min(boot.sample_s, HEAD_START_S),
+            interval_s=min(boot.sample_s, XIDS_EVERY_S),
+        )
+        self._watcher.start()
+
+    def _put_xid(self, xids: deque[XidLogged], device: Device, xid: int) -> None:
+        """Queue an Xid, however many samples wait; called in the watcher's thread."""
+        boot, now = self._boot, time.time()
+        fact = XidLogged(
+            time=now, agent=boot.agent, host=boot.host, uuid=device.uuid, index=device.index, xid=xid
+        )
+        xids.append(fact)
+        self._queue.wake()
 
     def stop(self) -> None:
-        """Ask the thread to end; it is a daemon, so a hung driver does not keep the agent alive."""
+        """Ask the threads to end; they are daemons, so a hung driver does not keep the agent alive."""
         if self._sampler:
             self._sampler.stop()
             self._sampler = None
+        if self._watcher:
+            self._watcher.stop()
+            self._watcher = None
+
+    def on_ranks_ended(self) -> None:
+        """Deliver what is there, and the last Xids: a GPU logs one at about the moment its rank fails."""
+        if self._watcher:
+            self._watcher.finish()
+        self.deliver()
 
     def deliver(self) -> None:
-        """Emit the thread's samples and notes. Samples for a full queue are dropped: newer ones follow."""
+        """Emit the threads' facts. Samples for a full queue are dropped: newer ones follow."""
         for fact in self._queue.take():
             self._emit(fact)
+        while self._xids:
+            self._emit(self._xids.popleft())
 
 
 Processes = Mapping[int, tuple[int, ...]]
 """The pids of each rank's own processes: its main one, and a service's beside it."""
 # Sampling waits for the launch: importing psutil takes as long as starting a few ranks.
 HEAD_START_S = 0.2
+XIDS_EVERY_S = 1.0
 
 
 class Probe:

@@ -134,6 +134,7 @@ class Watcher:
             return
         if self._sampling is not None:
             self._selector.unregister(self._sampling)
+            self._sampling.on_ranks_ended()
             self._sampling.stop()
         self._report()
         if self._rank is not None:

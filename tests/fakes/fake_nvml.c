@@ -16,6 +16,8 @@
  *   gpu0.ecc                         corrected and uncorrected errors of its memory
  *   gpu0.remapped                    rows replaced for each, whether one waits for a reset, whether one cannot be
  *   gpu0.compute, gpu0.graphics      pid:bytes for each process; bytes of -1 for "not available"
+ *   gpu0.xids                        numbers of errors, each of which a waiting event set gets once; those of
+ *                                    gpu0.mig1 come as events of gpu0 with 1 as their GPU instance
  *   gpu0.mig                         number of instances; switches MIG mode on; sections gpu0.mig0., ...
  *   fail.FUNCTION = 9                this function answers with that error, on every device
  *   gpu0.fail.FUNCTION = 15          the same on one device; gpu0.fail = 15 fails whatever is asked of it
@@ -33,7 +35,7 @@
 #include <time.h>
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
-       INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9 };
+       INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10 };
 enum { MAX_LINES = 1024, MAX_GPUS = 16, MAX_INSTANCES = 8 };
 
 typedef struct { char section[24]; int gpu, instance; } Node;
@@ -41,9 +43,10 @@ typedef Node *Device;
 typedef unsigned int uint;
 typedef unsigned long long ull;
 
-static struct { char key[80]; char value[512]; } lines[MAX_LINES];
-static int line_count;
-static struct stat seen;
+/* Each thread has read the file itself, so that none sees what another one is reading. */
+static __thread struct { char key[80]; char value[512]; } lines[MAX_LINES];
+static __thread int line_count;
+static __thread struct stat seen;
 static int references;
 static Node gpus[MAX_GPUS];
 static Node instances[MAX_GPUS][MAX_INSTANCES];
@@ -196,14 +199,14 @@ int nvmlInitWithFlags(uint flags) {
     (void)flags;
     ENTER(NULL);
     if (line_count == 0) return DRIVER_NOT_LOADED;
-    references++;
+    __atomic_add_fetch(&references, 1, __ATOMIC_SEQ_CST);
     return SUCCESS;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 int nvmlInit(void) { return nvmlInitWithFlags(0); }
 int nvmlShutdown(void) {
     ENTER(NULL);
-    references--;
+    __atomic_sub_fetch(&references, 1, __ATOMIC_SEQ_CST);
     return SUCCESS;
 }
 const char *nvmlErrorString(int code) { (void)code; return "An error of the fake library"; }
@@ -399,3 +402,69 @@ int nvmlDeviceIsMigDeviceHandle(Device device, uint *out) {
     *out = device->instance >= 0;
     return SUCCESS;
 }
+int nvmlDeviceGetGpuInstanceId(Device device, uint *out) {
+    ENTER(device);
+    if (device->instance < 0) return INVALID_ARGUMENT;
+    *out = (uint)device->instance;
+    return SUCCESS;
+}
+
+/* An event set, and how many Xids of each GPU (first) and of each of its instances it has given. */
+typedef struct { int registered[MAX_GPUS], given[MAX_GPUS][1 + MAX_INSTANCES]; } EventSet;
+typedef struct { Device device; ull kind, data; uint gpu_instance, compute_instance; } Event;
+enum { XID = 8, NO_INSTANCE = -1, LOOK_MS = 10 };
+
+int nvmlEventSetCreate(EventSet **out) {
+    ENTER(NULL);
+    *out = calloc(1, sizeof **out);
+    return SUCCESS;
+}
+int nvmlEventSetFree(EventSet *set) {
+    ENTER(NULL);
+    free(set);
+    return SUCCESS;
+}
+int nvmlDeviceRegisterEvents(Device device, ull kinds, EventSet *set) {
+    ENTER(device);
+    if (device->instance >= 0 || kinds != XID) return NOT_SUPPORTED;
+    set->registered[device->gpu] = 1;
+    return SUCCESS;
+}
+
+/* Whether a GPU or instance has an Xid that the set has not given, which is then given. */
+static int next_xid(Device device, int *given, ull *out) {
+    const char *value = find(device->section, "xids");
+    for (int i = 0; value && i < *given; i++) {
+        value = strchr(value, ' ');
+        if (value) value++;
+    }
+    if (!value) return 0;
+    *out = strtoull(value, NULL, 10);
+    ++*given;
+    return 1;
+}
+static int next_event(EventSet *set, Event *out) {
+    for (uint gpu = 0; gpu < gpu_count(); gpu++) {
+        Device device = gpu_at(gpu);
+        if (!set->registered[gpu]) continue;
+        *out = (Event){device, XID, 0, (uint)NO_INSTANCE, (uint)NO_INSTANCE};
+        if (next_xid(device, &set->given[gpu][0], &out->data)) return 1;
+        for (uint i = 0; i < instance_count(device); i++) {
+            out->gpu_instance = i;
+            if (next_xid(instance_at(gpu, i), &set->given[gpu][1 + i], &out->data)) return 1;
+        }
+    }
+    return 0;
+}
+int nvmlEventSetWait_v2(EventSet *set, Event *out, uint timeout_ms) {
+    ENTER(NULL);
+    for (uint waited = 0;; waited += LOOK_MS) {
+        if (next_event(set, out)) return SUCCESS;
+        if (waited >= timeout_ms) return TIMEOUT;
+        take(LOOK_MS / 1e3);
+        pthread_mutex_lock(&lock);
+        refresh();
+        pthread_mutex_unlock(&lock);
+    }
+}
+int nvmlEventSetWait(EventSet *set, Event *out, uint timeout_ms) { return nvmlEventSetWait_v2(set, out, timeout_ms); }

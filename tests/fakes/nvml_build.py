@@ -39,6 +39,7 @@ class FakeGpu:
     remapped: tuple[int, int, int, int] | None = None
     compute: tuple[tuple[int, int], ...] | None = None
     graphics: tuple[tuple[int, int], ...] | None = None
+    xids: tuple[int, ...] | None = None
     mig: tuple[FakeGpu, ...] | None = None
     fail: int | None = None
     fails: Mapping[str, int] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class FakeGpu:
         """Its part of the file."""
         scalars = {name: getattr(self, name) for name in _SCALARS}
         rows = {name: str(value) for name, value in scalars.items() if value is not None}
-        for name in ("memory", "nvlink", "ecc", "remapped"):
+        for name in ("memory", "nvlink", "ecc", "remapped", "xids"):
             if (numbers := getattr(self, name)) is not None:
                 rows[name] = " ".join(map(str, numbers))
         for name in ("compute", "graphics"):

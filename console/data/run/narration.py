@@ -20,9 +20,11 @@ from launcher.state.events import (
     ServerLost,
     ServiceLost,
     SparkReady,
+    XidLogged,
 )
 from launcher.state.outcome_rules import loss_sentence
 from launcher.state.run_state import RunState
+from launcher.state.xids import xid_text
 
 from ...formatting import number
 from ...sanitize import json_escaped, printable
@@ -47,6 +49,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
     if after.delivery is not None and after.delivery != before.delivery and after.delivery.way != "live":
         yield f"output is {_DELIVERY.get(after.delivery.way, after.delivery.way)}: {after.delivery.reason}"
     yield from new_limits(before, after)
+    yield from map(printable, _new_xids(before, after))
     yield from _record(before, after)
     yield from _trackers(before, after)
     yield from map(printable, new_artifacts(before, after))
@@ -90,6 +93,20 @@ def _trackers(before: RunState, after: RunState) -> Iterator[str]:
         if (kind := (link.tracker, link.rank is None)) not in seen:
             seen.add(kind)
             yield f"tracked by {tracker_record(after, link).line}"
+
+
+def _new_xids(before: RunState, after: RunState) -> Iterator[str]:
+    """A line for each kind of error of each GPU, once in an attempt."""
+    old = len(before.xids) if before.attempt == after.attempt else 0
+    said = set(map(xid_line, after.xids[:old]))
+    new = dict.fromkeys(map(xid_line, after.xids[old:]))
+    yield from (line for line in new if line not in said)
+
+
+def xid_line(logged: XidLogged) -> str:
+    """The GPU and its error."""
+    gpu = logged.uuid if logged.index is None else logged.index
+    return f"GPU {gpu} on {logged.host}: {xid_text(logged.xid)}"
 
 
 def _ending(before: RunState, after: RunState) -> Iterator[str]:

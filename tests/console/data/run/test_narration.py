@@ -123,3 +123,22 @@ def test_what_happened_between_two_looks_is_said_in_one() -> None:
     note = ev.NoteMade(time=7.0, attempt=1, text="late")
     turns: list[list[ev.Event]] = [[SUBMITTED, waiting(5)], [PLACED, STOP, LOST, restart, once_more, note]]
     assert expected == told(turns)
+
+
+def xid(number: int, *, attempt: int = 0, index: int | None = 0, uuid: str = "GPU-a") -> ev.XidLogged:
+    return ev.XidLogged(time=4.0, attempt=attempt, agent=0, host="gpu-01", uuid=uuid, index=index, xid=number)
+
+
+def test_each_error_of_a_gpu_is_said_once_in_an_attempt() -> None:
+    restart = ev.GangRestarted(time=6.0, attempt=1, reason="rank 1 failed", in_place=True)
+    turns: list[list[ev.Event]] = [
+        [SUBMITTED, PLACED, xid(31), xid(31)],
+        [xid(31), xid(31, uuid="GPU-b", index=1), xid(11, uuid="GPU-c", index=None)],
+        [restart, xid(31, attempt=1)],
+    ]
+    expected = [
+        ["GPU 0 on gpu-01: Xid 31, MMU fault"],
+        ["GPU 1 on gpu-01: Xid 31, MMU fault", "GPU GPU-c on gpu-01: Xid 11"],
+        ["── attempt 1 (rank 1 failed) ──", "GPU 0 on gpu-01: Xid 31, MMU fault"],
+    ]
+    assert expected == told(turns)

@@ -1,0 +1,36 @@
+"""Names of Xids, the errors of GPUs that NVIDIA's driver logs. Pure.
+
+They are those of https://docs.nvidia.com/deploy/xid-errors, shortened.
+"""
+
+from __future__ import annotations
+
+_NAMES = {
+    13: "graphics engine exception",
+    31: "MMU fault",
+    43: "stopped processing (a program's error)",
+    45: "preemptive cleanup",
+    48: "double-bit ECC error",
+    61: "microcontroller breakpoint",
+    62: "microcontroller halt",
+    63: "row remapping",
+    64: "row remapping failed",
+    74: "NVLink error",
+    79: "fallen off the bus",
+    92: "high rate of single-bit ECC errors",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    119: "GSP error (timeout)",
+    120: "GSP error",
+}
+
+
+def xid_name(number: int) -> str:
+    """What an Xid means, in a few words; empty for one that is not well known."""
+    return _NAMES.get(number, "")
+
+
+def xid_text(number: int) -> str:
+    """The Xid and its name: ``Xid 31, MMU fault``."""
+    name = xid_name(number)
+    return f"Xid {number}{', ' if name else ''}{name}"
