@@ -59,6 +59,7 @@ class LaunchOptions(TypedDict, total=False):
     python: str | os.PathLike[str] | None
     name: str
     gpus_per_rank: int
+    ranks_per_gpu: int
     gpus_per_task: int | None
     max_restarts: int
     start_timeout_s: float

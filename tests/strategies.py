@@ -63,6 +63,7 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
             "min_processes": st.none() | st.integers(1, 2),
             "roles": st.dictionaries(name, st.just(1), max_size=1),
             "gpus_per_rank": st.integers(1, 8),
+            "ranks_per_gpu": st.just(1),  # more is for ranks with one GPU
             "gpus_per_task": st.none(),
             "max_restarts": st.integers(0, 9),
             "start_timeout_s": st.floats(0, 1e6),

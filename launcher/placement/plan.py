@@ -6,9 +6,10 @@ that is the meaning of LOCAL_RANK in every framework. Ranks of one agent are con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice, repeat
 
 from ..errors import CannotPlace, LauncherError, SpecError, counted
 from ..frameworks.base import Framework, Rendezvous
@@ -95,11 +96,11 @@ def _choose(spec: JobSpec, hosts: Hosts, reason: str) -> tuple[list[Seat], bool,
     """The seats to use, whether they are on GPUs, and notes about that."""
     notes: tuple[str, ...] = ()
     if spec.gpu is not False:
-        on_gpus = seats(hosts, gpus=spec.gpus_per_rank, most=spec.num_processes)
+        on_gpus = seats(hosts, gpus=spec.gpus_per_rank, sharing=spec.ranks_per_gpu, most=spec.num_processes)
         if len(on_gpus) >= spec.least:
             return on_gpus, True, ()
         if spec.gpu:
-            raise _too_few_gpus(spec, len(on_gpus), reason)
+            raise _too_few_gpus(spec, hosts, len(on_gpus), reason)
         notes = _on_the_cpu(spec, len(on_gpus), _count(hosts), reason)
     on_cpus = seats(hosts, gpus=0, most=spec.num_processes)
     if len(on_cpus) < spec.least:
@@ -119,10 +120,13 @@ def _at_least(spec: JobSpec) -> str:
     return ranks if spec.min_processes is None else f"at least {ranks}"
 
 
-def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
+def _too_few_gpus(spec: JobSpec, hosts: Hosts, rooms: int, reason: str) -> LauncherError:
     """The error for too few required GPUs; `rooms` is for how many ranks they suffice."""
-    need, each = spec.least, spec.gpus_per_rank
-    if each == 1:
+    need, each, sharing = spec.least, spec.gpus_per_rank, spec.ranks_per_gpu
+    if sharing > 1:
+        wants = f"{counted(-(-need // sharing), 'GPU')} for {_at_least(spec)}, {sharing} on each,"
+        found = f"there are enough for {rooms}" if rooms else "there is none"
+    elif each == 1:
         wants = f"{counted(need, 'GPU')}, one a rank,"
         found = f"there {'is' if rooms == 1 else 'are'} {rooms}" if rooms else "there is none"
     else:
@@ -133,23 +137,41 @@ def _too_few_gpus(spec: JobSpec, rooms: int, reason: str) -> LauncherError:
     kind = SpecError if ahead else CannotPlace
     return kind(
         f"--gpu needs {wants} and {found}{why}",
-        hint="use --no-gpu, or a smaller -n" if rooms else "use --no-gpu to train on the CPU",
+        hint=_instead(spec, hosts) if rooms else "use --no-gpu to train on the CPU",
     )
+
+
+def _instead(spec: JobSpec, hosts: Hosts) -> str:
+    """What to ask for where there are too few GPUs, but some.
+
+    Sharing is named only if it would be enough. That is known where the places are: a scheduler would start
+    fewer tasks for it, anywhere.
+    """
+    if spec.mode.traits.plans_ahead and spec.gpus_per_rank == 1:
+        sharing = -(-spec.least // _count(hosts))
+        if len(seats(hosts, gpus=1, sharing=sharing, most=spec.least)) == spec.least:
+            return f"use --no-gpu, a smaller -n, or --ranks-per-gpu {sharing}"
+    return "use --no-gpu, or a smaller -n"
 
 
 def _on_the_cpu(spec: JobSpec, rooms: int, count: int, reason: str) -> tuple[str, ...]:
     """The note for too few GPUs that are not required."""
     if not count:
         return (f"{reason}: the ranks run on the CPU",) if reason else ()
-    have = rooms if spec.gpus_per_rank == 1 and rooms else count
-    each = f" with {spec.gpus_per_rank} each" if spec.gpus_per_rank > 1 else ""
+    have, each = count, ""
+    if spec.ranks_per_gpu > 1:
+        each = f", {spec.ranks_per_gpu} on each,"
+    elif spec.gpus_per_rank > 1:
+        each = f" with {spec.gpus_per_rank} each"
+    elif rooms:
+        have = rooms
     why = f"{counted(have, 'GPU')} for {_at_least(spec)}{each} is too few: the ranks run on the CPU"
     use = "it" if have == 1 else "them"
     return (f"{why} (-n {rooms} would use {use})" if rooms else why,)
 
 
 def _sharing(ranks: Sequence[Assignment]) -> tuple[str, ...]:
-    """The note for devices that a scheduler granted to several agents."""
+    """The note for devices of several ranks: as requested, or granted to several agents by a scheduler."""
     owners: dict[tuple[str, str], list[Assignment]] = {}
     for rank in ranks:
         for device in rank.devices:
@@ -229,20 +251,21 @@ def by_host(offers: Iterable[Offer]) -> dict[str, list[Offer]]:
     return hosts
 
 
-def seats(hosts: Hosts, *, gpus: int, most: int) -> list[Seat]:
+def seats(hosts: Hosts, *, gpus: int, most: int, sharing: int = 1) -> list[Seat]:
     """All seats in the order in which ranks take them: host by host, and agent by agent on each.
 
     Args:
         hosts: the offers by host.
         gpus: devices of each seat; 0 for seats on the CPU.
         most: the largest number of seats; an agent without a limit has that many.
+        sharing: seats on each device; more than 1 only for seats with one device.
     """
-    all_seats = (seat for offers in hosts.values() for seat in _on_host(offers, gpus, most))
+    all_seats = (seat for offers in hosts.values() for seat in _on_host(offers, gpus, most, sharing))
     return list(islice(all_seats, most))
 
 
-def _on_host(offers: Sequence[Offer], gpus: int, most: int) -> Iterator[Seat]:
-    devices = _divide(offers, gpus, most) if gpus else {}
+def _on_host(offers: Sequence[Offer], gpus: int, most: int, sharing: int) -> Iterator[Seat]:
+    devices = _divide(offers, gpus, most, sharing) if gpus else {}
     for offer in offers:
         if not gpus:
             yield from (Seat(offer) for _ in range(_limit(offer, most)))
@@ -255,19 +278,23 @@ def _limit(offer: Offer, most: int) -> int:
     return most if offer.slots is None else min(offer.slots, most)
 
 
-def _divide(offers: Sequence[Offer], gpus: int, most: int) -> dict[int, tuple[Device, ...]]:
+def _divide(offers: Sequence[Offer], gpus: int, most: int, sharing: int) -> dict[int, tuple[Device, ...]]:
     """The devices that each agent of a host uses, for as many whole ranks as it can hold.
 
-    An agent keeps the devices that were granted to it, even if another agent was granted them too. Devices
-    that all agents of a host see are divided. Agents that see fewer choose first: others can use the rest.
+    A device that ranks share is named once for each of them, and its ranks follow each other. An agent keeps
+    the devices that were granted to it, even if another agent was granted them too. Devices that all agents
+    of a host see are divided. Agents that see fewer choose first: others can use the rest.
     """
     divided: dict[int, tuple[Device, ...]] = {}
-    taken: set[str] = set()
+    left: dict[str, int] = {}  # how many more ranks a device takes that has some
     for offer in sorted(offers, key=lambda o: (not o.exclusive, len(o.devices))):
-        free = {d.uuid: d for d in offer.devices if offer.exclusive or d.uuid not in taken}
-        count = max(0, min(_limit(offer, most), len(free) // gpus)) * gpus
-        divided[offer.agent] = tuple(islice(free.values(), count))
-        taken.update(d.uuid for d in divided[offer.agent])
+        rooms = {d.uuid: sharing if offer.exclusive else left.get(d.uuid, sharing) for d in offer.devices}
+        devices = {d.uuid: d for d in offer.devices}
+        free = chain.from_iterable(repeat(devices[uuid], count) for uuid, count in rooms.items())
+        own = tuple(islice(free, max(0, _limit(offer, most)) * gpus))
+        divided[offer.agent] = own = own[: len(own) // gpus * gpus]
+        for uuid, count in Counter(d.uuid for d in own).items():
+            left[uuid] = 0 if offer.exclusive else rooms[uuid] - count
     return divided
 
 

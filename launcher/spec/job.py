@@ -318,6 +318,20 @@ class JobSpec:
         least=1,
         most=MOST_INDEX,
     )
+    ranks_per_gpu: int = launch_option(
+        1,
+        "--ranks-per-gpu",
+        WHOLE,
+        metavar="K",
+        help="Ranks on each GPU; with more than 1 they need gloo, not NCCL.",
+        doc="Ranks that share each GPU. Each finds its own at its local rank modulo the number that it sees. "
+        "They need gloo: NCCL refuses two ranks on one GPU.",
+        label="Ranks a GPU",
+        hint="{}",
+        noun="number of ranks of a GPU",
+        least=1,
+        most=MOST_INDEX,
+    )
     gpus_per_task: int | None = launch_option(
         None,
         "--gpus-per-task",
@@ -565,14 +579,20 @@ class JobSpec:
     def _check_gpus(self) -> None:
         if self.gpus_per_rank < 1:
             raise SpecError(f"a rank can have 1 GPU or more, not {self.gpus_per_rank}", hint="use --no-gpu")
+        if self.ranks_per_gpu < 1:
+            raise SpecError(f"a GPU can have 1 rank or more, not {self.ranks_per_gpu}", hint="use --no-gpu")
+        if self.ranks_per_gpu > 1 and self.gpus_per_rank > 1:
+            raise SpecError(
+                f"a rank cannot have {self.gpus_per_rank} GPUs and share one",
+                hint="give --gpus-per-rank or --ranks-per-gpu",
+            )
         task = self.gpus_per_task
-        if task is None:
-            return
-        if task < 1 or task % self.gpus_per_rank:
+        if task is not None and (task < 1 or task % self.gpus_per_rank):
             raise SpecError(
                 f"the GPUs of a task must be a multiple of a rank's {self.gpus_per_rank}, and not {task}"
             )
-        if self.num_processes % self.ranks_per_task:
+        in_tasks = self.mode.traits.scheduled and self.prediction is None
+        if (task is not None or in_tasks) and self.num_processes % self.ranks_per_task:
             raise SpecError(
                 f"{counted(self.num_processes, 'rank')} cannot be divided among tasks"
                 f" of {counted(self.ranks_per_task, 'rank')} each"
@@ -587,7 +607,7 @@ class JobSpec:
     @property
     def ranks_per_task(self) -> int:
         """How many ranks one Spark task holds."""
-        return (self.gpus_per_task or self.gpus_per_rank) // self.gpus_per_rank
+        return (self.gpus_per_task or self.gpus_per_rank) // self.gpus_per_rank * self.ranks_per_gpu
 
     @property
     def most(self) -> int:

@@ -52,7 +52,8 @@ class Assignment:
         devices: this rank's own GPUs; empty on CPU.
         visible: the value of CUDA_VISIBLE_DEVICES, or None to leave it as it is. With one GPU for each rank,
             it names all GPUs of the gang on this host, in the order of local ranks, because scripts select
-            ``cuda:LOCAL_RANK``; a rank with several GPUs sees only its own.
+            ``cuda:LOCAL_RANK``; a rank with several GPUs sees only its own. Where ranks share GPUs, a rank's
+            own is at its local rank modulo their number.
         threads: the rank's share of the host's cores.
     """
 

@@ -55,6 +55,10 @@ def made(*args: Any, **options: Any) -> JobSpec:
             {"sample_s": np.float64("nan")},
             "the sample interval must be more than 0 seconds, not nan",
         ),
+        ((2,), {"ranks_per_gpu": 0}, "a GPU can have 1 rank or more, not 0"),
+        ((2,), {"ranks_per_gpu": None}, "ranks_per_gpu takes a whole number, not None"),
+        ((2,), {"ranks_per_gpu": 2, "gpus_per_rank": 2}, "a rank cannot have 2 GPUs and share one"),
+        ((3, "cluster"), {"ranks_per_gpu": 2}, "3 ranks cannot be divided among tasks of 2 ranks each"),
         ((2,), {"name": 7}, "name takes a text, not 7"),
         ((2,), {"workdir": 7}, "workdir takes a path, not 7"),
         ((2,), {"workdir": b"/tmp"}, "workdir takes a path, not b'/tmp'"),
@@ -102,6 +106,14 @@ def test_a_long_value_makes_no_long_sentence() -> None:
         Distributor(2, gpu="x" * 100_000)  # type: ignore[arg-type]
 
     assert len(str(refused.value)) < 200
+
+
+def test_ranks_may_share_gpus() -> None:
+    assert (2, 2) == (
+        made(4, ranks_per_gpu=2).ranks_per_gpu,
+        made(4, "cluster", ranks_per_gpu=2).ranks_per_task,
+    )
+    assert 1 == made(4).ranks_per_gpu
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

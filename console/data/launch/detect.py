@@ -24,7 +24,7 @@ _ANSWER_S = 5.0
 _IDLE_BYTES = 1 << 30
 _IDLE_SHARE = 0.05
 _CONNECT_NEEDS = {"pandas": "pandas", "pyarrow": "pyarrow", "grpcio": "grpc", "grpcio-status": "grpc_status"}
-_SIZES = ("gpus_per_rank", "gpus_per_task")
+_SIZES = ("gpus_per_rank", "ranks_per_gpu", "gpus_per_task")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 
@@ -202,7 +202,7 @@ def _tasks(draft: Draft, most: int) -> tuple[int, int]:
     sizes = ((e, text) for e, text in fitting(draft.extras, draft.mode) if e.name in _SIZES)
     counts = {e.name: e.read_text(text, draft.workdir) for e, text in sizes}
     task, rank = counts.get("gpus_per_task"), counts.get("gpus_per_rank", 1)
-    each = max(1, (task or rank) // max(rank, 1))
+    each = max(1, (task or rank) // max(rank, 1)) * max(1, counts.get("ranks_per_gpu", 1))
     return -(-most // each), each
 
 

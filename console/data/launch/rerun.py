@@ -294,7 +294,8 @@ def _lines(spec: JobSpec, draft: Draft) -> Iterator[tuple[str, str]]:
 def _gpus(spec: JobSpec) -> str:
     if spec.gpu is False:
         return "none"
-    each = f"{spec.gpus_per_rank} for each rank"
+    shared = spec.ranks_per_gpu > 1
+    each = f"1 for {spec.ranks_per_gpu} ranks" if shared else f"{spec.gpus_per_rank} for each rank"
     return each if spec.gpu else f"{each}, if there are enough"
 
 

@@ -57,6 +57,7 @@ CLUSTER = ("--mode", "cluster")
         (["--no-gpu"], "gpu", False),
         ([], "gpu", None),
         (["--gpus-per-rank", "2"], "gpus_per_rank", 2),
+        (["--ranks-per-gpu", "2"], "ranks_per_gpu", 2),
         ([*CLUSTER, "-n", "2", "--gpus-per-task", "2"], "gpus_per_task", 2),
         (["--max-restarts", "3"], "max_restarts", 3),
         (["--start-timeout", "1.5"], "start_timeout_s", 1.5),
@@ -143,6 +144,9 @@ def test_the_mode_follows_from_the_spark_that_is_named(train: Path, words: list[
             [*CLUSTER, "-n", "3", "--gpus-per-task", "2"],
             "cannot be divided among tasks of 2 ranks",
         ),
+        ([*CLUSTER, "-n", "3", "--ranks-per-gpu", "2"], "cannot be divided among tasks of 2 ranks"),
+        (["--ranks-per-gpu", "0"], "a GPU can have 1 rank or more, not 0"),
+        (["--ranks-per-gpu", "2", "--gpus-per-rank", "2"], "a rank cannot have 2 GPUs and share one"),
     ],
 )
 def test_what_makes_no_sense_is_told(train: Path, words: list[str], said: str) -> None:
@@ -171,6 +175,7 @@ def test_without_options_a_run_is_what_the_library_starts_without_any(train: Pat
     [
         (["-n", "1"], "1 barrier task of 1 rank, each with 1 GPU where there are any"),
         (["-n", "4", "--gpus-per-task", "2", "--gpu"], "2 barrier tasks of 2 ranks, each with 2 GPUs"),
+        (["-n", "4", "--ranks-per-gpu", "2", "--gpu"], "2 barrier tasks of 2 ranks, each with 1 GPU"),
         (["-n", "2", "--no-gpu"], "2 barrier tasks of 1 rank, each with no GPUs"),
     ],
 )

@@ -82,6 +82,7 @@ KINDS = {
     "listen": st.sampled_from(["", ":4000", "0.0.0.0:4000-4010", "-x"]),
     "spool": TEXT,
     "gpus_per_rank": WHOLE,
+    "ranks_per_gpu": WHOLE,
     "gpus_per_task": WHOLE,
     "max_restarts": WHOLE,
 }

@@ -61,6 +61,7 @@ def test_what_would_be_started_is_told_line_by_line(project: Path) -> None:
     [
         ({"gpu": False}, "GPUs", "none"),
         ({}, "GPUs", "1 for each rank, if there are enough"),
+        ({"ranks_per_gpu": 2, "gpu": True}, "GPUs", "1 for 2 ranks"),
         ({"min_processes": 1}, "ranks", "1 to 2"),
         (
             {"mode": Mode.CLUSTER, "spark": SparkSpec(master="spark://h:7077")},

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.distributor import Distributor
 from launcher.runs.reader import StateTail
 from launcher.state import events as ev
 from tests.commands import Foreground, Gate, last, rankdeck, runs, until
@@ -103,6 +104,39 @@ def test_gpus_are_chosen_by_a_variable_of_the_run_which_is_recorded(
     assert "visible 'GPU-bbbb'" in again.stdout
 
 
+@pytest.mark.usefixtures("mark")
+def test_ranks_that_share_a_gpu_see_it_alone(nvml_elsewhere: FakeNvml, targets: Path) -> None:
+    nvml_elsewhere.say(FIRST)
+    options = ("-n", "4", "--gpu", "--ranks-per-gpu", "4")
+    done = rankdeck("run", targets / "visible.py", *options, env=nvml_elsewhere.environment)
+
+    assert 0 == done.returncode, done.stderr
+    assert ["visible 'GPU-aaaa'"] * 4 == [line.partition(" | ")[2] for line in done.stdout.splitlines()]
+    assert "ranks 0, 1, 2 and 3 share GPU 0 on " in done.stderr
+
+
+@pytest.mark.usefixtures("mark")
+def test_ranks_of_a_distributor_share_gpus(fake_nvml: FakeNvml, targets: Path) -> None:
+    fake_nvml.say(FIRST, SECOND)
+    job = Distributor(4, gpu=True, ranks_per_gpu=2).start(str(targets / "visible.py"))
+
+    job.wait(timeout=60)
+    assert 0 == job.state.exit_code
+    assert ["GPU-aaaa", "GPU-aaaa", "GPU-bbbb", "GPU-bbbb"] == [r.devices[0].uuid for r in job.state.ranks]
+
+
+def test_a_dry_run_says_which_ranks_share_a_gpu(nvml_elsewhere: FakeNvml, targets: Path) -> None:
+    nvml_elsewhere.say(FIRST, SECOND)
+    options = ("-n", "4", "--ranks-per-gpu", "2", "--dry-run")
+    done = rankdeck("run", targets / "visible.py", *options, env=nvml_elsewhere.environment)
+
+    places = [line for line in done.stdout.splitlines() if line.startswith("rank ")]
+    assert 0 == done.returncode, done.stderr
+    assert ["GPU-aaaa", "GPU-aaaa", "GPU-bbbb", "GPU-bbbb"] == [line.split()[11] for line in places]
+    assert "ranks 0 and 1 share GPU 0 on " in done.stderr
+    assert "; ranks 2 and 3 share GPU 1 on " in done.stderr
+
+
 def test_too_few_gpus_are_said_at_once(nvml_elsewhere: FakeNvml, targets: Path) -> None:
     nvml_elsewhere.say(FIRST)
     done = rankdeck("run", targets / "hello.py", "-n", "2", "--gpu", env=nvml_elsewhere.environment)
@@ -110,6 +144,7 @@ def test_too_few_gpus_are_said_at_once(nvml_elsewhere: FakeNvml, targets: Path) 
     assert 2 == done.returncode
     assert "needs 2 GPUs" in done.stderr
     assert "there is 1" in done.stderr
+    assert "use --no-gpu, a smaller -n, or --ranks-per-gpu 2" in done.stderr
     assert [] == runs()
 
 

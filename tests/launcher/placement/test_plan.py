@@ -15,6 +15,7 @@ from launcher.errors import CannotPlace, SpecError, counted
 from launcher.frameworks.base import Rendezvous
 from launcher.frameworks.torch import TORCH
 from launcher.placement.plan import Plan, make_plan, rank_environ, thread_note
+from launcher.serialization import MOST_INDEX
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.places import Assignment, Device, Offer
@@ -57,16 +58,17 @@ def test_ranks_of_one_host_are_contiguous_though_its_agents_are_not() -> None:
     ),
     st.integers(1, 12),
     st.sampled_from([None, False, True]),
+    st.integers(1, 4),
 )
 def test_any_plan_is_a_gang_as_torchrun_would_number_it(
-    hosts: list[tuple[str, int, int]], n: int, gpu: bool | None
+    hosts: list[tuple[str, int, int]], n: int, gpu: bool | None, sharing: int
 ) -> None:
     offers = [
         Offer(i, host, 8, gpus(f"{host}{i}", devices), slots=slots)
         for i, (host, slots, devices) in enumerate(hosts)
     ]
     try:
-        plan = make_plan(spec(n, gpu=gpu), offers)
+        plan = make_plan(spec(n, gpu=gpu, ranks_per_gpu=sharing), offers)
     except (SpecError, CannotPlace):
         return
 
@@ -85,7 +87,8 @@ def test_any_plan_is_a_gang_as_torchrun_would_number_it(
         assert set(given_out) <= set(offer.devices)
     assert plan.uses_gpu == all(len(r.devices) == 1 for r in plan.ranks)
     owned = [d.uuid for r in plan.ranks for d in r.devices]
-    assert len(set(owned)) == len(owned)
+    assert set(Counter(owned).values()) <= set(range(1, sharing + 1))
+    assert_contiguous(owned)
 
 
 def test_a_rank_finds_its_own_device_at_its_local_rank() -> None:
@@ -215,6 +218,81 @@ def test_gpus_of_two_agents_do_not_make_one_rank() -> None:
 def test_gpus_that_do_not_make_one_rank_are_told() -> None:
     with pytest.raises(SpecError, match="4 GPUs on one host for each of 2 ranks and there are not enough"):
         make_plan(spec(2, gpu=True, gpus_per_rank=4), [Offer(0, "a", 8, gpus("a", 3))])
+
+
+# --- several ranks a GPU -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("gpu", [None, True])
+def test_a_gpu_takes_as_many_ranks_as_asked_for(n: int, gpu: bool | None) -> None:
+    plan = make_plan(spec(n, gpu=gpu, ranks_per_gpu=4), [Offer(0, "a", 8, gpus("a", 1))])
+    assert (n, True) == (len(plan.ranks), plan.uses_gpu)
+    assert {("a-0", "a-0")} == {(r.devices[0].uuid, r.visible) for r in plan.ranks}
+    told = [note.partition(" share ")[0] for note in plan.notes]
+    assert told == [[], ["ranks 0 and 1"], ["ranks 0, 1 and 2"], ["ranks 0, 1, 2 and 3"]][n - 1]
+
+
+def test_ranks_of_one_gpu_follow_each_other_and_find_it_at_their_local_rank() -> None:
+    plan = make_plan(spec(4, gpu=True, ranks_per_gpu=2), [Offer(0, "a", 8, gpus("a", 3))])
+    assert ["a-0", "a-0", "a-1", "a-1"] == [r.devices[0].uuid for r in plan.ranks]
+    assert ["a-0,a-1", "a-1,a-0", "a-1,a-0", "a-0,a-1"] == [r.visible for r in plan.ranks]
+    shared = "ranks 0 and 1 share GPU 0 on a; ranks 2 and 3 share GPU 1 on a"
+    assert (f"{shared} (NCCL takes one rank a GPU, gloo more)",) == plan.notes
+
+
+def test_the_last_gpu_may_have_fewer_ranks() -> None:
+    plan = make_plan(spec(3, ranks_per_gpu=2), [Offer(0, "a", 8, gpus("a", 2))])
+    assert ["a-0", "a-0", "a-1"] == [r.devices[0].uuid for r in plan.ranks]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count", "hint"),
+    [
+        (spec(2, gpu=True), 1, "use --no-gpu, a smaller -n, or --ranks-per-gpu 2"),
+        (spec(7, gpu=True), 2, "use --no-gpu, a smaller -n, or --ranks-per-gpu 4"),
+        (spec(9, gpu=True, ranks_per_gpu=2), 3, "use --no-gpu, a smaller -n, or --ranks-per-gpu 3"),
+        (spec(8, gpu=True, min_processes=4), 2, "use --no-gpu, a smaller -n, or --ranks-per-gpu 2"),
+        (spec(2, gpu=True), 0, "use --no-gpu to train on the CPU"),
+        (spec(2, gpu=True, gpus_per_rank=2), 3, "use --no-gpu, or a smaller -n"),
+        (cluster(2, gpu=True), 1, "use --no-gpu, or a smaller -n"),
+    ],
+)
+def test_sharing_is_named_where_it_would_be_enough(wanted: JobSpec, count: int, hint: str) -> None:
+    with pytest.raises((SpecError, CannotPlace)) as caught:
+        make_plan(wanted, [Offer(0, "a", 8, gpus("a", count))])
+    assert hint == caught.value.hint
+
+
+def test_too_few_gpus_to_share_are_told() -> None:
+    offers = [Offer(0, "a", 8, gpus("a", 2))]
+    told = "needs 3 GPUs for 5 ranks, 2 on each, and there are enough for 4"
+    with pytest.raises(SpecError, match=told):
+        make_plan(spec(5, gpu=True, ranks_per_gpu=2), offers)
+    with pytest.raises(SpecError, match="needs 1 GPU for 2 ranks, 2 on each, and there is none: no driver"):
+        make_plan(spec(2, gpu=True, ranks_per_gpu=2), [Offer(0, "a", 8)], gpu_reason="no driver")
+    note = "2 GPUs for 5 ranks, 2 on each, is too few: the ranks run on the CPU (-n 4 would use them)"
+    assert (note,) == make_plan(spec(5, ranks_per_gpu=2), offers).notes
+
+
+def test_a_task_has_the_ranks_of_all_its_gpus() -> None:
+    offers = [Offer(i, host, 8, gpus(host, 2), slots=4) for i, host in enumerate("ab")]
+    plan = make_plan(cluster(8, ranks_per_gpu=2, gpus_per_task=2), offers)
+    expected = ["a-0", "a-0", "a-1", "a-1", "b-0", "b-0", "b-1", "b-1"]
+    assert expected == [r.devices[0].uuid for r in plan.ranks]
+    assert [0] * 4 + [1] * 4 == [r.agent for r in plan.ranks]
+
+
+def test_agents_that_see_one_gpu_have_no_more_ranks_on_it_together() -> None:
+    offers = [seeing(i, "a", gpus("a", 1), slots=2) for i in range(2)]
+    assert {"a-0"} == {r.visible for r in make_plan(cluster(3, ranks_per_gpu=3), offers).ranks}
+    with pytest.raises(CannotPlace, match="there are enough for 2"):
+        make_plan(cluster(4, gpu=True, ranks_per_gpu=2), offers)
+
+
+def test_a_gpu_for_any_number_of_ranks_costs_no_more() -> None:
+    plan = make_plan(spec(2, ranks_per_gpu=MOST_INDEX), [Offer(0, "a", 8, gpus("a", 8))])
+    assert ["a-0", "a-0"] == [r.visible for r in plan.ranks]
 
 
 # --- agents of one host that see the same devices ------------------------------------------------------
@@ -348,20 +426,22 @@ def test_demanded_gpus_below_the_least_are_an_error_of_their_mode() -> None:
 def gangs(draw: st.DrawFn) -> tuple[JobSpec, list[Offer]]:
     """A cluster's spec, and agents that were granted devices, or see their host's, or have none."""
     k, task, most = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    sharing = draw(st.integers(1, 3)) if k == 1 else 1
     kinds = draw(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 9)), max_size=8))
     devices = st.lists(st.integers(0, 5), min_size=0, max_size=k * task, unique=True)
     offers = []
     for agent, (host, granted, cores) in enumerate(kinds):
         indices = draw(devices) if granted else range(draw(st.integers(0, 6)))
         own = tuple(Device(i, f"{host}-{i}") for i in indices)
-        slots = draw(st.sampled_from([0, task, None]))
+        slots = draw(st.sampled_from([0, 1, task * sharing, None]))
         offers.append(Offer(agent, host, cores, own, slots=slots, exclusive=granted))
-    size = most * task
+    size = most * task * sharing
     return (
         cluster(
             size,
             gpu=draw(st.sampled_from([None, True, False])),
             gpus_per_rank=k,
+            ranks_per_gpu=sharing,
             gpus_per_task=k * task,
             min_processes=draw(st.none() | st.integers(1, size)),
         ),
@@ -389,7 +469,7 @@ def test_any_gang_of_a_cluster_is_numbered_whole_and_owns_what_it_was_given(
     assert_numbered_by_host(plan.ranks)
     first = [min(o.agent for o in offers if o.host == r.host) for r in plan.ranks]
     assert sorted(first) == first
-    assert_each_agent_has_its_own(plan, {o.agent: o for o in offers})
+    assert_each_agent_has_its_own(plan, {o.agent: o for o in offers}, wanted.ranks_per_gpu)
     assert_devices_are_visible(plan, wanted)
 
 
@@ -411,7 +491,7 @@ def assert_numbered_by_host(ranks: Sequence[Assignment]) -> None:
         assert all(r.threads >= 1 for r in here)
 
 
-def assert_each_agent_has_its_own(plan: Plan, offers: dict[int, Offer]) -> None:
+def assert_each_agent_has_its_own(plan: Plan, offers: dict[int, Offer], sharing: int) -> None:
     assert list(plan.ranks) == [
         r for agent in dict.fromkeys(r.agent for r in plan.ranks) for r in plan.on(agent)
     ]
@@ -421,9 +501,10 @@ def assert_each_agent_has_its_own(plan: Plan, offers: dict[int, Offer]) -> None:
         assert all(r.host == offer.host for r in ranks)
         used = [d for r in ranks for d in r.devices]
         assert set(used) <= set(offer.devices)
-        assert len(set(used)) == len(used)
+        assert max(Counter(used).values(), default=0) <= sharing
+        assert_contiguous(used)
     owners = Counter(d.uuid for r in plan.ranks if not offers[r.agent].exclusive for d in r.devices)
-    assert set(owners.values()) <= {1}
+    assert max(owners.values(), default=0) <= sharing
     granted = {d.uuid for r in plan.ranks if offers[r.agent].exclusive for d in r.devices}
     assert not granted & owners.keys()
 

@@ -9,6 +9,7 @@ import pytest
 
 from launcher.errors import SpecError
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
+from launcher.spec.modes import Mode
 from launcher.spec.redaction import REDACTED, looks_secret
 
 SCRIPT = Target(TargetKind.SCRIPT, "/w/train.py")
@@ -29,6 +30,9 @@ def make(**fields: Any) -> JobSpec:
         {"timeout_s": math.nan},
         {"sample_s": 0.0},
         {"sample_s": math.nan},
+        {"ranks_per_gpu": 0},
+        {"ranks_per_gpu": -1},
+        {"ranks_per_gpu": 2, "gpus_per_rank": 2},
         {"env": {"": "x"}},
         {"env": {"A=B": "x"}},
         {"env": {"A\0": "x"}},
@@ -49,6 +53,26 @@ def test_what_cannot_be_right_is_refused_when_it_is_made(fields: dict[str, Any])
 )
 def test_limits_of_what_can_be_right_are_accepted(fields: dict[str, Any]) -> None:
     assert fields == {k: getattr(make(**fields), k) for k in fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "ranks"),
+    [
+        ({}, 1),
+        ({"gpus_per_rank": 2}, 1),
+        ({"gpus_per_rank": 2, "gpus_per_task": 4}, 2),
+        ({"ranks_per_gpu": 3}, 3),
+        ({"ranks_per_gpu": 3, "gpus_per_task": 2}, 6),
+    ],
+)
+def test_a_task_holds_the_ranks_of_its_gpus(fields: dict[str, Any], ranks: int) -> None:
+    assert ranks == make(num_processes=6, mode=Mode.CLUSTER, **fields).ranks_per_task
+
+
+def test_ranks_that_share_gpus_are_divided_among_tasks_where_there_are_tasks() -> None:
+    with pytest.raises(SpecError, match="3 ranks cannot be divided among tasks of 2 ranks each"):
+        make(num_processes=3, mode=Mode.CLUSTER, ranks_per_gpu=2)
+    assert 3 == make(num_processes=3, ranks_per_gpu=2).num_processes
 
 
 @pytest.mark.parametrize(

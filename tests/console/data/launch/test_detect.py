@@ -70,6 +70,10 @@ def test_a_mode_is_judged_in_a_line(found: Detected, draft: Draft, works: bool, 
             Draft(mode=Mode.CLUSTER, processes="8", extras={"gpus_per_task": "4"}),
             "2 tasks × 4 ranks · free slots: Spark will say",
         ),
+        (
+            Draft(mode=Mode.CLUSTER, processes="8", extras={"gpus_per_task": "2", "ranks_per_gpu": "2"}),
+            "2 tasks × 4 ranks · free slots: Spark will say",
+        ),
         (Draft(mode=Mode.CLUSTER, processes="8", extras={"gpus_per_task": "x"}), ""),
         (Draft(mode=Mode.CLUSTER, processes="2", spark="local[4]"), "2 tasks × 1 rank · 4 slots"),
         (

@@ -76,6 +76,8 @@ def test_the_stage_of_a_cluster_is_told_and_nothing_started(project: Path) -> No
         ({"extras": {"max_restarts": "-1"}}, "max_restarts"),
         ({"extras": {"env": "A"}}, "env"),
         ({"extras": {"gpus_per_rank": "0"}}, "gpus_per_rank"),
+        ({"extras": {"ranks_per_gpu": "0"}}, "ranks_per_gpu"),
+        ({"extras": {"gpus_per_rank": "2", "ranks_per_gpu": "2"}}, "ranks_per_gpu"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_field(project: Path, changes: dict[str, object], field: str) -> None:

@@ -79,6 +79,19 @@ def test_several_ranks_a_task(bench: Bench) -> None:
     assert {"0,1"} == {value["CUDA_VISIBLE_DEVICES"] for value in seen}
 
 
+def test_several_ranks_a_gpu(bench: Bench) -> None:
+    job = bench.distributor(ranks_per_gpu=2).start(target("places"))
+    seen = job.results(timeout=60)
+
+    ranks = job.state.ranks
+    assert [2] == [fact.tasks for fact in facts(job, ev.StageSubmitted)]
+    assert [1, 1, 1, 1] == [len(rank.devices) for rank in ranks]
+    assert (ranks[0].devices, ranks[2].devices) == (ranks[1].devices, ranks[3].devices)
+    for rank, value in zip(ranks, seen, strict=True):
+        shown = value["CUDA_VISIBLE_DEVICES"].split(",")
+        assert rank.devices[0].uuid == shown[int(value["LOCAL_RANK"]) % len(shown)]
+
+
 def test_several_gpus_a_rank(bench: Bench) -> None:
     seen = bench.distributor(2, gpus_per_rank=2).start(target("places")).results(timeout=60)
 

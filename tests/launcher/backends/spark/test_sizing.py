@@ -64,6 +64,7 @@ def test_what_the_users_settings_say_counts(tmp_path: Path) -> None:
 
 def test_tasks_are_counted_and_not_ranks() -> None:
     assert demand(job("spark://m:7077", 8, gpus_per_task=4, gpu=True)) == CoreDemand(2, 2)
+    assert demand(job("spark://m:7077", 8, ranks_per_gpu=4, gpu=True)) == CoreDemand(2, 2)
 
 
 def test_an_elastic_run_says_how_many_are_enough() -> None:
