@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .diagnosis.wording import cause_text
 from .errors import (
     AgentLost,
     CannotPlace,
@@ -222,6 +223,7 @@ def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
         traceback=rank.raised.traceback if rank.raised else None,
         tail="\n".join(line.decode("utf-8", "replace") for line in tail),
         run=state.id,
+        hint=cause_text(state.found) if state.found is not None else None,
     )
 
 

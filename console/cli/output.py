@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.engine.client import request_stop, start_detached
 from launcher.errors import AgentLost, NoProgress, RecordError, SpecError, TimeLimit
@@ -90,6 +91,8 @@ def failure_block(folder: Path, state: RunState) -> str:
     detail = failure.traceback or failure.tail
     if detail:
         lines += [detail.rstrip(), ""]
+    if state.found is not None:
+        lines += [*cause_lines(state.found), ""]
     if others:
         ends = ", ".join(f"rank {r.rank} {r.signal or f'exit {r.exit_code}'}" for r in others[:8])
         more = f" and {len(others) - 8} more" if len(others) > 8 else ""

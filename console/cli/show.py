@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.display.service import service_line
 
@@ -20,7 +21,7 @@ from ..sanitize import escaped
 if TYPE_CHECKING:
     from launcher.runs.status import Status
     from launcher.spec.job import JobSpec
-    from launcher.state.events import Checkout, OriginFound
+    from launcher.state.events import CauseFound, Checkout, OriginFound
     from launcher.state.ranks import Rank
     from launcher.state.run_state import RunState
 
@@ -44,6 +45,8 @@ def show(folder: Path, *, as_json: bool) -> int:
     print_text(f"state    {status.state.value}{code}{f', took {took}' if took else ''}")
     if status.why:
         print_text(f"why      {status.why}")
+    for line in cause_lines(state.found):
+        print_text(line)
     for line in _circumstances(state):
         print_text(line)
     print_text(f"folder   {escaped(str(folder))}")
@@ -165,6 +168,7 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],
         "first_failure": None if first is None else _failure_document(state, first),
+        "cause": None if state.found is None else _cause_document(state.found),
         "cleanup": [h.cleanup for h in state.hosts.values() if h.cleanup],
         "unreadable": [*unreadable_lines(state), *_unreadable(status)],
     }
@@ -206,6 +210,17 @@ def _failure_document(state: RunState, rank: Rank) -> dict[str, Any]:
         "traceback": raised.traceback if raised else None,
         "unreturned": rank.unreturned,
         "left_before": list(early_leavers(state, rank)),
+    }
+
+
+def _cause_document(found: CauseFound) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "certainty": found.certainty,
+        "rank": found.rank,
+        "text": found.text,
+        "evidence": found.evidence,
+        "remedy": found.remedy,
     }
 
 

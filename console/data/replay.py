@@ -11,17 +11,19 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from launcher.diagnosis.causes import find_cause
 from launcher.runs import files, paths
 from launcher.runs.catalog import create_folder
 from launcher.runs.logs import writer
-from launcher.runs.reader import FactTail, read_spec
+from launcher.runs.reader import FactTail, memory_course, read_spec
 from launcher.runs.writer import RunWriter
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
+from launcher.state.fold import fold_all
 from launcher.state.ranks import RankPhase
 
 GIB = 1 << 30
@@ -39,9 +41,12 @@ ERROR = """Traceback (most recent call last):
     logits = model(batch.tokens)
   File "/home/ada/llm/model.py", line 212, in forward
     scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 5 has a total capacity \
-of 79.11 GiB of which 1.04 GiB is free.
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 1 has a total capacity \
+of 79.18 GiB of which 1.04 GiB is free. Including non-PyTorch memory, this process has 78.13 GiB memory \
+in use. Of the allocated memory 76.90 GiB is allocated by PyTorch, and 411.08 MiB is reserved by PyTorch \
+but unallocated.
 """
+H100 = 85_520_809_984  # bytes of memory, as its driver tells
 
 
 @dataclass(slots=True)
@@ -67,8 +72,9 @@ class Script:
 
     def items(self, until: float = math.inf) -> list[Item]:
         """All facts and output by time, up to `until` seconds after the start."""
-        everything = [*self._launch(), *self._training(), *self._ending()]
-        return sorted((each for each in everything if time_of(each) <= self._at(until)), key=time_of)
+        told = [*self._launch(), *self._training(), *self._ending()]
+        everything = sorted([*told, *(self._cause(told) if self.fail else ())], key=time_of)
+        return [each for each in everything if time_of(each) <= self._at(until)]
 
     def host(self, rank: int) -> int:
         """A rank's host, 0 or 1: the first half of the ranks is on host 0."""
@@ -178,6 +184,15 @@ class Script:
         for rank in set(range(self.ranks)) - {BROKEN}:
             yield ev.RankExited(time=self._at(self.end + 1.4), rank=rank, exit_code=143, signal="SIGTERM")
 
+    def _cause(self, items: Iterable[Item]) -> Iterator[Item]:
+        """What the rules find in this run."""
+        facts = [each for each in items if isinstance(each, ev.Event)]
+        found = find_cause(
+            fold_all(facts), lambda rank: memory_course(facts, rank.rank, 0), now=self._at(self.end + 2.3)
+        )
+        if found is not None:
+            yield found
+
     def _sample(self, second: float, agent: int) -> ev.Sampled:
         mine = self._on(agent)
         warm = min(max((second - TRAINS) / 3, 0.0), 1.0)
@@ -185,7 +200,8 @@ class Script:
         ranks = tuple(
             ev.RankSample(
                 rank=r, cpu=round(104 + 40 * warm + self.chance.uniform(-9, 9), 1), processes=5,
-                rss=int((3.1 + 0.9 * warm) * GIB), device_memory=int(70 * warm * GIB) if self.gpus else None,
+                rss=int((3.1 + 0.9 * warm) * GIB),
+                device_memory=int((70 * warm + self._grown(r, second)) * GIB) if self.gpus else None,
             )
             for r in mine
         )  # fmt: skip
@@ -199,13 +215,18 @@ class Script:
     def _device_sample(self, rank: int, second: float, warm: float) -> ev.DeviceSample:
         dip = 24 * max(0.0, math.sin(second / 7 + rank)) ** 8
         util = round(max(warm * (96 - dip + self.chance.uniform(-3, 3)), 0.0), 0)
-        grown = 8.5 * max(0.0, (second - self.end + 12) / 12) if self.fail and rank == BROKEN else 0.0
         return ev.DeviceSample(
-            uuid=_uuid(rank), index=self._local(rank), util=util, memory_total=80 * GIB,
-            memory_used=int((1.2 + 69.3 * warm + grown) * GIB), power_w=round(90 + 5.9 * util, 1),
-            power_limit_w=700.0, temperature_c=round(34 + 31 * warm + rank % 3, 0),
-            sm_clock_mhz=1980, memory_clock_mhz=2619, throttle=(),
+            uuid=_uuid(rank), index=self._local(rank), util=util, memory_total=H100,
+            memory_used=int((0.4 + 70 * warm + self._grown(rank, second)) * GIB),
+            power_w=round(120 + 5.6 * util, 1), power_limit_w=700.0,
+            temperature_c=round(34 + 31 * warm + rank % 3, 0),
+            sm_clock_mhz=1980, memory_clock_mhz=2619, throttle=(), nvlink_active=18,
+            pcie_rx_kbs=round(450 + 2400 * util), pcie_tx_kbs=round(560 + 310 * util),
         )  # fmt: skip
+
+    def _grown(self, rank: int, second: float) -> float:
+        """GiB that the broken rank takes more and more of in its last seconds."""
+        return 8.1 * max(0.0, (second - self.end + 12) / 12) if self.fail and rank == BROKEN else 0.0
 
     def _loss(self, step: int) -> float:
         return 1.9 + 2.6 * math.exp(-step / (self.steps / 3 + 1)) + 0.02 * math.sin(step * 1.7)
@@ -227,7 +248,7 @@ class Script:
         return self._on(self.host(rank)).index(rank)
 
     def _device(self, rank: int) -> Device:
-        return Device(index=self._local(rank), uuid=_uuid(rank), name="H100", memory=80 * GIB)
+        return Device(index=self._local(rank), uuid=_uuid(rank), name="NVIDIA H100 80GB HBM3", memory=H100)
 
     def _place(self, rank: int) -> Assignment:
         mates = self._on(self.host(rank))

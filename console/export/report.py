@@ -11,6 +11,7 @@ from html import escape
 from itertools import groupby, islice
 from pathlib import Path
 
+from launcher.diagnosis.wording import cause_text
 from launcher.errors import RecordError
 from launcher.runs import paths
 from launcher.runs.logs.tail import tail_of
@@ -18,7 +19,7 @@ from launcher.runs.logs.text import plain
 from launcher.runs.reader import FactTail, examined, known_status, read_spec, read_state, read_summary
 from launcher.serialization import to_plain
 from launcher.spec.job import JobSpec
-from launcher.state.events import Event, PartUnreadable, RankReported
+from launcher.state.events import CauseFound, Event, PartUnreadable, RankReported
 from launcher.state.fold import fold
 from launcher.state.ranks import Rank
 from launcher.state.run_state import Phase, RunState
@@ -119,6 +120,7 @@ def _summary(facts: _ReportFacts) -> Iterator[str]:
     by = state.submitted
     rows = [
         ("why", facts.why),
+        *_cause(state.found),
         ("run", facts.run.name),
         ("target", target),
         ("ranks", f"{state.num_processes} ({state.mode})"),
@@ -129,6 +131,14 @@ def _summary(facts: _ReportFacts) -> Iterator[str]:
         *(("restarted", restart.reason) for restart in state.restarts),
     ]
     yield _table((), [row for row in rows if row[1]])
+
+
+def _cause(found: CauseFound | None) -> list[tuple[str, str]]:
+    """The cause of the failure, what shows it, and the remedies."""
+    if found is None:
+        return []
+    rest = [("shown by", line) for line in found.evidence] + [("remedy", line) for line in found.remedy]
+    return [("cause", cause_text(found)), *rest]
 
 
 def _code(state: RunState) -> str:

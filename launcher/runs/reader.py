@@ -247,6 +247,30 @@ def read_state(run: Path) -> RunState:
     return fold_all([*facts, *decoded(samples), *tail.unreadable()], run=run.name)
 
 
+_COURSE_BYTES = 4 << 20
+
+
+def device_memory(run: Path, rank: int, attempt: int) -> list[tuple[float, int]]:
+    """The device memory of a rank in bytes, and when it was sampled; of the newest samples only."""
+    mine = b'"rank":%d,' % rank
+    try:
+        samples = decoded(line for line in newest(run, _COURSE_BYTES) if mine in line)
+    except OSError:
+        return []
+    return memory_course(samples, rank, attempt)
+
+
+def memory_course(facts: Iterable[ev.Event], rank: int, attempt: int) -> list[tuple[float, int]]:
+    """The samples of a rank's device memory among facts: their times, and bytes."""
+    return [
+        (each.time, of.device_memory)
+        for each in facts
+        if isinstance(each, ev.Sampled) and each.attempt == attempt
+        for of in each.ranks
+        if of.rank == rank and of.device_memory is not None
+    ]
+
+
 def read_restarts(run: Path) -> dict[int, ev.GangRestarted]:
     """Why each attempt after the first began, by its number."""
     return {fact.attempt: fact for fact in FactTail(run).poll() if isinstance(fact, ev.GangRestarted)}

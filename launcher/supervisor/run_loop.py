@@ -21,6 +21,7 @@ from ..channel.frames import WireError
 from ..errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from ..frameworks.registry import cures
 from ..pacing import TurnPacer
+from ..runs.reader import device_memory
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..spec.request import Request
@@ -261,6 +262,8 @@ def conclude_run(
     if judge(writer.state).state == Phase.SUCCEEDED:
         _record_separate(writer, now=clock(), required=require_group)
     ended = judge(writer.state)
+    if ended.rank is not None:
+        _record_cause(writer, now=clock())
     record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
@@ -268,6 +271,16 @@ def conclude_run(
 def _record_separate(writer: RunWriter, *, now: float, required: bool) -> None:
     """Record that the ranks were trainings of their own, if they should have met."""
     found = separate_trainings(writer.state, now=now, cures=cures(), required=required)
+    if found is not None:
+        record_end(lambda: writer.append(found))
+
+
+def _record_cause(writer: RunWriter, *, now: float) -> None:
+    """Record why the first rank failed, if that is known."""
+    from ..diagnosis.causes import find_cause  # only a failure needs the rules
+
+    state = writer.state
+    found = find_cause(state, lambda r: device_memory(writer.folder, r.rank, state.attempt), now=now)
     if found is not None:
         record_end(lambda: writer.append(found))
 

@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.scroll_view import ScrollView
 
+from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.runs.status import Status
 from launcher.state.events import LimitNear
@@ -228,6 +229,8 @@ def _end(record: RunRecord, width: int) -> Iterator[Row]:
     if first is not None:
         yield from wrapped_rows(circumstances(state, first), width, "muted")
         yield from wrapped_rows(f"in {place(first)}" if place(first) else "", width, "muted")
+    for line in cause_lines(state.found):
+        yield from wrapped_rows(line, width)
     for restart in state.restarts:
         yield from wrapped_rows(f"attempt {restart.attempt} began because {restart.reason}", width, "muted")
     for near in record.limits:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
+from launcher.diagnosis.wording import cause_lines, cause_text
+from launcher.state.events import CauseFound
 from launcher.state.outcome_rules import left_before, reason_in
 from launcher.state.ranks import Rank, RankPhase
 from launcher.state.run_state import RunState
@@ -30,15 +32,25 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
     ]
     if first.raised:
-        room = (_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames)
+        told = len(_cause_rows(view.state.found))
+        room = max((_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames) - told, 1)
         message = _wrapped(_said(first.raised.message) or first.raised.kind, width - 3, room)
         rows += [((f"   {line}", ""),) for line in message]
         if first.raised.frames:
             rows.append(((f"   {place(first)}", "muted"),))
     if early := left_before(view.state, first):
         rows.append(((f"   {early}", ""),))
+    rows += _cause_rows(view.state.found)
     rows.append(((f"   {circumstances(view.state, first)}", "muted"),))
     return [clip(row, width) for row in rows]
+
+
+def _cause_rows(found: CauseFound | None) -> list[Row]:
+    """The cause and the best remedy; the result pane has the others, and what shows it."""
+    if found is None:
+        return []
+    rows: list[Row] = [((f"   cause: {cause_text(found)}", "bold"),)]
+    return rows + [((f"   remedy: {remedy}", ""),) for remedy in found.remedy[:1]]
 
 
 def _said(message: str) -> str:
@@ -114,4 +126,7 @@ def failure_text(view: RunView) -> str:
     head = f"{view.state.id} {view.state.name}: rank {first.rank} on {first.host} {ending(first)}"
     detail = first.raised.traceback.rstrip() if first.raised else view.state.why
     early = left_before(view.state, first)
-    return "\n".join((head, *filter(None, (early,)), circumstances(view.state, first), "", detail, ""))
+    cause = cause_lines(view.state.found)
+    return "\n".join(
+        (head, *filter(None, (early,)), *cause, circumstances(view.state, first), "", detail, "")
+    )

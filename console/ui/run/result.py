@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.errors import size_text
 from launcher.spec.places import host_labels
@@ -51,7 +52,7 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     rows: list[Row] = []
     first = view.state.first_failure
     if first is not None:
-        rows += _failure(view, first)
+        rows += _failure(view, first, width)
     elif no_result_yet(view) and not view.artifacts:
         nothing: Row = ((" nothing yet: values appear here as ranks return", "muted"),)
         return [nothing, *_warnings(view, width)]
@@ -99,11 +100,13 @@ def no_result_yet(view: RunView) -> bool:
     return view.live and not view.results and view.state.first_failure is None
 
 
-def _failure(view: RunView, first: Rank) -> list[Row]:
+def _failure(view: RunView, first: Rank, width: int) -> list[Row]:
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
         ((f"   {circumstances(view.state, first)}", "muted"),),
     ]
+    for line in cause_lines(view.state.found):
+        rows += wrapped_rows(f"  {line}", width, "bold" if line.startswith("cause") else "")
     if first.raised:
         for line in first.raised.traceback.rstrip().splitlines():
             own = line.startswith("  File ") or not line.startswith(" ")

@@ -1,0 +1,77 @@
+"""Find the cause of a gang's failure: the first rule that recognises it. Pure.
+
+Unknown stays unknown: without a rule that fits there is no cause, and the exception speaks for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..state.events import CauseFound
+from ..state.ranks import Rank
+from ..state.run_state import RunState
+from . import gpu_memory, gpu_rules, host_rules
+from .failure import Course, FirstFailure, Rule
+
+# The broken GPU comes first: whatever its ranks raise follows from it.
+RULES: tuple[Rule, ...] = (
+    gpu_rules.broken_gpu,
+    gpu_memory.out_of_memory,
+    gpu_rules.illegal_access,
+    gpu_rules.failed_assertion,
+    gpu_rules.shared_by_nccl,
+    gpu_rules.no_such_device,
+    gpu_rules.old_driver,
+    gpu_rules.wrong_architecture,
+    gpu_rules.torch_without_cuda,
+    host_rules.killed_by_the_kernel,
+)
+
+
+def find_cause(
+    state: RunState, memory_of: Callable[[Rank], Course] = lambda _: (), *, now: float
+) -> CauseFound | None:
+    """The cause of the gang's first failure, if a rule recognises it.
+
+    Args:
+        state: all facts of the run.
+        memory_of: reads how the GPU memory of a rank went.
+        now: the engine's clock.
+    """
+    rank = state.first_failure
+    if rank is None:
+        return None
+    failure = _failure_of(state, rank, memory_of(rank) if rank.devices else ())
+    found = next((each for rule in RULES if (each := rule(failure)) is not None), None)
+    if found is None:
+        return None
+    return CauseFound(
+        time=now,
+        attempt=state.attempt,
+        id=found.id,
+        certainty=found.certainty.value,
+        text=found.text,
+        rank=rank.rank,
+        evidence=found.evidence,
+        remedy=found.remedy,
+    )
+
+
+def _failure_of(state: RunState, rank: Rank, memory: Course) -> FirstFailure:
+    own = {device.uuid for device in rank.devices}
+    return FirstFailure(
+        rank,
+        run=state.id,
+        xids=tuple(each for each in state.xids if each.agent == rank.agent and each.uuid in own),
+        memory=memory,
+        host_memory=_memory_of_host(state, rank.agent),
+    )
+
+
+def _memory_of_host(state: RunState, agent: int) -> tuple[int, int] | None:
+    """Bytes in use and in all, as they were sampled last."""
+    host = state.hosts.get(agent)
+    system = host.system if host is not None else None
+    if system is None or system.memory_used is None or system.memory_total is None:
+        return None
+    return system.memory_used, system.memory_total

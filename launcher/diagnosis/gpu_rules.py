@@ -1,0 +1,167 @@
+"""Recognise failures whose cause is a GPU, its driver, or how a program uses it. Pure.
+
+The messages are CUDA's, NCCL's and torch's. A kernel runs after the call that started it has returned, so
+the traceback of its error mostly shows a later call.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..state.xids import xid_text
+from .failure import Certainty, Finding, FirstFailure
+
+# Errors of the GPU itself: memory, links, firmware. Others are those of programs (13, 31, 43, 45) or of no
+# consequence (63, 92). https://docs.nvidia.com/deploy/xid-errors
+BROKEN = frozenset({48, 61, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143})
+_BLOCKING = "run it once with --env CUDA_LAUNCH_BLOCKING=1: the traceback then shows the call that did it"
+
+
+def broken_gpu(failure: FirstFailure) -> Finding | None:
+    """The driver logged a fault of the rank's GPU."""
+    faults = [each for each in failure.xids if each.xid in BROKEN]
+    told = _cuda_tells(failure, r"uncorrectable ECC error|GPU is lost|fallen off the bus")
+    if not (faults or told):
+        return None
+    what = xid_text(faults[0].xid) if faults else told
+    return Finding(
+        "gpu-fault",
+        f"{failure.gpu} failed under {failure.name}: {what}",
+        Certainty.CERTAIN if told else Certainty.LIKELY,
+        _logged(failure),
+        (
+            f"keep {failure.rank.host} out of the next run: such a GPU needs a reset or a replacement",
+            "its administrator finds more in `dmesg` and `nvidia-smi -q`",
+            "--max-restarts 1 and checkpoints, so that a run outlives it",
+        ),
+    )
+
+
+def illegal_access(failure: FirstFailure) -> Finding | None:
+    """A kernel used an address that is not its own."""
+    if not _cuda_tells(failure, r"illegal memory access|misaligned address|illegal instruction"):
+        return None
+    return Finding(
+        "cuda-illegal-access",
+        f"a kernel of {failure.name} used memory that is not its own",
+        evidence=("the traceback may show a later call than the one that started it", *_logged(failure)),
+        remedy=(
+            _BLOCKING,
+            "`compute-sanitizer python train.py` on one GPU names the kernel and the address",
+        ),
+    )
+
+
+def failed_assertion(failure: FirstFailure) -> Finding | None:
+    """A check inside a kernel failed."""
+    if not _cuda_tells(failure, r"device-side assert"):
+        return None
+    return Finding(
+        "cuda-assert",
+        f"a check inside a kernel of {failure.name} failed, such as that of an index or a label",
+        evidence=("the traceback may show a later call than the one that started it", *_logged(failure)),
+        remedy=(
+            f"rankdeck logs {failure.run} -r {failure.rank.rank} --grep Assertion: which check it was",
+            "run the same batch with --no-gpu: on the CPU the error names the index",
+            _BLOCKING,
+        ),
+    )
+
+
+_DUPLICATE = re.compile(r"Duplicate GPU detected ?: rank (\d+) and rank (\d+) both on CUDA device (\w+)")
+
+
+def shared_by_nccl(failure: FirstFailure) -> Finding | None:
+    """NCCL found two ranks on one GPU, which it refuses."""
+    match = _DUPLICATE.search(failure.message)
+    if match is None:
+        return None
+    one, other = sorted(map(int, match.groups()[:2]))
+    return Finding(
+        "nccl-duplicate-gpu",
+        f"ranks {one} and {other} use the same GPU, and NCCL takes one rank a GPU",
+        evidence=(match[0],),
+        remedy=(
+            "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first use of a GPU",
+            "the backend gloo, if ranks are to share a GPU",
+        ),
+    )
+
+
+def no_such_device(failure: FirstFailure) -> Finding | None:
+    """The rank chose a GPU by a number that it does not have."""
+    if not _cuda_tells(failure, r"invalid device ordinal"):
+        return None
+    rank = failure.rank
+    return Finding(
+        "cuda-no-such-device",
+        f"{failure.name} chose a GPU by a number that it does not see",
+        evidence=(
+            f"its local rank is {rank.local_rank}, and it has {len(rank.devices) or 'no'} GPU of its own",
+        ),
+        remedy=(
+            "with a GPU for each rank, its number is LOCAL_RANK",
+            "where ranks share GPUs, it is LOCAL_RANK % torch.cuda.device_count()",
+            "a number that is written in the script means another GPU in every run",
+        ),
+    )
+
+
+def old_driver(failure: FirstFailure) -> Finding | None:
+    """The driver is older than the CUDA that torch was built for."""
+    pattern = r"NVIDIA driver on your system is too old[^.]*|driver version is insufficient for CUDA runtime"
+    match = re.search(pattern, failure.message)
+    if match is None:
+        return None
+    return Finding(
+        "cuda-driver-too-old",
+        f"the NVIDIA driver of {failure.rank.host} is older than the CUDA that torch was built for",
+        evidence=(match[0],),
+        remedy=(
+            "install a torch that was built for that driver: `nvidia-smi` shows the newest CUDA that it can",
+            "or have the driver updated",
+        ),
+    )
+
+
+def wrong_architecture(failure: FirstFailure) -> Finding | None:
+    """A kernel was not compiled for this GPU."""
+    if not _cuda_tells(failure, r"no kernel image is available"):
+        return None
+    model = next((device.name for device in failure.rank.devices if device.name), "this GPU")
+    return Finding(
+        "cuda-no-kernel",
+        f"what {failure.name} runs was not compiled for {model}",
+        evidence=("CUDA: no kernel image is available for execution on the device",),
+        remedy=(
+            "torch.cuda.get_arch_list() shows what torch was compiled for: install a build for this GPU",
+            "an extension of your own: set TORCH_CUDA_ARCH_LIST where it is built",
+        ),
+    )
+
+
+def torch_without_cuda(failure: FirstFailure) -> Finding | None:
+    """This torch cannot use GPUs at all."""
+    if "Torch not compiled with CUDA enabled" not in failure.message:
+        return None
+    return Finding(
+        "torch-without-cuda",
+        f"the torch of {failure.name} was built without CUDA",
+        evidence=(failure.message.splitlines()[0],),
+        remedy=(
+            "install a build with CUDA, as pytorch.org/get-started tells",
+            "--python PATH, if another interpreter has one; --no-gpu to train on the CPU",
+        ),
+    )
+
+
+def _cuda_tells(failure: FirstFailure, pattern: str) -> str:
+    """What of a pattern follows CUDA's name in the message: torch's errors and Triton's begin so."""
+    match = re.search(rf"\bCUDA\b[^\n]{{0,40}}?({pattern})", failure.message, re.IGNORECASE)
+    return match[1] if match else ""
+
+
+def _logged(failure: FirstFailure) -> tuple[str, ...]:
+    """The Xids of the rank's GPUs, each once."""
+    numbers = dict.fromkeys(each.xid for each in failure.xids)
+    return tuple(f"the driver logged of {failure.gpu}: {xid_text(number)}" for number in numbers)

@@ -1,0 +1,263 @@
+"""Which cause a failure has, from what was recorded of it; and that none is named without evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from launcher.diagnosis.causes import RULES, find_cause
+from launcher.diagnosis.failure import Course
+from launcher.diagnosis.gpu_memory import course_text, told
+from launcher.diagnosis.wording import cause_lines
+from launcher.spec.places import Assignment, Device
+from launcher.state import events as ev
+from launcher.state.fold import fold_all
+
+GIB, MIB = 1 << 30, 1 << 20
+GPU = Device(index=3, uuid="GPU-3", name="NVIDIA H100 80GB HBM3", memory=80 * GIB)
+
+# As torch 2.11 wrote them on an H100, with driver 580.
+OOM = (
+    "CUDA out of memory. Tried to allocate 6.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 588.19 "
+    "MiB is free. Including non-PyTorch memory, this process has 78.60 GiB memory in use. Of the allocated "
+    "memory 78.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated. If "
+    "reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+    "to avoid fragmentation.  See documentation for Memory Management  (https://docs.pytorch.org/docs/stable/"
+    "notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"
+)
+ILLEGAL = (
+    "CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress' in "
+    "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\nCUDA "
+    "kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to "
+    "enable device-side assertions.\n"
+)
+ASSERT = ILLEGAL.replace("an illegal memory access was encountered", "device-side assert triggered")
+# From the sources of torch 2.0, NCCL 2.27, torch 2.11 and Triton 3.6.
+OLD_OOM = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.90 GiB total capacity; 9.50 GiB already "
+    "allocated; 200.00 MiB free; 14.50 GiB reserved in total by PyTorch) If reserved memory is >> allocated "
+    "memory try setting max_split_size_mb to avoid fragmentation."
+)
+DUPLICATE = (
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, invalid usage (run with "
+    "NCCL_DEBUG=WARN for details), NCCL version 2.28.9\nncclInvalidUsage: This usually reflects invalid "
+    "usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 60"
+)
+OLD_DRIVER = (
+    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "
+    "downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
+)
+
+
+def failed(
+    kind: str = "RuntimeError",
+    message: str = "",
+    *,
+    xids: Sequence[int] = (),
+    signal: str | None = None,
+    oom_kills: int = 0,
+    uuid: str = GPU.uuid,
+) -> list[ev.Event]:
+    """The facts of a gang of two whose rank 1 failed first."""
+    places = tuple(
+        Assignment(rank=r, world_size=2, local_rank=r, local_world_size=2, node_rank=0, node_count=1, agent=0,
+                   host="gpu-01", devices=(dataclasses.replace(GPU, index=r + 2, uuid=f"GPU-{r + 2}"),))
+        for r in (0, 1)
+    )  # fmt: skip
+    code = 137 if signal else 1
+    return [
+        ev.RunSubmitted(time=1.0, name="t", target="t.py", mode="local", num_processes=2),
+        ev.AgentJoined(time=1.0, agent=0, host="gpu-01", pid=9),
+        ev.GangPlaced(time=1.0, ranks=places),
+        *(ev.RankStarted(time=2.0, rank=r, pid=10 + r) for r in (0, 1)),
+        ev.Sampled(time=3.0, agent=0, host="gpu-01",
+                   system=ev.HostSample(memory_used=15 * GIB, memory_total=16 * GIB),
+                   ranks=(ev.RankSample(rank=1, rss=14 * GIB),)),
+        *(ev.XidLogged(time=4.0, agent=0, host="gpu-01", uuid=uuid, index=3, xid=xid) for xid in xids),
+        *([] if signal else [ev.RankRaised(time=5.0, rank=1, kind=kind, message=message, traceback=message)]),
+        ev.RankExited(time=6.0, rank=1, exit_code=code, signal=signal, oom_kills=oom_kills),
+    ]  # fmt: skip
+
+
+def cause(facts: list[ev.Event], memory: Course = ()) -> ev.CauseFound | None:
+    return find_cause(fold_all(facts, run="r1"), lambda _: memory, now=7.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "rule", "certainty"),
+    [
+        ("torch.OutOfMemoryError", OOM, "cuda-oom", "certain"),
+        ("torch.cuda.OutOfMemoryError", OLD_OOM, "cuda-oom", "certain"),
+        ("RuntimeError", "CUDA error: out of memory\nCUDA kernel errors might be…", "cuda-oom", "certain"),
+        ("RuntimeError", "Triton Error [CUDA]: out of memory", "cuda-oom", "certain"),
+        (
+            "RuntimeError",
+            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "cuda-oom",
+            "likely",
+        ),
+        ("torch.AcceleratorError", ILLEGAL, "cuda-illegal-access", "certain"),
+        (
+            "RuntimeError",
+            "Triton Error [CUDA]: an illegal memory access was encountered",
+            "cuda-illegal-access",
+            "certain",
+        ),
+        ("torch.AcceleratorError", ASSERT, "cuda-assert", "certain"),
+        ("torch.distributed.DistBackendError", DUPLICATE, "nccl-duplicate-gpu", "certain"),
+        ("torch.AcceleratorError", "CUDA error: invalid device ordinal\nGPU device may be…",
+         "cuda-no-such-device", "certain"),
+        ("RuntimeError", OLD_DRIVER, "cuda-driver-too-old", "certain"),
+        ("RuntimeError", "CUDA error: no kernel image is available for execution on the device",
+         "cuda-no-kernel", "certain"),
+        ("AssertionError", "Torch not compiled with CUDA enabled", "torch-without-cuda", "certain"),
+        ("RuntimeError", "CUDA error: uncorrectable ECC error encountered", "gpu-fault", "certain"),
+    ],
+)  # fmt: skip
+def test_an_exception_that_tells_its_cause(kind: str, message: str, rule: str, certainty: str) -> None:
+    found = cause(failed(kind, message))
+
+    assert found is not None
+    assert (rule, certainty, 1) == (found.id, found.certainty, found.rank)
+    assert "rank 1" in found.text or "gpu-01" in found.text or "ranks 0 and 1" in found.text
+    assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("RuntimeError", "the CUDA out of memory handler was called twice"),
+        ("mypackage.OutOfMemoryError", "the cache is full"),
+        ("ValueError", "an illegal memory access was encountered in the emulator"),
+        ("MemoryError", ""),
+        ("AssertionError", "device-side assert expected"),
+        ("RuntimeError", "invalid device ordinal"),
+        ("RuntimeError", "Connection closed by peer [127.0.0.1]:3021"),
+        ("java.lang.OutOfMemoryError", "Java heap space"),
+    ],
+)
+def test_an_exception_that_only_sounds_like_one_has_no_known_cause(kind: str, message: str) -> None:
+    assert cause(failed(kind, message)) is None
+
+
+def test_a_run_in_which_nothing_failed_has_no_cause() -> None:
+    assert cause(failed()[:5]) is None
+
+
+def test_out_of_memory_tells_who_held_it_and_how_it_went() -> None:
+    course = [(float(i), i * 11 * GIB) for i in range(8)]
+    found = cause(failed("torch.OutOfMemoryError", OOM), course)
+
+    assert found is not None
+    assert found.text == "rank 1 ran out of the memory of GPU 3 of gpu-01"
+    assert found.evidence == (
+        "it asked for 6.0 GiB, and 588 MiB of 79.2 GiB were free",
+        "its tensors held 78.0 GiB, and torch kept 0 B for later ones",
+        "its memory went 0 B, 11.0 GiB, 22.0 GiB, 33.0 GiB, 44.0 GiB, 55.0 GiB, 66.0 GiB, 77.0 GiB over 7 s",
+    )
+    assert found.remedy[0].startswith("see whether memory grows with every step")
+
+
+def test_memory_that_does_not_grow_points_to_the_batch() -> None:
+    found = cause(failed("torch.OutOfMemoryError", OOM), [(float(i), 70 * GIB) for i in range(30)])
+
+    assert found is not None
+    assert found.remedy[0].startswith("a smaller batch")
+
+
+def test_memory_in_pieces_points_to_the_allocator() -> None:
+    pieces = OOM.replace("0 bytes is reserved", "9.50 GiB is reserved")
+    found = cause(failed("torch.OutOfMemoryError", pieces))
+
+    assert found is not None
+    assert "expandable_segments" in found.remedy[0]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        OOM.replace("Including", "Process 4711 has 40.00 GiB memory in use. Including").replace(
+            "78.60", "38.6"
+        ),
+        OOM.replace("this process has 78.60 GiB", "this process has 40.00 GiB"),
+    ],
+)
+def test_memory_that_others_hold_points_to_them(message: str) -> None:
+    found = cause(failed("torch.OutOfMemoryError", message))
+
+    assert found is not None
+    assert found.remedy[0].startswith("free the GPU of the other processes")
+    assert ("process 4711 held 40.0 GiB of the same GPU" in found.evidence) is ("4711" in message)
+
+
+def test_the_words_of_older_versions_of_torch() -> None:
+    seen = told(OLD_OOM)
+
+    assert (2 * GIB, int(15.9 * GIB), 200 * MIB) == (seen.tried, seen.total, seen.free)
+    assert (int(9.5 * GIB), None, None) == (seen.tensors, seen.cached, seen.own)
+
+
+def test_a_message_that_tells_nothing_more() -> None:
+    assert told("CUDA out of memory.") == told("")
+
+
+def test_a_long_course_is_told_in_eight_points_from_its_first_to_its_last() -> None:
+    text = course_text([(float(i), i * MIB) for i in range(1001)])
+
+    assert text.startswith("0 B, 143 MiB")
+    assert text.endswith("1,000 MiB over 1000 s")
+    assert 8 == text.count("B")
+
+
+@pytest.mark.parametrize("xid", [48, 74, 79, 95, 119])
+def test_a_fault_of_the_gpu_comes_before_what_the_rank_raised(xid: int) -> None:
+    found = cause(failed("torch.AcceleratorError", ILLEGAL, xids=(31, xid)))
+
+    assert found is not None
+    assert ("gpu-fault", "likely") == (found.id, found.certainty)
+    assert f"Xid {xid}" in found.text
+    assert any("Xid 31" in each for each in found.evidence)
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 63, 92, 4242])
+def test_an_error_of_a_program_is_no_fault_of_the_gpu(xid: int) -> None:
+    assert cause(failed("ValueError", "no", xids=(xid,))) is None
+    found = cause(failed("torch.AcceleratorError", ILLEGAL, xids=(xid, xid)))
+    assert found is not None
+    assert "cuda-illegal-access" == found.id
+    assert 1 == sum(f"Xid {xid}" in each for each in found.evidence)
+
+
+def test_a_fault_of_another_gpu_does_not_count() -> None:
+    assert cause(failed("ValueError", "no", xids=(79,), uuid="GPU-2")) is None
+
+
+def test_the_kernel_that_killed_for_lack_of_memory() -> None:
+    found = cause(failed(signal="SIGKILL", oom_kills=2))
+
+    assert found is not None
+    assert ("oom-killer", "likely") == (found.id, found.certainty)
+    assert "rank 1 and its children held 14.0 GiB when last seen" in found.evidence
+    assert "15.0 GiB of the host's 16.0 GiB were in use" in found.evidence
+    assert cause(failed(signal="SIGKILL")) is None
+    assert cause(failed(signal="SIGSEGV", oom_kills=1)) is None
+
+
+def test_a_cause_in_words() -> None:
+    found = cause(failed(signal="SIGKILL", oom_kills=1))
+    lines = list(cause_lines(found))
+
+    assert lines[0] == "cause    likely: the kernel killed rank 1 because memory had run out on gpu-01"
+    assert all(line.startswith(("cause    ", "remedy   ", "         ")) for line in lines)
+    assert 1 == sum(line.startswith("remedy") for line in lines)
+    assert [] == list(cause_lines(None))
+
+
+def test_every_rule_has_a_name_of_its_own() -> None:
+    assert len(RULES) == len(set(RULES))
+    for one, other in itertools.combinations(RULES, 2):
+        assert one.__name__ != other.__name__
