@@ -29,7 +29,11 @@ def interleave(ours: Callable[[], float], theirs: Callable[[], float], *, rounds
     """Measure in turn after one warm-up of each, so that a machine that drifts drifts for both."""
     ours()
     theirs()
-    pairs = [(ours(), theirs()) for _ in range(rounds)]
+    return compared([(ours(), theirs()) for _ in range(rounds)])
+
+
+def compared(pairs: Sequence[tuple[float, float]]) -> Comparison:
+    """What was measured in turn, ours and the peer's."""
     return Comparison(
         statistics.median(a for a, _ in pairs),
         statistics.median(b for _, b in pairs),
@@ -44,12 +48,14 @@ def wall(command: Sequence[str], **options: object) -> float:
     return time.perf_counter() - begin
 
 
-def record(what: str, peer: str, result: Comparison, *, bound: float) -> None:
+def record(what: str, peer: str, result: Comparison, *, bound: float, gpu: str = "") -> None:
     """Print a row, and put it into the manual in place of the last one of the same name."""
     today = datetime.now(UTC).date().isoformat()
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    machine = f"{gpu}, {machine}" if gpu else machine
     times = (_seconds(result.ours), _seconds(result.theirs))
-    cells = (what, peer, *times, f"{result.ratio:.2f}", f"{bound:g}", today, machine)
+    digits = 2 if bound == round(bound, 2) else 4
+    cells = (what, peer, *times, f"{result.ratio:.{digits}f}", f"{bound:g}", today, machine)
     row = f"| {' | '.join(cells)} |"
     print(row)
     text = TABLE.read_text()
@@ -64,4 +70,6 @@ def record(what: str, peer: str, result: Comparison, *, bound: float) -> None:
 def _seconds(value: float) -> str:
     if value < 0.01:
         return f"{value * 1e6:.0f} µs"
+    if value < 0.1:
+        return f"{value * 1e3:.1f} ms"
     return f"{value * 1000:.0f} ms" if value < 10 else f"{value:.1f} s"

@@ -1,6 +1,6 @@
-"""The CPU that a sampler of eight GPUs and eight ranks takes, as milliseconds a second: ours, or nvitop's.
+"""The CPU that a sampler of all GPUs and a rank for each takes, as milliseconds a second: ours, or nvitop's.
 
-python -m tests.bench.sampling (rankdeck|nvitop) SECONDS
+python -m tests.bench.sampling (rankdeck|nvitop) SECONDS GPUS
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def ours(ranks: list[int]) -> Iterator[None]:
     sampling.deliver()
     samples = [fact for fact in told if isinstance(fact, Sampled)]
     assert samples
-    assert [90.0] * 8 == [device.util for device in samples[-1].devices]
+    assert len(ranks) == len([device for device in samples[-1].devices if device.util is not None])
 
 
 @contextmanager
@@ -39,16 +39,16 @@ def theirs(ranks: list[int]) -> Iterator[None]:
     """nvitop's collector."""
     from nvitop import Device, ResourceMetricCollector
 
-    assert len(Device.all()) == 8
+    assert len(Device.all()) == len(ranks)
     collector = ResourceMetricCollector(root_pids=ranks, interval=INTERVAL_S)
     with collector("bench"):
         yield
         assert any("gpu_utilization" in name for name in collector.collect())
 
 
-def main(who: str, seconds: float) -> None:
+def main(who: str, seconds: float, gpus: int) -> None:
     """Measure after the first sample, which opens what the others use."""
-    ranks = [subprocess.Popen(["sleep", "1000"]) for _ in range(8)]
+    ranks = [subprocess.Popen(["sleep", "1000"]) for _ in range(gpus)]
     with {"rankdeck": ours, "nvitop": theirs}[who]([rank.pid for rank in ranks]):
         time.sleep(3 * INTERVAL_S)
         before = time.process_time()
@@ -61,4 +61,4 @@ def main(who: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -106,7 +106,7 @@ def test_sampling_of_eight_gpus(nvml_elsewhere: FakeNvml) -> None:
     nvml_elsewhere.say(*gpus)
 
     def spent(who: str) -> float:
-        words = [sys.executable, "-m", "tests.bench.sampling", who, "15"]
+        words = [sys.executable, "-m", "tests.bench.sampling", who, "15", "8"]
         done = subprocess.run(
             words, check=True, stdout=subprocess.PIPE, env=nvml_elsewhere.environment, cwd=PROJECT
         )
