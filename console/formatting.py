@@ -220,6 +220,11 @@ def curve(values: Sequence[float], width: int) -> str:
     return "".join(blocks).ljust(width)
 
 
+def device_model(name: str) -> str:
+    """A device's name without its maker's, as people call it: ``H100 80GB HBM3``."""
+    return name.removeprefix("NVIDIA ")
+
+
 def shorten(text: str, width: int) -> str:
     """`text`, cut with an ellipsis if it is wider than `width`."""
     if len(text) <= width:

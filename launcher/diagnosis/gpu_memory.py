@@ -100,7 +100,7 @@ def _evidence(failure: FirstFailure, seen: Told) -> list[str]:
         tried, free, total = map(size_text, (seen.tried, seen.free, seen.total))
         lines.append(f"it asked for {tried}, and {free} of {total} were free")
     if seen.tensors is not None:
-        kept = "" if seen.cached is None else f", and torch kept {size_text(seen.cached)} for later ones"
+        kept = f", and torch kept {size_text(seen.cached)} for later ones" if seen.cached else ""
         lines.append(f"its tensors held {size_text(seen.tensors)}{kept}")
     for pid, size in seen.others:
         lines.append(f"process {pid} held {size_text(size)} of the same GPU")

@@ -16,7 +16,7 @@ from launcher.state.events import DeviceSample
 from launcher.state.ranks import Rank
 from launcher.state.run_state import Phase, RunState
 
-from ...formatting import is_finite
+from ...formatting import device_model, is_finite
 from ..logs.book import LogState
 from .figures import Curve, Figures, History, sampled_figures
 from .health import Alert, Condition, NotFinite, condition_of, front_of, signs_of_life, silent_after
@@ -149,7 +149,7 @@ class RunView:
     @cached_property
     def amounts(self) -> Mapping[Metric, float | None]:
         """Each metric of GPUs, aggregated over all ranks."""
-        return together(self.ranks, TABLE.shown(Source.DEVICE))
+        return together(one_a_gpu(self.ranks), TABLE.shown(Source.DEVICE))
 
     @cached_property
     def conditions(self) -> Mapping[Condition, int]:
@@ -158,8 +158,8 @@ class RunView:
 
     @cached_property
     def device_names(self) -> Mapping[str, int]:
-        """How many GPUs of each name all ranks have."""
-        return Counter(device.name or "GPU" for view in self.ranks for device in view.rank.devices)
+        """How many GPUs of each model all ranks have."""
+        return Counter(model for _, _, model in gpus_of(self.ranks))
 
     @property
     def size(self) -> int:
@@ -170,6 +170,21 @@ class RunView:
     def live(self) -> bool:
         """Whether the run has not ended."""
         return not self.state.phase.final
+
+
+def gpus_of(ranks: Iterable[RankView]) -> set[tuple[str, str, str]]:
+    """The GPUs that some ranks have, each once although ranks may share it: host, UUID and model."""
+    found = ((view.rank.host, device) for view in ranks for device in view.rank.devices)
+    return {(host, device.uuid, device_model(device.name) or "GPU") for host, device in found}
+
+
+def one_a_gpu(ranks: Sequence[RankView]) -> Iterable[RankView]:
+    """The ranks, but of those that share their GPUs only the first: sums count each GPU once."""
+    first: dict[object, RankView] = {}
+    for view in ranks:
+        uuids = tuple([device.uuid for device in view.rank.devices])
+        first.setdefault((view.rank.host, uuids) if uuids else view.rank.rank, view)
+    return first.values()
 
 
 def together(ranks: Iterable[RankView], metrics: Iterable[Metric]) -> dict[Metric, float | None]:
@@ -326,7 +341,7 @@ def _device_label(rank: Rank) -> str:
     if not rank.devices:
         return ""
     indices = ",".join(str(d.index) for d in rank.devices)
-    return f"{rank.devices[0].name or 'GPU'} #{indices}"
+    return f"{device_model(rank.devices[0].name) or 'GPU'} #{indices}"
 
 
 def _age(now: float, then: float | None, rank: Rank) -> int | None:

@@ -335,7 +335,7 @@ def _tasks(executor: ExecutorView) -> str:
 
 
 def _model(name: str, width: int) -> str:
-    return f"{fig.shorten(name.removeprefix('NVIDIA '), _MODEL):<{_MODEL}} " if width >= _WIDE else ""
+    return f"{fig.shorten(fig.device_model(name), _MODEL):<{_MODEL}} " if width >= _WIDE else ""
 
 
 def _bar(width: int) -> int:

@@ -10,7 +10,7 @@ from launcher.state.run_state import Host
 from ... import formatting as fig
 from ...data.run.health import Alert, NotFinite, named_ranks
 from ...data.run.metrics import LAG, POWER, TABLE, Metric, Source
-from ...data.run.model import RankView, RunView, together
+from ...data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, Span, clip
 from .view_sheet import ScrollingViewSheet
@@ -213,10 +213,10 @@ def system_figures(host: Host | None) -> str:
 
 def gpu_figures(members: Sequence[RankView]) -> str:
     """The number of GPUs of some ranks, and their sums; empty if they have none."""
-    count = sum(len(v.rank.devices) for v in members)
+    count = len(gpus_of(members))
     if not count:
         return ""
-    return f"{fig.number(count, 'GPU')} {_sums(together(members, TABLE.shown(Source.DEVICE)))}"
+    return f"{fig.number(count, 'GPU')} {_sums(together(one_a_gpu(members), TABLE.shown(Source.DEVICE)))}"
 
 
 def _sums(amounts: Mapping[Metric, float | None]) -> str:

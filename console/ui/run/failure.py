@@ -21,7 +21,10 @@ _MOST_ROWS, _FEWEST = 8, 5
 
 
 def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
-    """The block in a few lines, some more if `tall`; the result pane has all of it."""
+    """The block in a few lines, some more if `tall`; the result pane has all of it.
+
+    A known cause goes before the exception's message, which has the room that is left.
+    """
     first = view.state.first_failure
     if first is None:
         head: Row = ((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),)
@@ -31,16 +34,16 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
     ]
+    cause = _cause_rows(view.state.found)
     if first.raised:
-        told = len(_cause_rows(view.state.found))
-        room = max((_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames) - told, 1)
-        message = _wrapped(_said(first.raised.message) or first.raised.kind, width - 3, room)
-        rows += [((f"   {line}", ""),) for line in message]
+        room = (_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames) - len(cause)
+        message = _said(first.raised.message) or first.raised.kind
+        rows += [((f"   {line}", ""),) for line in (_wrapped(message, width - 3, room) if room > 0 else ())]
         if first.raised.frames:
             rows.append(((f"   {place(first)}", "muted"),))
     if early := left_before(view.state, first):
         rows.append(((f"   {early}", ""),))
-    rows += _cause_rows(view.state.found)
+    rows += cause
     rows.append(((f"   {circumstances(view.state, first)}", "muted"),))
     return [clip(row, width) for row in rows]
 

@@ -17,7 +17,7 @@ from launcher.state.run_state import Host
 from ... import formatting as fig
 from ...data.run.health import Condition
 from ...data.run.metrics import HOST_CPU, HOST_MEMORY, TABLE, Metric, Source
-from ...data.run.model import RankView, RunView, fullest, together
+from ...data.run.model import RankView, RunView, fullest, one_a_gpu, together
 from ..widgets.rows import MadeRows, Row, Span
 
 TABLE_RANKS = 64
@@ -165,7 +165,7 @@ def _summary(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
 
 def _sums(members: Sequence[RankView], shown: Sequence[Metric]) -> str:
     """The other metrics of these ranks together; empty if none is known."""
-    amounts = together(members, shown[_FIRST:])
+    amounts = together(one_a_gpu(members), shown[_FIRST:])
     if all(amount is None for amount in amounts.values()):
         return ""
     return "  " + " ".join([_text(metric, amount) for metric, amount in amounts.items()])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -87,7 +88,7 @@ async def test_the_top_says_what_ran_and_how_it_ended(open_app: Open, until: Unt
         await until(pilot, lambda: "head:7077" in text(app.screen.query_one(RunHeader)))
 
         assert text(app.screen.query_one(RunHeader)) == (
-            " ✓ succeeded  llama-ft  8 ranks · 2 hosts · 8×H100  00:00:29\n"
+            " ✓ succeeded  llama-ft  8 ranks · 2 hosts · 8×H100 80GB HBM3  00:00:29\n"
             " cluster · app-20260101100000-0042 · http://head:4040 · spark://head:7077"
         )
         assert text(app.screen.query_one(PhaseStrip)) == (
@@ -106,7 +107,7 @@ async def test_a_rank_has_a_row_with_its_figures(open_app: Open, until: Until) -
         assert rows[1].startswith(" gpu-01  4 ranks  4 GPUs ")
         cells = rows[5].split()
         assert cells[:3] == ["✓", "3", "done"]
-        assert cells[-6:] == ["84", cells[-5], "70.5G", cells[-3], cells[-2], "21039"]
+        assert cells[-6:] == ["84", cells[-5], "70.4G", cells[-3], cells[-2], "21039"]
         assert cells[-5].endswith("%")
 
 
@@ -193,30 +194,58 @@ async def test_a_failure_takes_the_headline_and_the_cursor(open_app: Open, until
 
         assert lines[0] == " ✗ rank 5 on gpu-02 raised torch.OutOfMemoryError"
         assert lines[1].startswith("   CUDA out of memory.")
-        assert lines[2] == "   model.py:212 in forward ← train.py:61 in step ← train.py:88 in main"
-        assert lines[3].startswith("   exit 1 after 49s at step 180 · collateral: 7 SIGTERM  █")
+        assert lines[4] == "   model.py:212 in forward ← train.py:61 in step ← train.py:88 in main"
+        assert lines[5] == "   cause: rank 5 ran out of the memory of GPU 1 of gpu-02"
+        assert lines[6].startswith("   remedy: ")
+        assert lines[7].startswith("   exit 1 after 49s at step 180 · collateral: 7 SIGTERM  █")
         assert app.screen.query_one(RankGrid).cursor == 5
-        assert "Traceback (most recent call last):" in text(app.screen.query_one(ResultPane))
+        assert "   cause    rank 5 ran out of the memory" in text(app.screen.query_one(ResultPane))
 
 
-async def test_a_long_message_is_read_whole_where_it_takes_two_lines(open_app: Open, until: Until) -> None:
+def without_a_cause(run: Path, message: str) -> Path:
+    """The run as it would be recorded if its exception had this message, which tells no cause."""
+    events = run / "events.jsonl"
+    kept = []
+    for line in events.read_text().splitlines():
+        fact = json.loads(line)
+        if fact["event"] == "rank_raised":
+            fact["message"] = message
+        if fact["event"] != "cause_found":
+            kept.append(json.dumps(fact))
+    events.write_text("\n".join(kept) + "\n")
+    return run
+
+
+async def test_a_long_message_is_read_whole_where_it_takes_two_lines(
+    open_app: Open, until: Until, root: Path
+) -> None:
+    message = "the batch that was read has 8,191 tokens in its third row, and all of the others have 8,192"
+    app = open_app(run=without_a_cause(record_demo(root, fail=True), message))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: shown(app))
+        await until(pilot, lambda: app.screen.query_one(Headline).size.height == 5)
+        lines = text(app.screen.query_one(Headline)).splitlines()
+
+        assert " ".join(line.strip() for line in lines[1:3]) == message
+
+
+async def test_a_known_cause_goes_before_the_message_where_there_is_little_room(
+    open_app: Open, until: Until
+) -> None:
     app = open_app(fail=True)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: shown(app))
         await until(pilot, lambda: app.screen.query_one(Headline).size.height == 5)
         lines = text(app.screen.query_one(Headline)).splitlines()
 
-        assert " ".join(line.strip() for line in lines[1:3]) == (
-            "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 5 has a total capacity of 79.11 GiB "
-            "of which 1.04 GiB is free."
-        )
+        assert [line.split()[0] for line in lines] == ["✗", "model.py:212", "cause:", "remedy:", "exit"]
 
 
 async def test_the_error_is_the_last_line_though_another_rank_left_a_bar(
     open_app: Open, until: Until
 ) -> None:
     app = open_app(fail=True)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 50)) as pilot:
         await until(pilot, lambda: shown(app))
         log = app.screen.query_one(LogView)
 
