@@ -12,7 +12,7 @@ from itertools import pairwise
 from ..errors import size_text
 from .failure import Certainty, Course, Finding, FirstFailure
 
-_SIZE = r"(\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB|TiB)"
+_SIZE = r"\b(\d{1,15}(?:\.\d{1,9})?) (bytes|KiB|MiB|GiB|TiB)"
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _CERTAIN = re.compile(
     r"\A(?:(?:CUDA|HIP) (?:out of memory\.|error: out of memory)|Triton Error \[CUDA\]: out of)"
@@ -24,7 +24,7 @@ _TRIED = re.compile(rf"Tried to allocate {_SIZE}")
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free")
 _OWN = re.compile(rf"this process has {_SIZE} memory in use")
-_OTHERS = re.compile(rf"\bProcess (\d+) has {_SIZE} memory in use")
+_OTHERS = re.compile(rf"\bProcess (\d{{1,10}}) has {_SIZE} memory in use")
 _TENSORS = re.compile(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated")
 _CACHED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _SHOWN = 8

@@ -68,7 +68,9 @@ def failed_assertion(failure: FirstFailure) -> Finding | None:
     )
 
 
-_DUPLICATE = re.compile(r"Duplicate GPU detected ?: rank (\d+) and rank (\d+) both on CUDA device (\w+)")
+_DUPLICATE = re.compile(
+    r"Duplicate GPU detected ?: rank (\d{1,7}) and rank (\d{1,7}) both on CUDA device \w{1,16}"
+)
 
 
 def shared_by_nccl(failure: FirstFailure) -> Finding | None:
@@ -76,7 +78,7 @@ def shared_by_nccl(failure: FirstFailure) -> Finding | None:
     match = _DUPLICATE.search(failure.message)
     if match is None:
         return None
-    one, other = sorted(map(int, match.groups()[:2]))
+    one, other = sorted(map(int, match.groups()))
     return Finding(
         "nccl-duplicate-gpu",
         f"ranks {one} and {other} use the same GPU, and NCCL takes one rank a GPU",

@@ -280,9 +280,13 @@ def _record_cause(writer: RunWriter, *, now: float) -> None:
     from ..diagnosis.causes import find_cause  # only a failure needs the rules
 
     state = writer.state
-    found = find_cause(state, lambda r: device_memory(writer.folder, r.rank, state.attempt), now=now)
-    if found is not None:
-        record_end(lambda: writer.append(found))
+    try:
+        found = find_cause(state, lambda r: device_memory(writer.folder, r.rank, state.attempt), now=now)
+    except Exception as error:  # noqa: BLE001  a defect in a rule must not cost the run its verdict
+        why = f"rankdeck failed while it looked for the cause: {type(error).__name__}: {error}"
+        note = NoteMade(time=now, text=why, level="error")
+        return record_end(lambda: writer.append(note))
+    return record_end(lambda: writer.append(found)) if found is not None else None
 
 
 def record_end(write: Callable[[], object]) -> None:

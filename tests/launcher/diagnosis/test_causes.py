@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from launcher.diagnosis.causes import RULES, find_cause
 from launcher.diagnosis.failure import Course
@@ -204,6 +207,26 @@ def test_the_words_of_older_versions_of_torch() -> None:
 
 def test_a_message_that_tells_nothing_more() -> None:
     assert told("CUDA out of memory.") == told("")
+
+
+@given(
+    st.text(max_size=40),
+    st.sampled_from([OOM, OLD_OOM, ILLEGAL, ASSERT, DUPLICATE, OLD_DRIVER, "CUDA error: "]),
+    st.integers(0, 10**30),
+    st.text(max_size=40),
+)
+def test_no_message_breaks_a_rule(before: str, message: str, number: int, after: str) -> None:
+    """Numbers of any length among them."""
+    changed = re.sub(r"\d+", lambda _: str(number), message)
+    for text in (before + changed + after, changed + after, message[: len(message) // 2] + str(number) * 300):
+        cause(failed("torch.OutOfMemoryError", text))
+
+
+def test_a_message_as_long_as_one_may_be_takes_no_time_worth_mentioning() -> None:
+    text = ("CUDA " * 3000 + "Process 1 has 1 GiB rank 0 and " * 500)[:16384]
+
+    assert cause(failed("RuntimeError", text)) is None
+    assert cause(failed("torch.OutOfMemoryError", f"CUDA out of memory. {text}")) is not None
 
 
 def test_a_long_course_is_told_in_eight_points_from_its_first_to_its_last() -> None:

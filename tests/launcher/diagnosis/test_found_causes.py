@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher import Distributor, RankFailed
+from launcher.diagnosis import causes
 from launcher.state import events as ev
 from tests.commands import facts, rankdeck
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
@@ -76,6 +77,17 @@ def test_a_failure_without_a_known_cause_has_none(script: Path) -> None:
     assert [] == facts(ev.CauseFound)
     assert "cause" not in done.stderr
     assert json.loads(rankdeck("show", "last", "--json").stdout)["cause"] is None
+
+
+def test_a_defect_in_a_rule_does_not_cost_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("a rule")
+
+    monkeypatch.setattr(causes, "RULES", (broken,))
+    with pytest.raises(RankFailed, match="OutOfMemoryError"):
+        Distributor(1, gpu=False).run(out_of_memory)
+    notes = [fact.text for fact in facts(ev.NoteMade) if isinstance(fact, ev.NoteMade)]
+    assert "rankdeck failed while it looked for the cause: ZeroDivisionError: a rule" in notes
 
 
 @pytest.mark.usefixtures("mark")
