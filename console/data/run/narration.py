@@ -97,14 +97,16 @@ def _trackers(before: RunState, after: RunState) -> Iterator[str]:
 
 def _new_xids(before: RunState, after: RunState) -> Iterator[str]:
     """A line for each kind of error of each GPU, once in an attempt."""
-    old = len(before.xids) if before.attempt == after.attempt else 0
-    said = set(map(xid_line, after.xids[:old]))
-    new = dict.fromkeys(map(xid_line, after.xids[old:]))
-    yield from (line for line in new if line not in said)
+    said = xid_lines(before) if before.attempt == after.attempt else ()
+    yield from (line for line in xid_lines(after) if line not in said)
 
 
-def xid_line(logged: XidLogged) -> str:
-    """The GPU and its error."""
+def xid_lines(state: RunState) -> tuple[str, ...]:
+    """The errors of GPUs that the driver logged in this attempt, each once."""
+    return tuple(dict.fromkeys(map(_xid_line, state.xids)))
+
+
+def _xid_line(logged: XidLogged) -> str:
     gpu = logged.uuid if logged.index is None else logged.index
     return f"GPU {gpu} on {logged.host}: {xid_text(logged.xid)}"
 

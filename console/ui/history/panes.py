@@ -21,7 +21,7 @@ from launcher.state.run_state import RunState
 from ... import formatting as fig
 from ...data.history.query import took_text
 from ...data.run.model import PHASE_GLYPHS
-from ...data.run.narration import record_line
+from ...data.run.narration import record_line, xid_lines
 from ...data.run.stacks import stacks_block
 from ...sanitize import printable
 from ..launch.panes import outcome
@@ -235,7 +235,8 @@ def _end(record: RunRecord, width: int) -> Iterator[Row]:
         yield from wrapped_rows(f"attempt {restart.attempt} began because {restart.reason}", width, "muted")
     for near in record.limits:
         yield from wrapped_rows(f"! {_limit_line(near, state.started)}", width, "rank-behind")
-    for text in (*(note.text for note in state.notes), record_line(state), record.problem):
+    notes = (note.text for note in state.notes)
+    for text in (*xid_lines(state), *notes, record_line(state), record.problem):
         yield from wrapped_rows(f"! {text}" if text else "", width, "rank-behind")
 
 

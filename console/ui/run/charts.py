@@ -11,6 +11,8 @@ from ... import formatting as fig
 from ...data.run.health import Alert, NotFinite, named_ranks
 from ...data.run.metrics import LAG, POWER, TABLE, Metric, Source
 from ...data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
+from ...data.run.narration import xid_lines
+from ...sanitize import printable
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, Span, clip
 from .view_sheet import ScrollingViewSheet
@@ -85,15 +87,17 @@ def alarm_count(view: RunView) -> str:
 
 
 def alarm_line(view: RunView) -> Row:
-    """The active alerts in one line; empty if there are none."""
+    """The active alerts and the errors of GPUs in one line; empty if there are none."""
     by_kind: dict[str, list[Alert]] = {}
     for alert in view.alerts:
         if alert.over is None:
             by_kind.setdefault(alert.what, []).append(alert)
-    if not by_kind:
+    xids = xid_lines(view.state)
+    if not (by_kind or xids):
         return ()
-    text = " · ".join(map(_alert_text, by_kind.values()))
-    return ((f" ! {_alerts(sum(map(len, by_kind.values())))}: ", "rank-behind bold"), (text, "rank-behind"))
+    text = " · ".join([*xids, *map(_alert_text, by_kind.values())])
+    count = len(xids) + sum(map(len, by_kind.values()))
+    return ((f" ! {_alerts(count)}: ", "rank-behind bold"), (printable(text), "rank-behind"))
 
 
 def _alert_text(alerts: Sequence[Alert]) -> str:

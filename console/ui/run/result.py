@@ -15,6 +15,7 @@ from launcher.state.ranks import Rank
 
 from ... import formatting as fig
 from ...data.run.model import RankView, RunView
+from ...data.run.narration import xid_lines
 from ...data.run.stacks import standstills
 from ...data.run.trackers import tracker_records
 from ..widgets.plots import plot_rows
@@ -69,6 +70,8 @@ def result_rows(view: RunView, width: int) -> list[Row]:
 
 def _warnings(view: RunView, width: int) -> Iterator[Row]:
     """What was noted that may need somebody's attention; the rest is in the history."""
+    for line in xid_lines(view.state):
+        yield from wrapped_rows(f"! {line}", width, "rank-behind")
     for note in view.state.notes:
         if note.level != "info":
             yield from wrapped_rows(f"! {note.text}", width, "rank-behind")

@@ -269,13 +269,16 @@ async def test_the_rank_that_failed_is_in_view_where_not_all_are(open_app: Open,
 async def test_texts_of_users_cannot_break_the_screen(open_app: Open, until: Until, root: Path) -> None:
     run = record_demo(root, fail=True)
     events = run / "events.jsonl"
-    events.write_text(events.read_text().replace("CUDA out of memory", r"bad\n\u001b[2Jbatch [red]x[/red]"))
+    recorded = events.read_text().replace("CUDA out of memory", r"bad\n\u001b[2Jbatch [red]x[/red]")
+    events.write_text(recorded.replace("rank 5 ran out", r"rank 5\r\n\u001b[2Jran [red]out[/red]"))
     app = open_app(run=run)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: shown(app))
 
         said = "   bad  [2Jbatch [red]x[/red]"
         await until(pilot, lambda: said in text(app.screen.query_one(Headline)))
+        cause = "cause: rank 5   [2Jran [red]out[/red] of the memory"
+        await until(pilot, lambda: cause in text(app.screen.query_one(Headline)))
 
 
 async def test_keys_choose_panes_where_not_all_fit(open_app: Open, until: Until) -> None:
