@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
 
+MANUAL = Path(__file__).parents[3] / "console" / "manual" / "results.md"
 GIB, MIB = 1 << 30, 1 << 20
 GPU = Device(index=3, uuid="GPU-3", name="NVIDIA H100 80GB HBM3", memory=80 * GIB)
 
@@ -90,37 +91,37 @@ def cause(facts: list[ev.Event], memory: Course = ()) -> ev.CauseFound | None:
     return find_cause(fold_all(facts, run="r1"), lambda _: memory, now=7.0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "message", "rule", "certainty"),
-    [
-        ("torch.OutOfMemoryError", OOM, "cuda-oom", "certain"),
-        ("torch.cuda.OutOfMemoryError", OLD_OOM, "cuda-oom", "certain"),
-        ("RuntimeError", "CUDA error: out of memory\nCUDA kernel errors might be…", "cuda-oom", "certain"),
-        ("RuntimeError", "Triton Error [CUDA]: out of memory", "cuda-oom", "certain"),
-        (
-            "RuntimeError",
-            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-            "cuda-oom",
-            "likely",
-        ),
-        ("torch.AcceleratorError", ILLEGAL, "cuda-illegal-access", "certain"),
-        (
-            "RuntimeError",
-            "Triton Error [CUDA]: an illegal memory access was encountered",
-            "cuda-illegal-access",
-            "certain",
-        ),
-        ("torch.AcceleratorError", ASSERT, "cuda-assert", "certain"),
-        ("torch.distributed.DistBackendError", DUPLICATE, "nccl-duplicate-gpu", "certain"),
-        ("torch.AcceleratorError", "CUDA error: invalid device ordinal\nGPU device may be…",
-         "cuda-no-such-device", "certain"),
-        ("RuntimeError", OLD_DRIVER, "cuda-driver-too-old", "certain"),
-        ("RuntimeError", "CUDA error: no kernel image is available for execution on the device",
-         "cuda-no-kernel", "certain"),
-        ("AssertionError", "Torch not compiled with CUDA enabled", "torch-without-cuda", "certain"),
-        ("RuntimeError", "CUDA error: uncorrectable ECC error encountered", "gpu-fault", "certain"),
-    ],
-)  # fmt: skip
+TELLING = [
+    ("torch.OutOfMemoryError", OOM, "cuda-oom", "certain"),
+    ("torch.cuda.OutOfMemoryError", OLD_OOM, "cuda-oom", "certain"),
+    ("RuntimeError", "CUDA error: out of memory\nCUDA kernel errors might be…", "cuda-oom", "certain"),
+    ("RuntimeError", "Triton Error [CUDA]: out of memory", "cuda-oom", "certain"),
+    (
+        "RuntimeError",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuda-oom",
+        "likely",
+    ),
+    ("torch.AcceleratorError", ILLEGAL, "cuda-illegal-access", "certain"),
+    (
+        "RuntimeError",
+        "Triton Error [CUDA]: an illegal memory access was encountered",
+        "cuda-illegal-access",
+        "certain",
+    ),
+    ("torch.AcceleratorError", ASSERT, "cuda-assert", "certain"),
+    ("torch.distributed.DistBackendError", DUPLICATE, "nccl-duplicate-gpu", "certain"),
+    ("torch.AcceleratorError", "CUDA error: invalid device ordinal\nGPU device may be…",
+     "cuda-no-such-device", "certain"),
+    ("RuntimeError", OLD_DRIVER, "cuda-driver-too-old", "certain"),
+    ("RuntimeError", "CUDA error: no kernel image is available for execution on the device",
+     "cuda-no-kernel", "certain"),
+    ("AssertionError", "Torch not compiled with CUDA enabled", "torch-without-cuda", "certain"),
+    ("RuntimeError", "CUDA error: uncorrectable ECC error encountered", "gpu-fault", "certain"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "message", "rule", "certainty"), TELLING)
 def test_an_exception_that_tells_its_cause(kind: str, message: str, rule: str, certainty: str) -> None:
     found = cause(failed(kind, message))
 
@@ -281,7 +282,9 @@ def test_a_cause_in_words() -> None:
     assert [] == list(cause_lines(None))
 
 
-def test_every_rule_has_a_name_of_its_own() -> None:
-    assert len(RULES) == len(set(RULES))
-    for one, other in itertools.combinations(RULES, 2):
-        assert one.__name__ != other.__name__
+def test_the_manual_lists_every_cause_and_no_other() -> None:
+    section = MANUAL.read_text().partition("## Why it failed")[2]
+    listed = {name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in row.split(", ")}
+
+    assert {f"`{rule}`" for _, _, rule, _ in TELLING} | {"`oom-killer`"} == listed
+    assert len(RULES) == len(listed)
