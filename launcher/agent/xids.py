@@ -76,7 +76,7 @@ class XidSession(nvml.NvmlSession):
             yield from (
                 (source.device, int(event.eventData))
                 for source in self._sources
-                if source.has(gpu, event.gpuInstanceId)
+                if source.has(gpu, getattr(event, "gpuInstanceId", ANY_INSTANCE))  # an older pynvml has none
             )
 
     def _watch(self, device: Device) -> Source | None:
@@ -110,7 +110,7 @@ def _address(handle: Any) -> int | None:
 
 
 class XidWatcher(threading.Thread):
-    """Delivers the Xids of some devices until it is stopped, and at most `MOST` of them.
+    """Delivers the Xids of some devices until it is stopped: each of a device once, and at most `MOST`.
 
     It is a daemon thread, because a driver may never answer. It looks now and then, rather than wait within
     the driver, so that it ends as soon as it is asked to: no process is forked beside a thread.
@@ -132,7 +132,6 @@ class XidWatcher(threading.Thread):
         self._head_start_s, self._interval_s = head_start_s, interval_s
         self._stopping, self._done = threading.Event(), threading.Event()
         self._watching = False
-        self._left = MOST
 
     def stop(self) -> None:
         """Ask the thread to end; returns at once."""
@@ -152,19 +151,21 @@ class XidWatcher(threading.Thread):
             session = XidSession(nvml.find_pynvml(), self._devices)
         except nvml.NoAnswer:
             return
-        if session.sees_any:
-            self._watching = True
-            self._watch(session)
-        self._done.set()
-        session.close()
+        try:
+            if session.sees_any:
+                self._watching = True
+                self._watch(session)
+        finally:
+            self._done.set()
+            session.close()
 
     def _watch(self, session: XidSession) -> None:
-        """Look each interval, and once more when stopped."""
+        """Look each interval, and once more when stopped. A GPU may log the same thousands of times."""
+        seen: set[tuple[str, int]] = set()
         last = False
-        while self._left and not last:
+        while len(seen) < MOST and not last:
             last = self._stopping.wait(self._interval_s)
             for device, xid in session.look():
-                self._deliver(device, xid)
-                self._left -= 1
-                if not self._left:
-                    break
+                if (device.uuid, xid) not in seen and len(seen) < MOST:
+                    seen.add((device.uuid, xid))
+                    self._deliver(device, xid)

@@ -13,9 +13,9 @@ from ..state.run_state import RunState
 from . import gpu_memory, gpu_rules, host_rules
 from .failure import Course, FirstFailure, Rule
 
-# The broken GPU comes first: whatever its ranks raise follows from it.
+# What CUDA says comes before what the driver has logged at some time.
 RULES: tuple[Rule, ...] = (
-    gpu_rules.broken_gpu,
+    gpu_rules.lost_gpu,
     gpu_memory.out_of_memory,
     gpu_rules.illegal_access,
     gpu_rules.failed_assertion,
@@ -24,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     gpu_rules.old_driver,
     gpu_rules.wrong_architecture,
     gpu_rules.torch_without_cuda,
+    gpu_rules.broken_gpu,
     host_rules.killed_by_the_kernel,
 )
 
@@ -41,7 +42,7 @@ def find_cause(
     rank = state.first_failure
     if rank is None:
         return None
-    failure = _failure_of(state, rank, memory_of(rank) if rank.devices else ())
+    failure = _failure_of(state, rank, lambda: memory_of(rank) if rank.devices else ())
     found = next((each for rule in RULES if (each := rule(failure)) is not None), None)
     if found is None:
         return None
@@ -57,13 +58,17 @@ def find_cause(
     )
 
 
-def _failure_of(state: RunState, rank: Rank, memory: Course) -> FirstFailure:
+def _failure_of(state: RunState, rank: Rank, memory: Callable[[], Course]) -> FirstFailure:
     own = {device.uuid for device in rank.devices}
+    here = [each for each in state.ranks if each.host == rank.host]
+    others = {device.uuid for each in here if each.rank != rank.rank for device in each.devices}
     return FirstFailure(
         rank,
         run=state.id,
         xids=tuple(each for each in state.xids if each.agent == rank.agent and each.uuid in own),
         memory=memory,
+        peers={each.pid: each.rank for each in here if each.pid is not None},
+        shared=bool(own & others),
         host_memory=_memory_of_host(state, rank.agent),
     )
 

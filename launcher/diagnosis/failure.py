@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..state.events import XidLogged
 from ..state.ranks import Rank
+from ..state.tracebacks import quoted
 
 Course = Sequence[tuple[float, int]]
 """How a figure in bytes went: times in seconds since the epoch, and the figure."""
@@ -28,14 +29,18 @@ class FirstFailure:
         rank: the rank that failed first.
         run: the run's id.
         xids: the errors that the driver logged of its GPUs, the first one first.
-        memory: the GPU memory of its processes, as it was sampled.
+        memory: reads how the GPU memory of its processes went.
+        peers: the pids of all ranks on its host, and their numbers.
+        shared: whether another rank has one of its GPUs.
         host_memory: the memory in bytes of its host, used and in all, when it was sampled last.
     """
 
     rank: Rank
     run: str = ""
     xids: tuple[XidLogged, ...] = ()
-    memory: Course = ()
+    memory: Callable[[], Course] = tuple
+    peers: Mapping[int, int] = field(default_factory=dict)
+    shared: bool = False
     host_memory: tuple[int, int] | None = None
 
     @property
@@ -49,16 +54,15 @@ class FirstFailure:
         return self.rank.raised.message if self.rank.raised else ""
 
     @property
+    def messages(self) -> tuple[str, ...]:
+        """That message, and the one of an exception that it quotes: of a replica, or of a loader's worker."""
+        inner = quoted(self.message).partition(": ")[2]
+        return (self.message, inner) if inner else (self.message,)
+
+    @property
     def name(self) -> str:
         """The rank, as a sentence names it."""
         return f"rank {self.rank.rank}"
-
-    @property
-    def gpu(self) -> str:
-        """Its GPU, as a sentence names it."""
-        numbers = [str(device.index) for device in self.rank.devices]
-        which = f"GPU {' and '.join(numbers)}" if numbers else "the GPU"
-        return f"{which} of {self.rank.host}" if self.rank.host else which
 
 
 @dataclass(frozen=True, slots=True)

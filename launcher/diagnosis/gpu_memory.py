@@ -6,6 +6,7 @@ torch tells all of it in the message of its `OutOfMemoryError`, in words that ha
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -27,14 +28,16 @@ _OWN = re.compile(rf"this process has {_SIZE} memory in use")
 _OTHERS = re.compile(rf"\bProcess (\d{{1,10}}) has {_SIZE} memory in use")
 _TENSORS = re.compile(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated")
 _CACHED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
-_SHOWN = 8
+_NUMBER = re.compile(r"\bGPU (\d{1,3}) has a total capacity|\(GPU (\d{1,3});")
+_SHOWN, _LEAST_COURSE = 8, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What torch's message tells, in bytes; None for what it does not.
+    """What torch's message tells; None for what it does not.
 
     Attributes:
+        number: of the GPU, as the rank counts those that it sees; the other figures are in bytes.
         tried: what was asked for.
         total: the memory of the GPU.
         free: what was free of it.
@@ -44,6 +47,7 @@ class Told:
         others: what other processes held, by pid.
     """
 
+    number: int | None = None
     tried: int | None = None
     total: int | None = None
     free: int | None = None
@@ -56,7 +60,9 @@ class Told:
 def told(message: str) -> Told:
     """Read the message of an `OutOfMemoryError`."""
     found = [(int(pid), _bytes(size, unit)) for pid, size, unit in _OTHERS.findall(message)]
+    number = _NUMBER.search(message)
     return Told(
+        number=int(number[1] or number[2]) if number else None,
         tried=_first(_TRIED, message),
         total=_first(_TOTAL, message),
         free=_first(_FREE, message),
@@ -80,32 +86,35 @@ def _bytes(size: str, unit: str) -> int:
 
 
 def out_of_memory(failure: FirstFailure) -> Finding | None:
-    """The rank raised because its GPU had no memory left."""
-    certain = _CERTAIN.search(failure.message)
-    if certain is None and _LIKELY.search(failure.message) is None:
+    """The rank raised because a GPU had no memory left."""
+    message = next((each for each in failure.messages if _CERTAIN.search(each)), None)
+    if message is None and not _LIKELY.search(failure.message):
         return None
-    seen = told(failure.message)
+    seen, course = told(message or failure.message), failure.memory()
     return Finding(
         "cuda-oom",
-        f"{failure.name} ran out of the memory of {failure.gpu}",
-        Certainty.CERTAIN if certain else Certainty.LIKELY,
-        evidence=tuple(_evidence(failure, seen)),
-        remedy=tuple(_remedies(failure, seen)),
+        f"{failure.name} ran out of GPU memory on {failure.rank.host or 'its host'}",
+        Certainty.LIKELY if message is None else Certainty.CERTAIN,
+        evidence=tuple(_evidence(failure, seen, course)),
+        remedy=tuple(_remedies(failure, seen, course)),
     )
 
 
-def _evidence(failure: FirstFailure, seen: Told) -> list[str]:
+def _evidence(failure: FirstFailure, seen: Told, course: Course) -> list[str]:
     lines = []
     if seen.tried is not None and seen.free is not None and seen.total is not None:
         tried, free, total = map(size_text, (seen.tried, seen.free, seen.total))
-        lines.append(f"it asked for {tried}, and {free} of {total} were free")
+        where = "" if seen.number is None else f" of cuda:{seen.number}"
+        lines.append(f"it asked for {tried}, and {free} of the {total}{where} were free")
     if seen.tensors is not None:
         kept = f", and torch kept {size_text(seen.cached)} for later ones" if seen.cached else ""
         lines.append(f"its tensors held {size_text(seen.tensors)}{kept}")
     for pid, size in seen.others:
-        lines.append(f"process {pid} held {size_text(size)} of the same GPU")
-    if len(failure.memory) > 1:
-        lines.append(f"its memory went {course_text(failure.memory)}")
+        peer = failure.peers.get(pid)
+        who = f"process {pid}" if peer is None else f"rank {peer}"
+        lines.append(f"{who} held {size_text(size)} of the same GPU")
+    if len(course) > 1:
+        lines.append(f"its memory went {course_text(course)}")
     return lines
 
 
@@ -118,17 +127,23 @@ def course_text(course: Course) -> str:
     return f"{', '.join(size_text(size) for _, size in points)} over {took:.0f} s"
 
 
-def _remedies(failure: FirstFailure, seen: Told) -> list[str]:
+def _remedies(failure: FirstFailure, seen: Told, course: Course) -> list[str]:
     """What helps, the most fitting first."""
     ways = []
+    if any(pid in failure.peers for pid, _ in seen.others):
+        ways.append(
+            "fewer ranks a GPU"
+            if failure.shared
+            else "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) first: ranks have met on one GPU"
+        )
     if _is_fragmented(seen):
         ways.append(
             "--env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: what torch keeps is in pieces that are "
             "too small"
         )
-    if _is_held_by_others(seen):
+    if _is_held_by_others(seen, failure.peers):
         ways.append("free the GPU of the other processes (nvidia-smi lists them), or use another one")
-    if _grows(failure.memory):
+    if _grows(course):
         ways.append(
             "see whether memory grows with every step: what is kept of a step must be detached "
             "(total += loss.item(), not total += loss)"
@@ -149,17 +164,23 @@ def _is_fragmented(seen: Told) -> bool:
     return enough or much
 
 
-def _is_held_by_others(seen: Told) -> bool:
-    """Whether others held a twentieth of the GPU or more."""
+def _is_held_by_others(seen: Told, peers: Mapping[int, int]) -> bool:
+    """Whether processes that are no ranks of this run held a twentieth of the GPU or more."""
     if seen.total is None:
         return False
-    others = sum(size for _, size in seen.others)
-    if not others and seen.own is not None and seen.free is not None:
+    others = sum(size for pid, size in seen.others if pid not in peers)
+    if not seen.others and seen.own is not None and seen.free is not None:
         others = seen.total - seen.own - seen.free
     return others >= seen.total // 20
 
 
 def _grows(course: Course) -> bool:
-    """Whether it grew by a tenth or more in each of the last three samples."""
-    sizes = [size for _, size in course][-4:]
-    return len(sizes) == 4 and all(after > before * 1.1 for before, after in pairwise(sizes))
+    """Whether it grew on and on: by a fifth in the last two thirds, and never shrank there.
+
+    The first third is left out: there the model and the first batch come.
+    """
+    later = [size for _, size in course][len(course) // 3 :]
+    if len(course) < _LEAST_COURSE or later[-1] < later[0] * 1.2:
+        return False
+    rises = [after - before for before, after in pairwise(later)]
+    return min(rises) >= 0 and sum(rise > 0 for rise in rises) * 3 >= len(rises)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 
+from ..errors import counted
+from ..state.events import XidLogged
+from ..state.outcome_rules import brief
 from ..state.xids import xid_text
 from .failure import Certainty, Finding, FirstFailure
 
@@ -17,23 +20,29 @@ BROKEN = frozenset({48, 61, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143})
 _BLOCKING = "run it once with --env CUDA_LAUNCH_BLOCKING=1: the traceback then shows the call that did it"
 
 
-def broken_gpu(failure: FirstFailure) -> Finding | None:
-    """The driver logged a fault of the rank's GPU."""
-    faults = [each for each in failure.xids if each.xid in BROKEN]
+def lost_gpu(failure: FirstFailure) -> Finding | None:
+    """CUDA told the rank that its GPU is broken."""
     told = _cuda_tells(failure, r"uncorrectable ECC error|GPU is lost|fallen off the bus")
-    if not (faults or told):
+    if not told:
         return None
-    what = xid_text(faults[0].xid) if faults else told
-    return Finding(
-        "gpu-fault",
-        f"{failure.gpu} failed under {failure.name}: {what}",
-        Certainty.CERTAIN if told else Certainty.LIKELY,
-        _logged(failure),
-        (
-            f"keep {failure.rank.host} out of the next run: such a GPU needs a reset or a replacement",
-            "its administrator finds more in `dmesg` and `nvidia-smi -q`",
-            "--max-restarts 1 and checkpoints, so that a run outlives it",
-        ),
+    text = f"a GPU of {failure.name} on {failure.rank.host} failed: {told}"
+    return Finding("gpu-fault", text, evidence=_logged(failure), remedy=_spared(failure))
+
+
+def broken_gpu(failure: FirstFailure) -> Finding | None:
+    """The driver logged a fault of the rank's GPU, and then the rank failed at using it, or by a signal."""
+    faults = [each for each in failure.xids if each.xid in BROKEN]
+    used = failure.rank.signal or re.search(r"\b(?:CUDA|NCCL|cuDNN|CUBLAS)", failure.message, re.IGNORECASE)
+    if not (faults and used):
+        return None
+    text = f"{_gpu_of(faults[0])} failed under {failure.name}: {xid_text(faults[0].xid)}"
+    return Finding("gpu-fault", text, Certainty.LIKELY, _logged(failure), _spared(failure))
+
+
+def _spared(failure: FirstFailure) -> tuple[str, ...]:
+    return (
+        f"keep {failure.rank.host} out of the next run: such a GPU needs a reset or a replacement",
+        "its administrator finds more in `dmesg` and `nvidia-smi -q`",
     )
 
 
@@ -75,18 +84,16 @@ _DUPLICATE = re.compile(
 
 def shared_by_nccl(failure: FirstFailure) -> Finding | None:
     """NCCL found two ranks on one GPU, which it refuses."""
-    match = _DUPLICATE.search(failure.message)
+    match = _DUPLICATE.search(failure.message) if "ncclInvalidUsage" in failure.message else None
     if match is None:
         return None
-    one, other = sorted(map(int, match.groups()))
+    own = "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first use of a GPU"
+    gloo = "the backend gloo, if ranks are to share a GPU"
     return Finding(
         "nccl-duplicate-gpu",
-        f"ranks {one} and {other} use the same GPU, and NCCL takes one rank a GPU",
-        evidence=(match[0],),
-        remedy=(
-            "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first use of a GPU",
-            "the backend gloo, if ranks are to share a GPU",
-        ),
+        f"{failure.name} and another rank of its group use the same GPU, and NCCL takes one rank a GPU",
+        evidence=(f"NCCL says, by ranks of the group: {match[0]}",),
+        remedy=(gloo, "fewer ranks a GPU") if failure.shared else (own, gloo),
     )
 
 
@@ -99,7 +106,7 @@ def no_such_device(failure: FirstFailure) -> Finding | None:
         "cuda-no-such-device",
         f"{failure.name} chose a GPU by a number that it does not see",
         evidence=(
-            f"its local rank is {rank.local_rank}, and it has {len(rank.devices) or 'no'} GPU of its own",
+            f"its local rank is {rank.local_rank}, and it has {counted(len(rank.devices), 'GPU')} of its own",
         ),
         remedy=(
             "with a GPU for each rank, its number is LOCAL_RANK",
@@ -109,18 +116,22 @@ def no_such_device(failure: FirstFailure) -> Finding | None:
     )
 
 
+_OLD_DRIVER = re.compile(
+    r"\A(?:The NVIDIA driver on your system is too old|CUDA error: CUDA driver version is insufficient"
+    r"|Unexpected error from cudaGetDeviceCount\(\)[^\n]{0,300}driver version is insufficient)"
+)
+
+
 def old_driver(failure: FirstFailure) -> Finding | None:
     """The driver is older than the CUDA that torch was built for."""
-    pattern = r"NVIDIA driver on your system is too old[^.]*|driver version is insufficient for CUDA runtime"
-    match = re.search(pattern, failure.message)
-    if match is None:
+    if _OLD_DRIVER.search(failure.message) is None:
         return None
     return Finding(
         "cuda-driver-too-old",
         f"the NVIDIA driver of {failure.rank.host} is older than the CUDA that torch was built for",
-        evidence=(match[0],),
+        evidence=(brief(failure.message),),
         remedy=(
-            "install a torch that was built for that driver: `nvidia-smi` shows the newest CUDA that it can",
+            "install a torch that was built for that driver: `nvidia-smi` shows the newest CUDA it supports",
             "or have the driver updated",
         ),
     )
@@ -144,12 +155,12 @@ def wrong_architecture(failure: FirstFailure) -> Finding | None:
 
 def torch_without_cuda(failure: FirstFailure) -> Finding | None:
     """This torch cannot use GPUs at all."""
-    if "Torch not compiled with CUDA enabled" not in failure.message:
+    if not failure.message.startswith("Torch not compiled with CUDA enabled"):
         return None
     return Finding(
         "torch-without-cuda",
         f"the torch of {failure.name} was built without CUDA",
-        evidence=(failure.message.splitlines()[0],),
+        evidence=(brief(failure.message),),
         remedy=(
             "install a build with CUDA, as pytorch.org/get-started tells",
             "--python PATH, if another interpreter has one; --no-gpu to train on the CPU",
@@ -158,12 +169,16 @@ def torch_without_cuda(failure: FirstFailure) -> Finding | None:
 
 
 def _cuda_tells(failure: FirstFailure, pattern: str) -> str:
-    """What of a pattern follows CUDA's name in the message: torch's errors and Triton's begin so."""
-    match = re.search(rf"\bCUDA\b[^\n]{{0,40}}?({pattern})", failure.message, re.IGNORECASE)
-    return match[1] if match else ""
+    """What of a pattern is in the first line of an error of CUDA's; torch's and Triton's errors begin so."""
+    begin = rf"\A(?:CUDA error|Triton Error \[CUDA\]): [^\n]{{0,80}}?({pattern})"
+    found = (re.search(begin, message, re.IGNORECASE) for message in failure.messages)
+    return next((match[1] for match in found if match), "")
 
 
 def _logged(failure: FirstFailure) -> tuple[str, ...]:
-    """The Xids of the rank's GPUs, each once."""
-    numbers = dict.fromkeys(each.xid for each in failure.xids)
-    return tuple(f"the driver logged of {failure.gpu}: {xid_text(number)}" for number in numbers)
+    """The Xids of the rank's GPUs."""
+    return tuple(f"the driver logged {xid_text(each.xid)}, for {_gpu_of(each)}" for each in failure.xids)
+
+
+def _gpu_of(logged: XidLogged) -> str:
+    return f"GPU {logged.uuid if logged.index is None else logged.index} on {logged.host}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..state.events import CauseFound
+from .failure import Certainty
 
 _LABEL = 9
 
 
 def cause_text(found: CauseFound) -> str:
     """The cause in one sentence, which says so if another one is possible."""
-    return f"{'' if found.certainty == 'certain' else 'likely: '}{found.text}"
+    return f"{'' if found.certainty == Certainty.CERTAIN else 'likely: '}{found.text}"
 
 
 def cause_lines(found: CauseFound | None) -> Iterator[str]:

@@ -138,7 +138,7 @@ class Redactor:
 
 _SENTENCES = (
     "name", "target", "args", "why", "reason", "text", "message", "traceback", "application", "master", "ui",
-    "root", "store", "url",
+    "root", "store", "url", "evidence", "remedy",
 )  # fmt: skip
 
 
@@ -148,10 +148,14 @@ def without_secrets(fact: T, secrets: Iterable[str]) -> T:
     changes: dict[str, Any] = {}
     for each in dataclasses.fields(fact):  # type: ignore[arg-type]
         value = getattr(fact, each.name)
-        if each.name in _SENTENCES and isinstance(value, str):
-            masked = redactor.mask_known(value)
-            if masked != value:
-                changes[each.name] = masked
+        if each.name not in _SENTENCES:
+            continue
+        if isinstance(value, tuple):
+            masked: object = tuple(redactor.mask_known(p) if isinstance(p, str) else p for p in value)
+        else:
+            masked = redactor.mask_known(value) if isinstance(value, str) else value
+        if masked != value:
+            changes[each.name] = masked
     return dataclasses.replace(fact, **changes) if changes else fact  # type: ignore[type-var]
 
 

@@ -786,7 +786,7 @@ class TrackerLinked(Event):
 class XidLogged(Event):
     """NVIDIA's driver logged an error of a GPU, a program's or its own: an Xid, as `dmesg` shows it.
 
-    `uuid` and `index` are those of the device that the run uses. https://docs.nvidia.com/deploy/xid-errors
+    `uuid` and `index` are those of a device that the agent may use. https://docs.nvidia.com/deploy/xid-errors
     lists the numbers. The driver does not say which process it was.
     """
 

@@ -196,7 +196,6 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         near=_past(state.near, "start", "progress"),
         stacks=(),
         xids=(),
-        found=None,
         ranks=Ranks(),
         services=(),
         hosts=here,
@@ -419,8 +418,12 @@ def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
 
 @folds(ev.XidLogged)
 def _xid_logged(state: RunState, e: ev.XidLogged) -> RunState:
-    """A faulty GPU may log thousands; the first ones tell."""
-    return state if len(state.xids) >= XIDS else changed(state, xids=(*state.xids, e))
+    """Each error of each GPU that the ranks have, once: others of the host may be used by other jobs."""
+    used = {device.uuid for rank in state.ranks.of_agent(e.agent) for device in rank.devices}
+    known = {(each.host, each.uuid, each.xid) for each in state.xids}
+    if e.uuid not in used or (e.host, e.uuid, e.xid) in known or len(known) >= XIDS:
+        return state
+    return changed(state, xids=(*state.xids, e))
 
 
 @folds(ev.CauseFound)

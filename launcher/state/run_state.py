@@ -101,8 +101,8 @@ class RunState:
         trackers: the records of it in experiment trackers, over all attempts; only the first ones.
         artifacts: the last news of files that came home, by host.
         coming: the files that hosts still send home after their ranks' end.
-        xids: the errors that the driver logged of its GPUs in this attempt; only the first ones.
-        found: why it failed, where that is known.
+        xids: the errors that the driver logged of its ranks' GPUs in this attempt, each once.
+        found: why its last attempt failed, where that is known.
         near: the last warning that a limit is near, unless the danger has passed.
         stacks: the latest stacks of the ranks of this attempt, by rank.
         recording: why the folder cannot be written; None while it can.

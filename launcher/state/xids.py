@@ -22,15 +22,12 @@ _NAMES = {
     95: "uncontained memory error",
     119: "GSP error (timeout)",
     120: "GSP error",
+    140: "unrecovered ECC error",
+    143: "GPU could not be initialised",
 }
-
-
-def xid_name(number: int) -> str:
-    """What an Xid means, in a few words; empty for one that is not well known."""
-    return _NAMES.get(number, "")
 
 
 def xid_text(number: int) -> str:
     """The Xid and its name: ``Xid 31, MMU fault``."""
-    name = xid_name(number)
+    name = _NAMES.get(number, "")
     return f"Xid {number}{', ' if name else ''}{name}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
 MIB = 1 << 20
 
 
+@cache
 def _missing() -> str:
     """Why tests that need a GPU cannot run here; empty if they can."""
     if shutil.which("nvidia-smi") is None:

@@ -25,13 +25,14 @@ def xids() -> list[int]:
 
 
 def test_a_rank_out_of_gpu_memory(targets: Path) -> None:
-    done = rankdeck("run", targets / "gpu" / "grow.py", "-n", "1")
+    done = rankdeck("run", targets / "gpu" / "grow.py", "-n", "1", "--sample-interval", "0.25")
 
     assert 1 == done.returncode
     cause = found()
     assert ("cuda-oom", "certain", 0) == (cause.id, cause.certainty, cause.rank)
     asked, held, course = cause.evidence
     assert asked.startswith("it asked for 6.0 GiB, and ")
+    assert asked.endswith(" of cuda:0 were free")
     assert held.startswith("its tensors held ")
     assert course.startswith("its memory went ")
     assert course.count("GiB") >= 3

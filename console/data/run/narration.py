@@ -102,11 +102,12 @@ def _new_xids(before: RunState, after: RunState) -> Iterator[str]:
 
 
 def xid_lines(state: RunState) -> tuple[str, ...]:
-    """The errors of GPUs that the driver logged in this attempt, each once."""
-    return tuple(dict.fromkeys(map(_xid_line, state.xids)))
+    """The errors of GPUs that the driver logged in this attempt."""
+    return tuple(map(xid_line, state.xids))
 
 
-def _xid_line(logged: XidLogged) -> str:
+def xid_line(logged: XidLogged) -> str:
+    """The GPU and its error."""
     gpu = logged.uuid if logged.index is None else logged.index
     return f"GPU {gpu} on {logged.host}: {xid_text(logged.xid)}"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from launcher.state.events import XidLogged
 from launcher.state.run_state import Host
 
 from ... import formatting as fig
 from ...data.run.health import Alert, NotFinite, named_ranks
 from ...data.run.metrics import LAG, POWER, TABLE, Metric, Source
 from ...data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
-from ...data.run.narration import xid_lines
+from ...data.run.narration import xid_line, xid_lines
 from ...sanitize import printable
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, Span, clip
@@ -81,8 +82,8 @@ def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
 
 
 def alarm_count(view: RunView) -> str:
-    """The number of active alerts; empty if there are none."""
-    active = sum(alert.over is None for alert in view.alerts)
+    """The number of active alerts and errors of GPUs; empty if there are none."""
+    active = len(view.state.xids) + sum(alert.over is None for alert in view.alerts)
     return f"! {_alerts(active)}" if active else ""
 
 
@@ -114,9 +115,14 @@ def _alerts(count: int) -> str:
 
 
 def alert_rows(view: RunView) -> list[Row]:
-    """All alerts that the view holds, the newest first."""
-    rows = [_alert_row(alert) for alert in view.alerts]
+    """All alerts that the view holds, the newest first, after the errors of GPUs."""
+    rows = [_xid_row(logged) for logged in view.state.xids] + [_alert_row(alert) for alert in view.alerts]
     return [*rows, ()] if rows else []
+
+
+def _xid_row(logged: XidLogged) -> Row:
+    when = time.strftime("%H:%M:%S", time.localtime(logged.time))
+    return ((f" ! {when} ", "rank-behind bold"), (printable(xid_line(logged)), ""))
 
 
 def _alert_row(alert: Alert) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
+from launcher.diagnosis.failure import Certainty
 from launcher.diagnosis.wording import cause_lines, cause_text
 from launcher.state.events import CauseFound
 from launcher.state.outcome_rules import left_before, reason_in
@@ -23,7 +24,7 @@ _MOST_ROWS, _FEWEST = 8, 5
 def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     """The block in a few lines, some more if `tall`; the result pane has all of it.
 
-    A known cause goes before the exception's message, which has the room that is left.
+    A cause that is certain goes before the exception's message, which has the room that is left.
     """
     first = view.state.first_failure
     if first is None:
@@ -34,7 +35,7 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
     ]
-    cause = _cause_rows(view.state.found)
+    cause = _cause_rows(view.state.found, tall=tall)
     if first.raised:
         room = (_MOST_ROWS if tall else _FEWEST) - 2 - bool(first.raised.frames) - len(cause)
         message = _said(first.raised.message) or first.raised.kind
@@ -48,12 +49,16 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     return [clip(row, width) for row in rows]
 
 
-def _cause_rows(found: CauseFound | None) -> list[Row]:
-    """The cause and the best remedy; the result pane has the others, and what shows it."""
+def _cause_rows(found: CauseFound | None, *, tall: bool) -> list[Row]:
+    """The cause and the best remedy; the result pane has the others, and what shows it.
+
+    In little room the exception's message says more than the remedy for a cause that is only likely.
+    """
     if found is None:
         return []
     rows: list[Row] = [((f"   cause: {cause_text(found)}", "bold"),)]
-    return rows + [((f"   remedy: {remedy}", ""),) for remedy in found.remedy[:1]]
+    remedies = found.remedy[:1] if tall or found.certainty == Certainty.CERTAIN else ()
+    return rows + [((f"   remedy: {remedy}", ""),) for remedy in remedies]
 
 
 def _said(message: str) -> str:

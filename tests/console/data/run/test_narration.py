@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from console.data.run.narration import narrate
-from launcher.spec.places import Assignment
+from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold
 from launcher.state.run_state import RunState
@@ -129,12 +129,19 @@ def xid(number: int, *, attempt: int = 0, index: int | None = 0, uuid: str = "GP
     return ev.XidLogged(time=4.0, attempt=attempt, agent=0, host="gpu-01", uuid=uuid, index=index, xid=number)
 
 
+def with_gpus(attempt: int) -> ev.GangPlaced:
+    """One rank with the three GPUs."""
+    gpus = tuple(Device(index, f"GPU-{name}") for index, name in enumerate("abc"))
+    place = Assignment(0, 1, 0, 1, 0, 1, agent=0, host="gpu-01", devices=gpus)
+    return ev.GangPlaced(time=2.0, attempt=attempt, ranks=(place,))
+
+
 def test_each_error_of_a_gpu_is_said_once_in_an_attempt() -> None:
     restart = ev.GangRestarted(time=6.0, attempt=1, reason="rank 1 failed", in_place=True)
     turns: list[list[ev.Event]] = [
-        [SUBMITTED, PLACED, xid(31), xid(31)],
+        [SUBMITTED, with_gpus(0), xid(31), xid(31)],
         [xid(31), xid(31, uuid="GPU-b", index=1), xid(11, uuid="GPU-c", index=None)],
-        [restart, xid(31, attempt=1)],
+        [restart, with_gpus(1), xid(31, attempt=1), xid(31, attempt=1, uuid="GPU-of-another-job")],
     ]
     expected = [
         ["GPU 0 on gpu-01: Xid 31, MMU fault"],

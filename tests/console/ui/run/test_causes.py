@@ -8,7 +8,7 @@ import pytest
 
 from console.data.replay import Script
 from console.data.run.model import RunView
-from console.ui.run.charts import alarm_line
+from console.ui.run.charts import alarm_count, alarm_line, alert_rows
 from console.ui.run.failure import failure_rows, failure_text
 from console.ui.run.result import result_rows
 from console.ui.widgets.rows import Row, width_of
@@ -22,7 +22,9 @@ def failed() -> RunState:
 
 
 def xid(number: int, host: str = "gpu-02") -> ev.XidLogged:
-    return ev.XidLogged(time=1030.0, agent=1, host=host, uuid="GPU-00000005", index=1, xid=number)
+    return ev.XidLogged(
+        time=1030.0, agent=1, host=host, uuid="GPU-00000005-0000-4000-8000-000000000000", index=1, xid=number
+    )
 
 
 def written(rows: list[Row]) -> str:
@@ -63,7 +65,11 @@ def test_a_likely_cause_says_that_it_is_one() -> None:
     assert state.found is not None
     view = RunView(fold(state, replace(state.found, certainty="likely")), 1100.0)
 
-    assert "cause: likely: rank 5 ran out" in written(failure_rows(view, 120))
+    text = written(failure_rows(view, 120))
+    assert "cause: likely: rank 5 ran out" in text
+    assert "CUDA out of memory." in text
+    assert "remedy" not in text
+    assert "remedy" in written(failure_rows(view, 120, tall=True))
 
 
 def test_a_certainty_of_a_newer_version_is_not_taken_for_certain() -> None:
@@ -75,7 +81,7 @@ def test_a_certainty_of_a_newer_version_is_not_taken_for_certain() -> None:
 
 
 def test_errors_of_gpus_are_alerts_while_it_runs_and_warnings_after() -> None:
-    state = RunState()
+    state = failed()
     for number in (31, 31, 79):
         state = fold(state, xid(number))
     view = RunView(state, 1100.0)
@@ -84,4 +90,6 @@ def test_errors_of_gpus_are_alerts_while_it_runs_and_warnings_after() -> None:
         " ! 2 alerts: GPU 1 on gpu-02: Xid 31, MMU fault · GPU 1 on gpu-02: Xid 79, fallen off the bus"
     )
     assert "! GPU 1 on gpu-02: Xid 79, fallen off the bus" in written(result_rows(view, 100))
+    assert "! 2 alerts" == alarm_count(view)
+    assert 2 == written(alert_rows(view)).count("Xid")
     assert () == alarm_line(RunView(RunState(), 1100.0))

@@ -195,11 +195,11 @@ async def test_a_failure_takes_the_headline_and_the_cursor(open_app: Open, until
         assert lines[0] == " ✗ rank 5 on gpu-02 raised torch.OutOfMemoryError"
         assert lines[1].startswith("   CUDA out of memory.")
         assert lines[4] == "   model.py:212 in forward ← train.py:61 in step ← train.py:88 in main"
-        assert lines[5] == "   cause: rank 5 ran out of the memory of GPU 1 of gpu-02"
+        assert lines[5] == "   cause: rank 5 ran out of GPU memory on gpu-02"
         assert lines[6].startswith("   remedy: ")
         assert lines[7].startswith("   exit 1 after 49s at step 180 · collateral: 7 SIGTERM  █")
         assert app.screen.query_one(RankGrid).cursor == 5
-        assert "   cause    rank 5 ran out of the memory" in text(app.screen.query_one(ResultPane))
+        assert "   cause    rank 5 ran out of GPU memory" in text(app.screen.query_one(ResultPane))
 
 
 def without_a_cause(run: Path, message: str) -> Path:
@@ -277,7 +277,7 @@ async def test_texts_of_users_cannot_break_the_screen(open_app: Open, until: Unt
 
         said = "   bad  [2Jbatch [red]x[/red]"
         await until(pilot, lambda: said in text(app.screen.query_one(Headline)))
-        cause = "cause: rank 5   [2Jran [red]out[/red] of the memory"
+        cause = "cause: rank 5   [2Jran [red]out[/red] of GPU memory"
         await until(pilot, lambda: cause in text(app.screen.query_one(Headline)))
 
 
