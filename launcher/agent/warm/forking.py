@@ -152,7 +152,6 @@ class Zygote:
             gc.freeze()  # nothing of the parent's is ever finalized
             os.setsid()
             linux.rename(self.name)
-            give_up_signals()
             os.fchdir(folder)
             replace_descriptors(outputs, (*keep, *self.kept))
             replace_environ(env)
@@ -277,16 +276,30 @@ def _state(path: str) -> tuple[int, int, int] | None:
 
 
 def fork_quietly() -> int:
-    """`os.fork`, without the warning that Python prints where a library has threads of its own."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+    """`os.fork`, without the warning that Python prints where a library has threads of its own.
+
+    The child handles signals as an interpreter does at its start. None reaches it before that: its parent's
+    handler would wake the parent, by the descriptor that both have, as if the signal had been for that one.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_DEFAULT, signal.SIGINT))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            give_up_signals()
+        return pid
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+_DEFAULT = (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM)
 
 
 def give_up_signals() -> None:
     """Handle signals as an interpreter does at its start."""
     signal.set_wakeup_fd(-1)
-    for signum in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
+    for signum in _DEFAULT:
         signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

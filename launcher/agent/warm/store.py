@@ -62,7 +62,6 @@ def _host(listener: socket.socket, agent: int) -> NoReturn:
             os._exit(_FAILED)
         os.setsid()
         linux.rename(NAME)
-        forking.give_up_signals()
         null = os.open(os.devnull, os.O_WRONLY)
         forking.replace_descriptors((null, os.dup(2)), [listener.fileno()])
         distributed: Any = sys.modules["torch.distributed"]

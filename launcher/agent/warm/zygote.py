@@ -309,7 +309,6 @@ class _Server:
             gc.freeze()
             os.setsid()
             linux.rename(SPARE)
-            forking.give_up_signals()
             null = os.open(os.devnull, os.O_WRONLY)
             forking.replace_descriptors((null, null), [line.fileno(), *self._ours.kept])
             leftovers.rename()
