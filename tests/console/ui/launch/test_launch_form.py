@@ -182,7 +182,7 @@ async def test_every_field_can_be_reached(open_app: Open, until: Until, size: tu
         form(app).toggle_more()
         field(app, "target").focus()
         seen = set()
-        for _ in range(40):
+        for _ in range(50):
             await until(pilot, lambda: in_sight(app))  # it is laid out, then scrolled to
             here = app.screen.focused
             assert here is not None
@@ -246,7 +246,7 @@ async def test_what_is_folded_away_is_said_and_reaches_the_run(
 
 async def test_what_is_unfolded_takes_the_room_there_is(open_app: Open, until: Until) -> None:
     app = open_app()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(80, 26)) as pilot:
         await opened(app, pilot, until, "script.py")
         await pilot.press("ctrl+t")
         await until(pilot, lambda: has_field(app, "env") and field(app, "workdir").has_focus)
