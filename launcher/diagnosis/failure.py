@@ -44,11 +44,6 @@ class FirstFailure:
     host_memory: tuple[int, int] | None = None
 
     @property
-    def kind(self) -> str:
-        """The type of its exception; empty if it raised none."""
-        return self.rank.raised.kind if self.rank.raised else ""
-
-    @property
     def message(self) -> str:
         """The message of its exception; empty if it raised none."""
         return self.rank.raised.message if self.rank.raised else ""

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 
 from ..errors import counted
-from ..state.events import XidLogged
 from ..state.outcome_rules import brief
-from ..state.xids import xid_text
+from ..state.xids import gpu_text, xid_text
 from .failure import Certainty, Finding, FirstFailure
 
 # Errors of the GPU itself: memory, links, firmware. Others are those of programs (13, 31, 43, 45) or of no
@@ -35,7 +34,7 @@ def broken_gpu(failure: FirstFailure) -> Finding | None:
     used = failure.rank.signal or re.search(r"\b(?:CUDA|NCCL|cuDNN|CUBLAS)", failure.message, re.IGNORECASE)
     if not (faults and used):
         return None
-    text = f"{_gpu_of(faults[0])} failed under {failure.name}: {xid_text(faults[0].xid)}"
+    text = f"{gpu_text(faults[0])} failed under {failure.name}: {xid_text(faults[0].xid)}"
     return Finding("gpu-fault", text, Certainty.LIKELY, _logged(failure), _spared(failure))
 
 
@@ -177,8 +176,4 @@ def _cuda_tells(failure: FirstFailure, pattern: str) -> str:
 
 def _logged(failure: FirstFailure) -> tuple[str, ...]:
     """The Xids of the rank's GPUs."""
-    return tuple(f"the driver logged {xid_text(each.xid)}, for {_gpu_of(each)}" for each in failure.xids)
-
-
-def _gpu_of(logged: XidLogged) -> str:
-    return f"GPU {logged.uuid if logged.index is None else logged.index} on {logged.host}"
+    return tuple(f"the driver logged {xid_text(each.xid)}, for {gpu_text(each)}" for each in failure.xids)

@@ -1,9 +1,11 @@
-"""Names of Xids, the errors of GPUs that NVIDIA's driver logs. Pure.
+"""Xids, the errors of GPUs that NVIDIA's driver logs, in words. Pure.
 
-They are those of https://docs.nvidia.com/deploy/xid-errors, shortened.
+Their names are those of https://docs.nvidia.com/deploy/xid-errors, shortened.
 """
 
 from __future__ import annotations
+
+from .events import XidLogged
 
 _NAMES = {
     13: "graphics engine exception",
@@ -25,6 +27,11 @@ _NAMES = {
     140: "unrecovered ECC error",
     143: "GPU could not be initialised",
 }
+
+
+def gpu_text(logged: XidLogged) -> str:
+    """The GPU of an Xid, as a sentence names it: ``GPU 0 on gpu-01``."""
+    return f"GPU {logged.uuid if logged.index is None else logged.index} on {logged.host}"
 
 
 def xid_text(number: int) -> str:

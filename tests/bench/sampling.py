@@ -31,7 +31,11 @@ def ours(ranks: list[int]) -> Iterator[None]:
     sampling.deliver()
     samples = [fact for fact in told if isinstance(fact, Sampled)]
     assert samples
-    assert len(ranks) == len([device for device in samples[-1].devices if device.util is not None])
+    utils = [device.util for device in samples[-1].devices]
+    assert len(ranks) == len(utils)
+    assert None not in utils
+    if "FAKE_NVML" in os.environ:
+        assert {90.0} == set(utils)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from launcher.state.events import (
 )
 from launcher.state.outcome_rules import loss_sentence
 from launcher.state.run_state import RunState
-from launcher.state.xids import xid_text
+from launcher.state.xids import gpu_text, xid_text
 
 from ...formatting import number
 from ...sanitize import json_escaped, printable
@@ -108,8 +108,7 @@ def xid_lines(state: RunState) -> tuple[str, ...]:
 
 def xid_line(logged: XidLogged) -> str:
     """The GPU and its error."""
-    gpu = logged.uuid if logged.index is None else logged.index
-    return f"GPU {gpu} on {logged.host}: {xid_text(logged.xid)}"
+    return f"{gpu_text(logged)}: {xid_text(logged.xid)}"
 
 
 def _ending(before: RunState, after: RunState) -> Iterator[str]:
