@@ -103,6 +103,16 @@ def _import(name: str) -> None:
         importlib.import_module(name)
 
 
+def _received(line: socket.socket) -> tuple[bytes, list[int]]:
+    """A message, and the descriptors that came with it; nothing where the other end is gone."""
+    for _ in range(2):
+        # who leaves without having read all resets the line: that is told first, and then what was sent
+        with contextlib.suppress(ConnectionResetError):
+            data, descriptors, _, _ = socket.recv_fds(line, MESSAGE, 3)
+            return data, descriptors
+    return b"", []
+
+
 def _send(line: socket.socket, document: Mapping[str, Any], descriptors: Iterable[int] = ()) -> None:
     socket.send_fds(line, [json.dumps(document).encode()], list(descriptors))
 
@@ -237,10 +247,7 @@ class _Server:
     def _on_readable(self, line: socket.socket) -> None:
         if line is self._door:
             return self._accept(line)
-        try:
-            data, descriptors, _, _ = socket.recv_fds(line, MESSAGE, 3)
-        except OSError:
-            data, descriptors = b"", []
+        data, descriptors = _received(line)
         if not data:
             self._waiting.unregister(line)
             del self._lines[line.fileno()]

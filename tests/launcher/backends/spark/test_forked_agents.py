@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -21,7 +22,7 @@ from launcher.backends.spark.launcher_zip import by_value
 from launcher.channel import certificates
 from launcher.channel.connecting import Endpoint
 from launcher.serialization import to_plain
-from tests.commands import until
+from tests.commands import LIMIT_S, until
 
 CANNOT_CONNECT, NONE = 69, 8
 
@@ -105,6 +106,17 @@ def test_one_of_another_kind_replaces_it(tmp_path: Path) -> None:
         until(lambda: ["second"] == list(served_by(pid, first["family"])))
 
     assert [CANNOT_CONNECT] * 3 == codes
+
+
+def test_one_retires_whose_successor_has_left_without_its_greeting(tmp_path: Path) -> None:
+    first = need(key="first")
+    with daemon(tmp_path, [first]) as process:
+        pid, _ = answer(process)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+            line.connect(f"\0rankdeck-zygote-{os.getuid()}-{pid}-{first['family']}-first")
+            assert select.select([line], [], [], LIMIT_S)[0]
+            line.send(b'{"retire": true}')
+        until(lambda: not served_by(pid, first["family"]))
 
 
 def test_one_that_prints_when_it_imports_is_of_no_use(tmp_path: Path) -> None:
