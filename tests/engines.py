@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,8 +18,15 @@ from tests.commands import until
 def pids(folder: Path | None = None) -> list[int]:
     """The engines of a home that are alive."""
     found = (folder or runtime_place()).glob("engine-*.json")
-    known = [int(json.loads(path.read_text())["pid"]) for path in found]
-    return [pid for pid in known if process_start(pid) is not None]
+    return [pid for path in found if (pid := _pid_in(path)) and process_start(pid) is not None]
+
+
+def _pid_in(record: Path) -> int:
+    """The engine's pid; 0 of one that has just taken its record away."""
+    try:
+        return int(json.loads(record.read_text())["pid"])
+    except FileNotFoundError:
+        return 0
 
 
 def end_all() -> None:
@@ -31,5 +39,6 @@ def end_all() -> None:
         except (ConnectionError, LauncherError, ProcessLookupError):
             continue
     for pid in pids():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has left meanwhile
+            os.kill(pid, signal.SIGKILL)
         until(lambda pid=pid: process_start(pid) is None)  # type: ignore[misc]  # a lambda's default
