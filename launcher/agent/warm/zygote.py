@@ -107,7 +107,7 @@ def _received(line: socket.socket) -> tuple[bytes, list[int]]:
     """A message, and the descriptors that came with it; nothing where the other end is gone."""
     for _ in range(2):
         # who leaves without having read all resets the line: that is told first, and then what was sent
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(OSError):
             data, descriptors, _, _ = socket.recv_fds(line, MESSAGE, 3)
             return data, descriptors
     return b"", []

@@ -68,10 +68,15 @@ def need(**fields: Any) -> dict[str, Any]:
     return {"family": uuid.uuid4().hex[:8], "key": "key", "environ": {}, "modules": (), **fields}
 
 
+def address(pid: int, family: str, key: str = "") -> str:
+    """What the address of a daemon's zygote says after its first byte; without a key, how it begins."""
+    return f"rankdeck-zygote-{os.getuid()}-{pid}-{family}-{key}"
+
+
 def served_by(pid: int, family: str) -> dict[str, int]:
     """The addresses at which zygotes of this family serve the workers of a daemon, and whose they are."""
     found = {}
-    for name in client._bound(f"rankdeck-zygote-{os.getuid()}-{pid}-{family}-"):
+    for name in client._bound(address(pid, family)):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
             if not line.connect_ex(f"\0{name}"):
                 seen = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -113,7 +118,7 @@ def test_one_retires_whose_successor_has_left_without_its_greeting(tmp_path: Pat
     with daemon(tmp_path, [first]) as process:
         pid, _ = answer(process)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
-            line.connect(f"\0rankdeck-zygote-{os.getuid()}-{pid}-{first['family']}-first")
+            line.connect(f"\0{address(pid, first['family'], 'first')}")
             assert select.select([line], [], [], LIMIT_S)[0]
             line.send(b'{"retire": true}')
         until(lambda: not served_by(pid, first["family"]))
