@@ -196,10 +196,9 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
         SpecError: the run has ended, and no stacks were taken of it.
         LauncherError: no rank can take its stacks, or the owner cannot be reached from here.
     """
+    from launcher.diagnosis.stacks import spans, stacks_block
     from launcher.errors import SpecError
     from launcher.runs.reader import read_state, status_of
-
-    from ..data.run.stacks import spans, stacks_block
 
     missing: list[int] = []
     state = read_state(folder)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from launcher.diagnosis.stacks import stacks_block, standstill_line
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.engine.client import request_stop, start_detached
@@ -23,7 +24,6 @@ from launcher.state.fold import fold
 from launcher.state.run_state import Phase, RunState
 
 from ..data.run.narration import deleted_line, unreadable_lines, value_text
-from ..data.run.stacks import stacks_block, standstill_line
 from ..echo import print_bytes, print_cleaned, print_text, print_while_possible, say
 from ..formatting import time_between
 

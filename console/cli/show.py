@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from launcher.diagnosis.stacks import standstill_line
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.display.service import service_line
 
 from ..data.run.narration import value_text
-from ..data.run.stacks import standstill_line
 from ..data.run.trackers import tracker_records
 from ..echo import print_json, print_text
 from ..formatting import framework_text, number, table, time_between

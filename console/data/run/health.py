@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median
 
+from launcher.diagnosis.stacks import spans
 from launcher.state.events import RankReported
 from launcher.state.ranks import Rank, RankPhase
 
 from ...formatting import count, is_finite
 from .figures import Figures
 from .metrics import TABLE, Rule
-from .stacks import spans
 
 STALE_S = 10.0
 HUNG_S = 60.0

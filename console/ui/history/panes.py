@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.scroll_view import ScrollView
 
+from launcher.diagnosis.stacks import stacks_block
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.runs.status import Status
@@ -22,7 +23,6 @@ from ... import formatting as fig
 from ...data.history.query import took_text
 from ...data.run.model import PHASE_GLYPHS
 from ...data.run.narration import record_line, xid_lines
-from ...data.run.stacks import stacks_block
 from ...sanitize import printable
 from ..launch.panes import outcome
 from ..run.failure import circumstances, place

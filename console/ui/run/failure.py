@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 
 from launcher.diagnosis.failure import Certainty
+from launcher.diagnosis.stacks import standstill_line
 from launcher.diagnosis.wording import cause_lines, cause_text
 from launcher.state.events import CauseFound
 from launcher.state.outcome_rules import left_before, reason_in
@@ -15,7 +16,6 @@ from launcher.state.tracebacks import quoted
 
 from ... import formatting as fig
 from ...data.run.model import RunView
-from ...data.run.stacks import standstill_line
 from ..widgets.rows import Row, clip
 
 _MOST_ROWS, _FEWEST = 8, 5

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from launcher.diagnosis.stacks import standstills
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
 from launcher.errors import size_text
@@ -16,7 +17,6 @@ from launcher.state.ranks import Rank
 from ... import formatting as fig
 from ...data.run.model import RankView, RunView
 from ...data.run.narration import xid_lines
-from ...data.run.stacks import standstills
 from ...data.run.trackers import tracker_records
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, clip, wrapped_rows

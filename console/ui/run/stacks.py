@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
+from launcher.diagnosis.stacks import stacks_block
+
 from ...data.run.model import RunView
-from ...data.run.stacks import stacks_block
 from ...formatting import number
 from ..widgets.key_line import keys_of
 from ..widgets.rows import Row, clip

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from console.cli.manage import stacks, taken_now
 from console.data.run.narration import narrate
-from console.data.run.stacks import MOST, grouped, spans, stacks_block
+from launcher.diagnosis.stacks import MOST, grouped, spans, stacks_block
 from launcher.distributor import Distributor
 from launcher.errors import LauncherError
 from launcher.job import Job

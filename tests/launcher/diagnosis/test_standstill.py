@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.data.run.stacks import Standstill, standstill_line, standstills
+from launcher.diagnosis.stacks import Standstill, standstill_line, standstills
 from launcher.state.events import StacksTaken
 
 TORCH = "/v/lib/python3.11/site-packages/torch/distributed/"

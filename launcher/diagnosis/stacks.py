@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from launcher.state.events import StacksTaken
-from launcher.state.run_state import RunState
-
-from ...formatting import number
+from ..errors import counted
+from ..state.events import StacksTaken
+from ..state.run_state import RunState
 
 MOST = 8
 # thread identifiers: otherwise equal stacks differ in them
@@ -60,7 +59,7 @@ def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
     hosts = {rank.rank: rank.host for rank in state.ranks}
     blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in groups[:most]]
     if len(groups) > len(blocks):
-        blocks.append(f"and {number(len(groups) - len(blocks), 'other place')}: rankdeck stacks {state.id}")
+        blocks.append(f"and {counted(len(groups) - len(blocks), 'other place')}: rankdeck stacks {state.id}")
     return "\n\n".join(blocks)
 
 
@@ -114,7 +113,7 @@ def standstill_line(stacks: Iterable[StacksTaken]) -> str:
     """The ranks grouped by place, in one line; empty if no stacks were taken."""
     groups = standstills(stacks)
     more = len(groups) - _MOST
-    rest = [f"and {number(more, 'other place')}"] if more > 0 else []
+    rest = [f"and {counted(more, 'other place')}"] if more > 0 else []
     return "; ".join([*map(str, groups[:_MOST]), *rest])
 
 
