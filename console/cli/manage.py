@@ -72,8 +72,9 @@ def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dr
 )
 @click.option("--results", is_flag=True, help="With the pickles of values and callables.")
 @click.option("--no-logs", is_flag=True, help="Without what ranks wrote.")
+@click.option("--support", is_flag=True, help="For a bug report: facts, last output, stacks; masked.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-def export(id: str, *, output: Path, results: bool, no_logs: bool, force: bool) -> int:  # noqa: A002
+def export(id: str, *, output: Path, results: bool, no_logs: bool, support: bool, force: bool) -> int:  # noqa: A002
     """Make one .zip of a run: its folder, and a report.html for any browser.
 
     Such a file can be given wherever a command takes an ID.
@@ -81,10 +82,25 @@ def export(id: str, *, output: Path, results: bool, no_logs: bool, force: bool) 
     from ..export import archive
 
     folder = find(id, ALL)
+    if support:
+        return _export_support(folder, output, results=results, no_logs=no_logs, force=force)
     out = archive.export(folder, output, results=results, logs=not no_logs, force=force)
     print_text(escaped(str(out)))
     if withheld := archive.left_out(folder, results=results):
         say(withheld)
+    return 0
+
+
+def _export_support(folder: Path, output: Path, *, results: bool, no_logs: bool, force: bool) -> int:
+    from launcher.errors import SpecError
+
+    from ..export.support import export_support
+
+    if results or no_logs:
+        raise SpecError("--support chooses what a bug report needs", hint="leave out --results and --no-logs")
+    out = export_support(folder, output, findings=dict, force=force)
+    print_text(escaped(str(out)))
+    say("secrets that are known, or look like one, are masked: read it before you send it")
     return 0
 
 

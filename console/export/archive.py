@@ -19,7 +19,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -55,11 +55,28 @@ def export(run: Path, out: Path, *, results: bool, logs: bool, force: bool) -> P
     """
     if out.is_dir():
         out = out / f"{run.name}.zip"
+    return write_archive(out, lambda packed: _pack(run, packed, results=results, logs=logs), force=force)
+
+
+def write_archive(out: Path, pack: Callable[[zipfile.ZipFile], None], *, force: bool) -> Path:
+    """Write a .zip file, readable by its owner alone; nothing is left of one that failed.
+
+    Args:
+        out: the file.
+        pack: adds its content.
+        force: whether an existing file may be replaced.
+
+    Raises:
+        SpecError: the file exists.
+        RecordError: the file cannot be written.
+    """
     if out.exists() and not force:
         raise _exists(out)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        _pack(run, partial, results=results, logs=logs)
+        private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, paths.FILE_MODE)
+        with open(private, "wb") as file, zipfile.ZipFile(file, "w") as packed:
+            pack(packed)
         _rename(partial, out, force=force)
     except FileExistsError:
         raise _exists(out) from None
@@ -103,22 +120,29 @@ def _rename(partial: Path, out: Path, *, force: bool) -> None:
     partial.replace(out)
 
 
-def _pack(run: Path, partial: Path, *, results: bool, logs: bool) -> None:
-    private = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, paths.FILE_MODE)
-    name = _id_of(run)
-    with open(private, "wb") as file, zipfile.ZipFile(file, "w") as packed:
-        for path in _members(run, results=results, logs=logs):
-            try:
-                source = files.open_file(run, path)
-            except OSError:  # thinned or replaced meanwhile, or not readable
-                continue
-            with source:
-                _add(packed, source, f"{name}/{path.relative_to(run).as_posix()}")
-        page = report_page(run, logs=logs).encode(errors="replace")
-        packed.writestr(_entry(PAGE, time.time()), page)
+def _pack(run: Path, packed: zipfile.ZipFile, *, results: bool, logs: bool) -> None:
+    name = run_id(run)
+    for path in _members(run, results=results, logs=logs):
+        add_file(packed, run, path, f"{name}/{path.relative_to(run).as_posix()}")
+    add_text(packed, PAGE, report_page(run, logs=logs))
 
 
-def _id_of(run: Path) -> str:
+def add_file(packed: zipfile.ZipFile, run: Path, path: Path, name: str) -> None:
+    """Add a file of a run; one that was thinned or replaced meanwhile, or cannot be read, is left out."""
+    try:
+        source = files.open_file(run, path)
+    except OSError:
+        return
+    with source:
+        _add(packed, source, name)
+
+
+def add_text(packed: zipfile.ZipFile, name: str, text: str) -> None:
+    """Add a text as a file of its own."""
+    packed.writestr(_entry(name, time.time()), text.encode(errors="replace"))
+
+
+def run_id(run: Path) -> str:
     """The run's id, also if its folder was renamed."""
     stored = stored_status(run)
     renamed = stored is not None and paths.is_run_id(stored.id) and not paths.is_run_id(run.name)

@@ -120,7 +120,7 @@ def _summary(facts: _ReportFacts) -> Iterator[str]:
     by = state.submitted
     rows = [
         ("why", facts.why),
-        *_cause(state.found),
+        *cause_rows(state.found),
         ("run", facts.run.name),
         ("target", target),
         ("ranks", f"{state.num_processes} ({state.mode})"),
@@ -133,7 +133,7 @@ def _summary(facts: _ReportFacts) -> Iterator[str]:
     yield _table((), [row for row in rows if row[1]])
 
 
-def _cause(found: CauseFound | None) -> list[tuple[str, str]]:
+def cause_rows(found: CauseFound | None) -> list[tuple[str, str]]:
     """The cause of the failure, what shows it, and the remedies."""
     if found is None:
         return []
