@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launcher.diagnosis.causes import find_cause
+from launcher.diagnosis.causes import Evidence, find_cause
 from launcher.runs import files, paths
 from launcher.runs.catalog import create_folder
 from launcher.runs.logs import writer
@@ -24,6 +24,7 @@ from launcher.runs.writer import RunWriter
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
+from launcher.state.outcome_rules import verdict
 from launcher.state.ranks import RankPhase
 
 GIB = 1 << 30
@@ -187,9 +188,9 @@ class Script:
     def _cause(self, items: Iterable[Item]) -> Iterator[Item]:
         """What the rules find in this run."""
         facts = [each for each in items if isinstance(each, ev.Event)]
-        found = find_cause(
-            fold_all(facts), lambda rank: memory_course(facts, rank.rank, 0), now=self._at(self.end + 2.3)
-        )
+        state, now = fold_all(facts), self._at(self.end + 2.3)
+        evidence = Evidence(memory_of=lambda rank: memory_course(facts, rank.rank, 0))
+        found = find_cause(state, evidence, verdict(state, now=now))
         if found is not None:
             yield found
 

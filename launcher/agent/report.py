@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ..pacing import Allowance
+from ..spec.pickles import unpicklable_part
 from ..state.summary import describe, qualified_type
 from . import rank_pipe
 from .rank_pipe import RankPipe
@@ -92,8 +93,10 @@ class Reporter:
             # pickle reports an unpicklable value as PicklingError, TypeError, AttributeError or
             # whatever a __reduce__ raised; all of them mean the same to the user
             self._line.send(rank_pipe.RESULT_ABORT)
+            part = unpicklable_part(value, can_pickle)
+            where = f"; its part value{part[0]} is a {qualified_type(part[1])}" if part else ""
             raise UnpicklableResult(
-                f"a value of type {qualified_type(value)} cannot be pickled: {_message(error)}"
+                f"a value of type {qualified_type(value)} cannot be pickled: {_message(error)}{where}"
             ) from error
         stream.flush()
         self._line.send_document(

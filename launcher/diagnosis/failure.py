@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..state.events import XidLogged
+from ..state.events import RankRaised, XidLogged
 from ..state.ranks import Rank
-from ..state.tracebacks import quoted
+from ..state.tracebacks import DIRECT, chain, message_in, quoted
 
 Course = Sequence[tuple[float, int]]
 """How a figure in bytes went: times in seconds since the epoch, and the figure."""
@@ -22,12 +23,48 @@ class Certainty(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Error:
+    """An exception: its type without its module, and its message."""
+
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, line: str) -> Error:
+        """The exception that a traceback ends with: ``torch.OutOfMemoryError: CUDA out of memory``."""
+        kind, _, message = line.partition(": ")
+        return cls(kind.rpartition(".")[2].strip(), message)
+
+
+def errors_of(raised: RankRaised | None) -> tuple[Error, ...]:
+    """An exception, the one that its message quotes, and those that it was raised from; the outermost first.
+
+    One that was raised while another was handled, but not from it, says nothing of that other one.
+    """
+    if raised is None:
+        return ()
+    own = Error(raised.kind.rpartition(".")[2], raised.message)
+    inner = quoted(raised.message)
+    return (own, *([Error.of(inner)] if inner else []), *_sources(raised.traceback))
+
+
+def _sources(traceback: str) -> Iterator[Error]:
+    parts = chain(traceback)
+    while len(parts) > 2 and parts[-2] == DIRECT:
+        del parts[-2:]
+        yield Error.of(message_in(parts[-1]))
+
+
+@dataclass(frozen=True, slots=True)
 class FirstFailure:
     """The first failure of a gang.
 
     Attributes:
         rank: the rank that failed first.
         run: the run's id.
+        gang: all ranks.
+        left: those that had ended with 0 before it failed for want of a peer.
+        output: reads the end of what it wrote to its standard error.
         xids: the errors that the driver logged of its GPUs, the first one first.
         memory: reads how the GPU memory of its processes went.
         peers: the pids of all ranks on its host, and their numbers.
@@ -37,6 +74,9 @@ class FirstFailure:
 
     rank: Rank
     run: str = ""
+    gang: Sequence[Rank] = ()
+    left: tuple[int, ...] = ()
+    output: Callable[[], str] = str
     xids: tuple[XidLogged, ...] = ()
     memory: Callable[[], Course] = tuple
     peers: Mapping[int, int] = field(default_factory=dict)
@@ -55,20 +95,45 @@ class FirstFailure:
         return (self.message, inner) if inner else (self.message,)
 
     @property
+    def errors(self) -> tuple[Error, ...]:
+        """Its exception, the one that this quotes, and those that it was raised from."""
+        return errors_of(self.rank.raised)
+
+    def begins(self, pattern: str, *kinds: str) -> re.Match[str] | None:
+        """The match of a pattern at the beginning of one of its exceptions' messages.
+
+        Args:
+            pattern: in any case of letters; a message that merely quotes the words does not begin with them.
+            kinds: the types, without modules, that such an exception can have; none for any.
+        """
+        return next(matches_of(self.errors, pattern, *kinds), None)
+
+    @property
     def name(self) -> str:
         """The rank, as a sentence names it."""
         return f"rank {self.rank.rank}"
 
 
+def matches_of(errors: Sequence[Error], pattern: str, *kinds: str) -> Iterator[re.Match[str]]:
+    """The matches of a pattern at the beginnings of the messages of these types."""
+    for error in errors:
+        if (not kinds or error.kind in kinds) and (match := re.match(pattern, error.message, re.IGNORECASE)):
+            yield match
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause that a rule has recognised; the fields are those of `CauseFound`."""
+    """A cause that a rule has recognised; the fields are those of `CauseFound`.
+
+    `rank` is the one that it is about, where that is another than the first that failed.
+    """
 
     id: str
     text: str
     certainty: Certainty = Certainty.CERTAIN
     evidence: tuple[str, ...] = ()
     remedy: tuple[str, ...] = ()
+    rank: int | None = None
 
 
 Rule = Callable[[FirstFailure], Finding | None]

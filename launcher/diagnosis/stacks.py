@@ -6,7 +6,7 @@ In a gang that hangs, most ranks wait in a collective, and one does something el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import counted
@@ -73,8 +73,9 @@ def _block(group: Group, host: str) -> str:
 
 _MOST = 3
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python\d[\d.]*)/|^<frozen |\.zip/")
-# collectives and waits: a rank in one of these waits for the ranks that are not
+_INSTALLED = re.compile(r"/(?:site-packages|dist-packages)/")
+_LIBRARY = re.compile(rf"{_INSTALLED.pattern}|/lib/python\d[\d.]*/|^<frozen |\.zip/")
+# collectives and waits of installed packages: a rank in one of these waits for the ranks that are not
 _COLLECTIVE = re.compile(
     r"_*(?:monitored_)?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|scatter|gather"
     r"|reduce|send|recv|irecv|isend|wait|synchronize)(?:_\w+)?"
@@ -91,9 +92,13 @@ class Standstill:
     waits: bool = False
     reason: str = ""
 
+    @property
+    def who(self) -> str:
+        """The ranks, as a sentence names them."""
+        return f"rank {self.ranks[0]}" if len(self.ranks) == 1 else f"ranks {spans(self.ranks)}"
+
     def __str__(self) -> str:
-        alone = len(self.ranks) == 1
-        who = f"rank {self.ranks[0]}" if alone else f"ranks {spans(self.ranks)}"
+        alone, who = len(self.ranks) == 1, self.who
         if not self.function:
             return f"{who} gave no stacks" + (f": {self.reason}" if self.reason else "")
         doing = f"wait{'s' * alone} in" if self.waits else "is in" if alone else "are in"
@@ -123,10 +128,26 @@ def _where(taken: StacksTaken) -> tuple[str, str, bool, str]:
     if not frames:
         return "", "", False, next(iter(taken.reason.strip().splitlines()), "")
     own = next((n for n, frame in enumerate(frames) if not _LIBRARY.search(frame["file"])), 0)
-    collective = next((f["function"] for f in frames[: own + 1] if _COLLECTIVE.fullmatch(f["function"])), "")
-    file = frames[own]["file"].rpartition("/")[2]
-    function = (collective or frames[own]["function"]).rpartition(".")[2]
-    return function, f"{file}:{frames[own]['line']}", bool(collective), ""
+    place = f"{_file(frames[own])}:{frames[own]['line']}"
+    packages = (f["function"] for f in reversed(frames[:own]) if _INSTALLED.search(f["file"]))
+    if collective := next(filter(_COLLECTIVE.fullmatch, packages), ""):
+        return collective, place, True, ""
+    return _called(frames, own), place, False, ""
+
+
+def _called(frames: Sequence[Mapping[str, str]], own: int) -> str:
+    """The library's function that the user's own frame has called, as ``queue.get``, or that frame's."""
+    if own == 0 or frames[own - 1]["file"].startswith("<"):
+        return frames[own]["function"].rpartition(".")[2]
+    module, function = (
+        _file(frames[own - 1]).removesuffix(".py"),
+        frames[own - 1]["function"].rpartition(".")[2],
+    )
+    return f"{module}.{function}"
+
+
+def _file(frame: Mapping[str, str]) -> str:
+    return frame["file"].rpartition("/")[2]
 
 
 def _main_thread(text: str) -> str:

@@ -6,6 +6,7 @@ that is over does not change the present attempt, however late it arrives.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
@@ -15,7 +16,7 @@ from . import events as ev
 from .changes import changed
 from .events import AgentDeparted, RankExited, RankRaised, RankRaising
 from .peer_loss import doubt
-from .ranks import Rank, RankPhase, Ranks
+from .ranks import NotFinite, Rank, RankPhase, Ranks
 from .run_state import Host, Phase, RunState, Service
 
 UNREADABLE_LINES = 3
@@ -308,8 +309,15 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
         return state
     old = state.ranks[e.rank]
     step = old.step if e.step is None else e.step
-    new = changed(old, step=step, metrics={**old.metrics, **e.metrics}, reported_at=e.time)
+    metrics = {**old.metrics, **e.metrics}
+    found = old.not_finite or _not_finite(e, step)
+    new = changed(old, step=step, metrics=metrics, reported_at=e.time, not_finite=found)
     return _with_ranks(state, (new,))
+
+
+def _not_finite(e: ev.RankReported, step: int | None) -> NotFinite | None:
+    bad = ((name, value) for name, value in e.metrics.items() if not math.isfinite(value))
+    return next((NotFinite(e.time, name, value, step) for name, value in bad), None)
 
 
 @folds(ev.MessageLogged)

@@ -16,6 +16,16 @@ from .peer_loss import doubt
 _BLOCK = 64
 
 
+@dataclass(frozen=True, slots=True)
+class NotFinite:
+    """The first report of a rank with a NaN or an infinity: when, at which step, of which metric."""
+
+    time: float
+    metric: str
+    value: float
+    step: int | None = None
+
+
 class RankPhase(StrEnum):
     """Where one rank is."""
 
@@ -52,6 +62,7 @@ class Rank:
         awaits_log: whether it waits until its output is read.
         awaits_rows: how many rows of the run's DataFrame it has had, while it waits for more; else None.
         message: the last one that its code has sent to whoever started the run.
+        not_finite: the first figure that it reported that is NaN or infinite.
     """
 
     rank: int
@@ -78,6 +89,7 @@ class Rank:
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     reported_at: float | None = None
+    not_finite: NotFinite | None = None
     awaits_rows: int | None = None
     awaits_log: bool = False
     message: str = ""

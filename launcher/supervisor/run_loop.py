@@ -21,12 +21,13 @@ from ..channel.frames import WireError
 from ..errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from ..frameworks.registry import cures
 from ..pacing import TurnPacer
+from ..runs.logs.tail import stderr_end
 from ..runs.reader import device_memory
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..spec.request import Request
 from ..state import events as ev
-from ..state.events import NoteMade
+from ..state.events import NoteMade, RunEnded
 from ..state.outcome_rules import verdict
 from ..state.run_state import Phase, RunState
 from ..state.separate import separate_trainings
@@ -262,8 +263,8 @@ def conclude_run(
     if judge(writer.state).state == Phase.SUCCEEDED:
         _record_separate(writer, now=clock(), required=require_group)
     ended = judge(writer.state)
-    if ended.rank is not None:
-        _record_cause(writer, now=clock())
+    if ended.state in (Phase.FAILED, Phase.LOST):
+        _record_cause(writer, ended)
     record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
@@ -275,16 +276,20 @@ def _record_separate(writer: RunWriter, *, now: float, required: bool) -> None:
         record_end(lambda: writer.append(found))
 
 
-def _record_cause(writer: RunWriter, *, now: float) -> None:
-    """Record why the first rank failed, if that is known."""
-    from ..diagnosis.causes import find_cause  # only a failure needs the rules
+def _record_cause(writer: RunWriter, ended: RunEnded) -> None:
+    """Record why the gang failed, if that is known."""
+    from ..diagnosis.causes import Evidence, find_cause  # only a failure needs the rules
 
-    state = writer.state
+    state, folder = writer.state, writer.folder
+    evidence = Evidence(
+        memory_of=lambda rank: device_memory(folder, rank.rank, state.attempt),
+        output_of=lambda rank: stderr_end(folder, state.attempt, rank.rank),
+    )
     try:
-        found = find_cause(state, lambda r: device_memory(writer.folder, r.rank, state.attempt), now=now)
+        found = find_cause(state, evidence, ended)
     except Exception as error:  # noqa: BLE001  a defect in a rule must not cost the run its verdict
         why = f"rankdeck failed while it looked for the cause: {type(error).__name__}: {error}"
-        note = NoteMade(time=now, text=why, level="error")
+        note = NoteMade(time=ended.time, text=why, level="error")
         return record_end(lambda: writer.append(note))
     return record_end(lambda: writer.append(found)) if found is not None else None
 

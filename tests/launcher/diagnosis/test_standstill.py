@@ -21,9 +21,9 @@ LAST = '"/w/hang.py", line 20 in <module>'
 
 
 def test_the_odd_one_out_comes_first() -> None:
-    waiting = taken(0, '"/w/hang.py", line 4 in all_reduce_wait', MAIN, LAST)
+    waiting = taken(0, f'"{TORCH}nn.py", line 4 in all_reduce_wait', MAIN, LAST)
     assert (
-        "rank 0 waits in all_reduce_wait (hang.py:4); ranks 1-2 are in main (hang.py:12)"
+        "rank 0 waits in all_reduce_wait (hang.py:12); ranks 1-2 are in main (hang.py:12)"
         == standstill_line([taken(2, MAIN, LAST), waiting, taken(1, MAIN, LAST)])
     )
 
@@ -36,10 +36,20 @@ def test_who_is_in_a_collective_is_told_by_its_name_and_the_users_own_line() -> 
         '"/w/data.py", line 7 in Loader.fetch',
         LAST,
     )
-    assert ["rank 3 is in fetch (data.py:7)", "ranks 0-2 wait in all_reduce (hang.py:12)"] == [
+    assert ["rank 3 is in socket.readinto (data.py:7)", "ranks 0-2 wait in all_reduce (hang.py:12)"] == [
         str(group) for group in standstills([*(taken(n, *frames) for n in range(3)), taken(3, *loading)])
     ]
-    assert "rank 0 waits in wait (hang.py:12)" == standstill_line([taken(0, *wrapped)])
+    assert "rank 0 waits in all_reduce (hang.py:12)" == standstill_line([taken(0, *wrapped)])
+
+
+def test_a_function_of_the_user_or_of_the_standard_library_is_no_collective() -> None:
+    lock = (
+        '"/v/lib/python3.11/threading.py", line 327 in wait',
+        '"/v/lib/python3.11/queue.py", line 171 in get',
+    )
+    own = '"/w/hang.py", line 4 in reduce'
+    assert "rank 0 is in reduce (hang.py:4)" == standstill_line([taken(0, own, MAIN)])
+    assert "rank 0 is in queue.get (hang.py:12)" == standstill_line([taken(0, *lock, MAIN)])
 
 
 def test_of_as_many_ranks_those_come_first_that_wait_for_nobody() -> None:

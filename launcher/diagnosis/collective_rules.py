@@ -1,0 +1,231 @@
+"""Recognise failures of process groups: a group that is not there, ranks that do not call the same. Pure.
+
+The messages are those of torch 2.13 and gloo; NCCL's are from torch's sources (ProcessGroupNCCL).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ..state.outcome_rules import brief, listed
+from ..state.peer_loss import operation
+from ..state.ranks import Rank, RankPhase
+from .failure import Certainty, Finding, FirstFailure, errors_of, matches_of
+
+_KINDS = ("RuntimeError", "ValueError")
+_DETAIL = (
+    "run it once with --env TORCH_DISTRIBUTED_DEBUG=DETAIL: torch then names the collective that differs"
+)
+_HANG = (
+    "run it with --no-progress-timeout 60: when the gang stands still, every rank's stack shows where it is"
+)
+
+
+def nccl_without_gpu(failure: FirstFailure) -> Finding | None:
+    """NCCL needs a GPU in each rank, and a torch that was built with it."""
+    told = failure.begins(
+        r"Distributed package doesn't have NCCL|ProcessGroupNCCL is only supported with GPUs", *_KINDS
+    )
+    if told is None:
+        return None
+    lack = "no GPU is there" if "GPUs" in told[0] else "this torch has none"
+    seen = "" if failure.rank.devices else f"{failure.name} has no GPU of its own"
+    return Finding(
+        "nccl-without-gpu",
+        f"the script asks for the backend nccl, and {lack}",
+        evidence=tuple(filter(None, (brief(told.string), seen))),
+        remedy=(
+            'init_process_group("gloo") on CPUs, or leave the backend out: torch then takes what fits',
+            "with GPUs: a build of torch with CUDA, and --gpu",
+        ),
+    )
+
+
+def group_missing(failure: FirstFailure) -> Finding | None:
+    """A collective, or DDP, was used before the group was made."""
+    told = failure.begins(r"Default process group has not been initialized", *_KINDS)
+    if told is None:
+        return None
+    return Finding(
+        "group-missing",
+        f"{failure.name} used the process group before it was made",
+        evidence=(brief(told.string),),
+        remedy=(
+            "torch.distributed.init_process_group() first: it finds its address in the environment",
+            "where one process runs alone: `if torch.distributed.is_initialized()` around the collective",
+        ),
+    )
+
+
+def group_twice(failure: FirstFailure) -> Finding | None:
+    """The script and a library both make the default group."""
+    told = failure.begins(r"trying to initialize the default process group twice", *_KINDS)
+    if told is None:
+        return None
+    return Finding(
+        "group-twice",
+        f"{failure.name} made the default process group twice",
+        evidence=(brief(told.string),),
+        remedy=(
+            "make it once: `if not torch.distributed.is_initialized()` where it is made",
+            "a Trainer, Accelerate or DeepSpeed makes it by itself: take it out of the script",
+        ),
+    )
+
+
+_FINGERPRINT = re.compile(
+    r"Rank (\d{1,7}) is running collective: CollectiveFingerPrint\(SequenceNumber=(\d{1,15}), "
+    r"OpType=(\w{1,40})"
+    r"(?:, TensorShape=(\[[\d, ]{0,200}\]))?"
+)
+_GLOO_SIZES = re.compile(r"\A[^\n]{0,300}\bop\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})")
+
+
+def mismatch(failure: FirstFailure) -> Finding | None:
+    """torch or gloo noticed that the ranks did not call the same collective with equal sizes."""
+    told = next(_everywhere(failure, r"Detected mismatch between collectives on ranks"), None)
+    calls = _FINGERPRINT.findall(told.string)[:2] if told is not None else []
+    if told is not None:
+        return Finding(
+            "collective-mismatch",
+            "the ranks called different collectives, or with tensors of different sizes",
+            evidence=tuple(_call(*each) for each in calls) or (brief(told.string),),
+            remedy=("every rank of a group makes the same calls in the same order, with equal sizes", _HANG),
+        )
+    sizes = next(
+        (match for error in failure.errors if (match := _GLOO_SIZES.search(error.message)) is not None), None
+    )
+    if sizes is None:
+        return None
+    return Finding(
+        "collective-mismatch",
+        "the ranks called a collective with tensors of different sizes",
+        Certainty.LIKELY,
+        (f"{failure.name} received {sizes[1]} bytes where it expected {sizes[2]}, as gloo tells",),
+        (_DETAIL, "every rank of a group makes the same calls in the same order, with equal sizes"),
+    )
+
+
+def _call(rank: str, number: str, operation: str, shape: str) -> str:
+    what = f" of {shape}" if shape else ""
+    return f"rank {rank} was in {operation.lower()}{what}, its collective number {number}"
+
+
+def _everywhere(failure: FirstFailure, pattern: str) -> Iterator[re.Match[str]]:
+    """The matches in the first failure, and then in those of its peers: one of them may tell more."""
+    yield from matches_of(failure.errors, pattern)
+    for rank in failure.gang:
+        if rank.rank != failure.rank.rank:
+            yield from matches_of(errors_of(rank.raised), pattern)
+
+
+_ABSENT = (
+    r"(?:\[Rank 0\]: )?Ranks? ((?:\d{1,7}(?:, ?)?){1,200}) failed to pass monitoredBarrier in (\d{1,12}) ms"
+)
+
+
+def missing_at_barrier(failure: FirstFailure) -> Finding | None:
+    """Rank 0 of a monitored barrier names the ranks that did not come."""
+    told = next(_everywhere(failure, _ABSENT), None)
+    if told is None:
+        return None
+    absent = sorted({int(number) for number in re.findall(r"\d+", told[1])})
+    return Finding(
+        "collective-timeout",
+        f"{_named(absent)} did not reach the monitored barrier within {int(told[2]) / 1000:g} s",
+        evidence=tuple(_state_of(failure.gang, number) for number in absent[:4]),
+        remedy=(_HANG, "a longer timeout in monitored_barrier, if a rank is only slow"),
+        rank=absent[0],
+    )
+
+
+def _state_of(gang: Sequence[Rank], number: int) -> str:
+    if number >= len(gang):
+        return f"rank {number} is not of this gang"
+    rank = gang[number]
+    step = f" at step {rank.step}" if rank.step is not None else ""
+    return f"rank {number} on {rank.host} was {rank.phase.value}{step} at the end"
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {listed([str(each) for each in ranks])}"
+
+
+_NCCL_TIMEOUT = re.compile(
+    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})"
+    r"[^)]{0,200}?Timeout\(ms\)=(\d{1,15})\)"
+)
+_RECORDED = re.compile(r"\A[^\n]{0,400}\b(?:Timed out waiting (\d{1,12}) ?ms for|application timeout caused)")
+
+
+def timeout(failure: FirstFailure) -> Finding | None:
+    """A collective timed out: some rank was not in it, or not yet."""
+    nccl = _NCCL_TIMEOUT.search(failure.message) or _NCCL_TIMEOUT.search(failure.output())
+    if nccl is not None:
+        limit, what = int(nccl[3]) / 1000, f"{nccl[2].lower()}, its collective number {nccl[1]},"
+    else:
+        told = next((m for error in failure.errors if (m := _RECORDED.search(error.message))), None)
+        if told is None:
+            return None
+        limit = int(told[1]) / 1000 if told[1] else 0.0
+        what = operation(failure.rank.raised.traceback if failure.rank.raised else "") or "a collective"
+    absent = [each for each in failure.gang if each.raised is None and each.phase is not RankPhase.SUCCEEDED]
+    after = f" after {limit:g} s" if limit else ""
+    return Finding(
+        "collective-timeout",
+        f"{what} of {failure.name} timed out{after}: some rank did not call it in time",
+        evidence=tuple(_where(rank) for rank in absent[:4]),
+        remedy=(
+            _HANG,
+            "a longer `timeout=` in init_process_group, if a rank evaluates or saves for that long",
+            "with NCCL, --env TORCH_NCCL_TRACE_BUFFER_SIZE=2000 makes torch record the calls of every rank",
+        ),
+    )
+
+
+def _where(rank: Rank) -> str:
+    step = f", at step {rank.step}" if rank.step is not None else ""
+    return f"rank {rank.rank} on {rank.host} had raised nothing{step}"
+
+
+def missing_ranks(failure: FirstFailure) -> Finding | None:
+    """The group was not made, because ranks did not come in time."""
+    told = failure.begins(
+        r"wait timeout after (\d{1,12}) ?ms, keys: ([^\n]{1,500})"
+        r"|Timed out after (\d{1,12}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined"
+        r"|[^\n]{0,200}Timed out initializing process group in store based barrier[^\n]{0,200}"
+    )
+    making = failure.rank.raised is not None and "in init_process_group" in failure.rank.raised.traceback
+    if told is None or not (making or told[4]):
+        return None
+    absent = [rank.rank for rank in failure.gang if rank.raised is None and rank.rank != failure.rank.rank]
+    who = f"; {_named(absent)} had raised nothing" if absent and len(absent) < len(failure.gang) - 1 else ""
+    count = f"{told[4]} of {told[5]} ranks joined" if told[4] else brief(told[0])
+    return Finding(
+        "ranks-missing",
+        f"not every rank came to init_process_group within the timeout of {failure.name}",
+        evidence=(count + who,),
+        remedy=(
+            "a rank that loads data first comes late: make the group first, or give it a longer `timeout=`",
+            "every rank must make it: none may branch around it, and world_size is the number of ranks",
+        ),
+    )
+
+
+def left_early(failure: FirstFailure) -> Finding | None:
+    """Ranks were done, and had left, while others still waited for them."""
+    if not failure.left:
+        return None
+    where = operation(failure.rank.raised.traceback) if failure.rank.raised else ""
+    waited = f"{failure.name} still waited{f' in {where}' if where else ''}"
+    return Finding(
+        "left-early",
+        f"{_named(failure.left)} had left with 0 while {waited}",
+        evidence=(brief(failure.message),),
+        remedy=(
+            "every rank takes the same number of steps: a DistributedSampler pads, `drop_last=True` cuts",
+            "with uneven data: `with model.join():` around the loop of DDP",
+            "`torch.distributed.barrier()` before the end, if only the ending differs",
+        ),
+    )

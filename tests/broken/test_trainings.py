@@ -1,0 +1,123 @@
+"""Broken trainings, run for real: the right cause is found, or none, and every place tells it alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.diagnosis.wording import cause_text
+from launcher.runs.reader import read_state
+from launcher.state import events as ev
+from tests.broken.cases import UNKNOWN, Case, cases
+from tests.commands import COMMAND, facts, last, rankdeck
+from tests.small_disk import small_disk
+
+CASES = cases()
+LIMIT_S = 120
+SHM = "16m"
+MEMORY = 1400 << 20
+CGROUP = Path("/sys/fs/cgroup/memory")
+
+Wrapped = tuple[list[str], dict[str, str]]
+"""Words before the command, and variables for it."""
+
+
+@contextmanager
+def nothing(_: Path) -> Iterator[Wrapped]:
+    yield [], {}
+
+
+@contextmanager
+def little_shm(_: Path) -> Iterator[Wrapped]:
+    """A namespace in which /dev/shm is small. The run's engine starts in it, as its home is new."""
+    mount = f"mount -t tmpfs -o size={SHM} tmpfs /dev/shm && exec " + '"$@"'
+    words = ["unshare", "--mount", "sh", "-c", mount, "sh"]
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace can be made here")
+    yield words, {}
+
+
+@contextmanager
+def little_disk(folder: Path) -> Iterator[Wrapped]:
+    with small_disk(folder / "disk", 24 << 20) as disk:
+        yield [], {"SMALL_DISK": str(disk)}
+
+
+@contextmanager
+def little_memory(folder: Path) -> Iterator[Wrapped]:
+    """A cgroup with a memory limit, which the run's engine, agents and ranks share."""
+    group = CGROUP / folder.name
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(MEMORY))
+    except OSError as error:
+        pytest.skip(f"no memory cgroup can be made here: {error}")
+    try:
+        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"], {}
+    finally:
+        rankdeck("engine", "stop", "--force")
+        for pid in (
+            (group / "cgroup.procs").read_text().split()
+        ):  # what the engine left: zygotes that end soon
+            (CGROUP / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+NEEDS: dict[str, Callable[[Path], AbstractContextManager[Wrapped]]] = {
+    "": nothing,
+    "shm": little_shm,
+    "small-disk": little_disk,
+    "cgroup": little_memory,
+}
+
+
+def start(case: Case, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the training to its end."""
+    with NEEDS[case.needs](folder) as (words, variables):
+        return subprocess.run(
+            [*words, COMMAND, *case.command],
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=LIMIT_S,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env={**os.environ, **variables},
+            check=False,
+        )
+
+
+def found_in(run: Path) -> ev.CauseFound | None:
+    causes = facts(ev.CauseFound)
+    assert len(causes) <= 1
+    assert read_state(run).found == (causes[0] if causes else None)
+    return causes[0] if causes and isinstance(causes[0], ev.CauseFound) else None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_its_cause_is_found_and_told(case: Case, tmp_path: Path) -> None:
+    ended = start(case, tmp_path)
+    assert ended.returncode != 0, ended.stderr
+    found = found_in(last())
+    assert case.cause == (found.id if found else UNKNOWN), (found, ended.stderr)
+    if found is None:
+        return
+    told = " ".join((found.text, *found.evidence))
+    assert case.says in told, told
+    assert any(case.remedy in each for each in found.remedy), found.remedy
+    assert case.certainty in ("", found.certainty)
+    assert cause_text(found) in ended.stderr
+    shown = json.loads(rankdeck("show", "last", "--json").stdout)["cause"]
+    assert (found.id, found.text, list(found.remedy)) == (shown["id"], shown["text"], shown["remedy"])
+
+
+def test_there_are_enough_of_them_and_of_those_that_must_stay_unknown() -> None:
+    assert len(CASES) >= 50
+    assert sum(case.cause == UNKNOWN for case in CASES) >= 8
+    assert len({case.cause for case in CASES}) >= 25

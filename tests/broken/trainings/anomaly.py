@@ -1,0 +1,10 @@
+# ranks: 1
+# cause: not-finite
+
+"""torch's anomaly detection finds the NaN."""
+
+import torch
+
+x = torch.zeros(2, requires_grad=True)
+with torch.autograd.detect_anomaly():
+    (torch.sqrt(x) * 0).sum().backward()

@@ -1,0 +1,13 @@
+# ranks: 1
+# cause: checkpoint-torn
+
+"""The checkpoint is an empty file."""
+
+import os
+import tempfile
+
+import torch
+
+path = os.path.join(tempfile.mkdtemp(), "last.pt")
+open(path, "w").close()
+torch.load(path)

@@ -1,0 +1,9 @@
+# ranks: 2
+# cause: group-twice
+
+"""A library and the script both make the group."""
+
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+dist.init_process_group("gloo")

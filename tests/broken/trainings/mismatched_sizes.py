@@ -1,0 +1,13 @@
+# ranks: 2
+# options: --env TORCH_DISTRIBUTED_DEBUG=DETAIL
+# cause: collective-mismatch
+
+"""The ranks reduce tensors of different sizes."""
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+dist.all_reduce(torch.ones(4 + rank))

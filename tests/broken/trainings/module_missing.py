@@ -1,0 +1,9 @@
+# ranks: 2
+# cause: module-missing
+# says: flash_attn_of_mine
+
+"""A package that is not installed."""
+
+import flash_attn_of_mine
+
+flash_attn_of_mine.run()

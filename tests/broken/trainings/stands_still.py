@@ -1,0 +1,12 @@
+# ranks: 2
+# options: --no-progress-timeout 6
+# cause: standstill
+
+"""Both ranks wait for a lock of their own."""
+
+import threading
+
+threading.Lock().acquire()
+lock = threading.Lock()
+lock.acquire()
+lock.acquire()
