@@ -68,9 +68,8 @@ def print_end(folder: Path, state: RunState) -> None:
     took = time_between(state.started, state.ended)
     if state.blamed is not None and state.blamed < len(state.ranks):
         say(failure_block(folder, state))
-    elif state.exit_code in _LIMITS and (block := stacks_block(state)):
+    elif (state.found is not None or state.exit_code in _LIMITS) and (block := _standing_block(state)):
         say(block)
-        say(f"\n{standstill_line(state.stacks)}")
     told = state.separate is not None or state.prediction is not None or any(r.left for r in state.ranks)
     expected = state.phase is Phase.SUCCEEDED and not told
     why = "" if expected else f": {state.why}"
@@ -80,6 +79,12 @@ def print_end(folder: Path, state: RunState) -> None:
     for entry in read_summary(folder)[:1]:
         if state.phase is Phase.SUCCEEDED:
             print_while_possible(print_text, value_text(entry))
+
+
+def _standing_block(state: RunState) -> str:
+    """Why a gang without a first failure ended: its stacks, and the cause or else where its ranks were."""
+    told = "\n".join(cause_lines(state.found)) or standstill_line(state.stacks)
+    return "\n\n".join(filter(None, (stacks_block(state), told)))
 
 
 def failure_block(folder: Path, state: RunState) -> str:

@@ -110,7 +110,7 @@ def _circumstances(state: RunState) -> Iterator[str]:
     for restart in state.restarts:
         how = "in place" if restart.in_place else "with new agents"
         yield f"attempt  {restart.attempt} {how}, because {restart.reason}"
-    if stood := standstill_line(state.stacks):
+    if (stood := standstill_line(state.stacks)) and state.found is None:
         yield f"stood    {stood}"
     if count := len(state.stacks):
         yield f"stacks   of {number(count, 'rank')}: rankdeck stacks {state.id}"

@@ -156,16 +156,22 @@ _NCCL_TIMEOUT = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})"
     r"[^)]{0,200}?Timeout\(ms\)=(\d{1,15})\)"
 )
-_RECORDED = re.compile(r"\A[^\n]{0,400}\b(?:Timed out waiting (\d{1,12}) ?ms for|application timeout caused)")
+_GLOO_TIMEOUT = (
+    r"\[[^\]\n]{0,200}gloo/transport/[^\]\n]{0,100}\] "
+    r"(?:Timed out waiting (\d{1,12}) ?ms for|application timeout)"
+)
 
 
 def timeout(failure: FirstFailure) -> Finding | None:
     """A collective timed out: some rank was not in it, or not yet."""
-    nccl = _NCCL_TIMEOUT.search(failure.message) or _NCCL_TIMEOUT.search(failure.output())
+    nccl = failure.begins(
+        rf"(?:\[Rank \d{{1,7}}\] )?{_NCCL_TIMEOUT.pattern}", "DistBackendError", "RuntimeError"
+    )
+    nccl = nccl or (_NCCL_TIMEOUT.search(failure.output()) if failure.rank.signal == "SIGABRT" else None)
     if nccl is not None:
         limit, what = int(nccl[3]) / 1000, f"{nccl[2].lower()}, its collective number {nccl[1]},"
     else:
-        told = next((m for error in failure.errors if (m := _RECORDED.search(error.message))), None)
+        told = failure.begins(_GLOO_TIMEOUT, *_KINDS, "DistBackendError")
         if told is None:
             return None
         limit = int(told[1]) / 1000 if told[1] else 0.0
@@ -200,7 +206,7 @@ def missing_ranks(failure: FirstFailure) -> Finding | None:
     if told is None or not (making or told[4]):
         return None
     absent = [rank.rank for rank in failure.gang if rank.raised is None and rank.rank != failure.rank.rank]
-    who = f"; {_named(absent)} had raised nothing" if absent and len(absent) < len(failure.gang) - 1 else ""
+    who = f"; {_named(absent)} had raised nothing" if absent else ""
     count = f"{told[4]} of {told[5]} ranks joined" if told[4] else brief(told[0])
     return Finding(
         "ranks-missing",

@@ -66,7 +66,9 @@ def full_shared_memory(failure: FirstFailure) -> Finding | None:
 def full_disk(failure: FirstFailure) -> Finding | None:
     """A file could not be written, for want of room."""
     told = failure.begins(_FULL, *_KINDS) or failure.begins(
-        r"[^\n]{0,200}PytorchStreamWriter failed writing file[^\n]{0,200}", "RuntimeError"
+        r"[^\n]{0,200}PytorchStreamWriter failed writing file|\[enforce fail at inline_container\.cc:\d+\] "
+        r"\. unexpected pos \d+ vs \d+",
+        "RuntimeError",
     )
     if told is None:
         return None
@@ -87,7 +89,7 @@ def full_disk(failure: FirstFailure) -> Finding | None:
 def memory_limit(failure: FirstFailure) -> Finding | None:
     """The host, or a limit of the process, refused memory."""
     told = (
-        failure.begins(r"", "MemoryError")
+        failure.begins(r"\Z", "MemoryError")  # with a message, it may be the program's own
         or failure.begins(
             r"[^\n]{0,200}DefaultCPUAllocator: can't allocate memory[^\n]{0,300}", "RuntimeError"
         )

@@ -156,7 +156,9 @@ def killed_loader_worker(failure: FirstFailure) -> Finding | None:
 
 def unpicklable_result(failure: FirstFailure) -> Finding | None:
     """The value of the function cannot be sent home."""
-    told = failure.begins(r"(?:the return value: )?a value of type ([\w.<>]{1,300}) cannot be pickled", "UnpicklableResult")
+    told = failure.begins(
+        r"(?:the return value: )?a value of type ([\w.<>]{1,300}) cannot be pickled", "UnpicklableResult"
+    )
     if told is None:
         return None
     part = re.search(r"; its part value(\S{1,200}) is a ([\w.]{1,200})\Z", told.string)

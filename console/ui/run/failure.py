@@ -29,9 +29,7 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     first = view.state.first_failure
     if first is None:
         head: Row = ((f" ✗ {view.state.why or view.state.phase}", "rank-failed bold"),)
-        standstill = standstill_line(view.state.stacks)
-        lines = _wrapped(standstill, width - 3, _MOST_ROWS - 2 if tall else 2) if standstill else []
-        return [clip(row, width) for row in (head, *(((f"   {line}", ""),) for line in lines))]
+        return [clip(row, width) for row in (head, *_standing(view.state, width, tall=tall))]
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
     ]
@@ -47,6 +45,14 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
     rows += cause
     rows.append(((f"   {circumstances(view.state, first)}", "muted"),))
     return [clip(row, width) for row in rows]
+
+
+def _standing(state: RunState, width: int, *, tall: bool) -> list[Row]:
+    """Why a gang without a first failure ended: the cause, else where its ranks were."""
+    standstill = standstill_line(state.stacks)
+    text = f"cause: {cause_text(state.found)}" if state.found is not None else standstill
+    lines = _wrapped(text, width - 3, _MOST_ROWS - 2 if tall else 2) if text else []
+    return [((f"   {line}", ""),) for line in lines]
 
 
 def _cause_rows(found: CauseFound | None, *, tall: bool) -> list[Row]:
@@ -130,7 +136,7 @@ def failure_text(view: RunView) -> str:
     """The whole block as text, for the clipboard."""
     first = view.state.first_failure
     if first is None:
-        return f"{view.state.id}: {view.state.why}"
+        return "\n".join((f"{view.state.id}: {view.state.why}", *cause_lines(view.state.found)))
     head = f"{view.state.id} {view.state.name}: rank {first.rank} on {first.host} {ending(first)}"
     detail = first.raised.traceback.rstrip() if first.raised else view.state.why
     early = left_before(view.state, first)

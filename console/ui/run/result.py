@@ -13,6 +13,7 @@ from launcher.display.artifacts import total_line
 from launcher.errors import size_text
 from launcher.spec.places import host_labels
 from launcher.state.ranks import Rank
+from launcher.state.run_state import RunState
 
 from ... import formatting as fig
 from ...data.run.model import RankView, RunView
@@ -60,7 +61,7 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     if view.state.why and not view.live and first is None:
         rows.append(((f" {view.state.why}", "bold"),))
     if not view.live and first is None:
-        rows += [((f"   {place}", ""),) for place in standstills(view.state.stacks)]
+        rows += _standing(view.state, width)
     values = {int(entry["rank"]): entry for entry in view.results}
     rows += _shaped(view.results, width)
     hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
@@ -101,6 +102,14 @@ def _trackers(view: RunView) -> Iterator[Row]:
 def no_result_yet(view: RunView) -> bool:
     """Whether the run is live and no rank has returned or failed."""
     return view.live and not view.results and view.state.first_failure is None
+
+
+def _standing(state: RunState, width: int) -> Iterator[Row]:
+    """Why a gang without a first failure ended: the cause, else where its ranks were."""
+    if state.found is None:
+        yield from (((f"   {place}", ""),) for place in standstills(state.stacks))
+    for line in cause_lines(state.found):
+        yield from wrapped_rows(f"  {line}", width, "bold" if line.startswith("cause") else "")
 
 
 def _failure(view: RunView, first: Rank, width: int) -> list[Row]:
