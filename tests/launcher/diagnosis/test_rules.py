@@ -138,8 +138,8 @@ TELLING = [
     (
         "launcher.agent.report.UnpicklableResult",
         (
-            "the return value: a value of type train.Fit cannot be pickled: cannot pickle '_thread.lock' object; "
-            "its part value.history.lock is a _thread.lock"
+            "the return value: a value of type train.Fit cannot be pickled: cannot pickle '_thread.lock' "
+            "object; its part value.history.lock is a _thread.lock"
         ),
         "",
         "unpicklable-result",
