@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import rank_main
+from launcher.agent import exceptions
 from launcher.distributor import Distributor
 from launcher.errors import RankFailed
 from launcher.runs import paths
@@ -134,8 +134,8 @@ def test_a_function_that_raises_is_told_in_the_users_frames(targets: Path) -> No
 def test_a_traceback_without_end_is_bounded() -> None:
     error = ValueError("x" * 1_000_000)
 
-    assert len(rank_main.text_of(error, None)) < 50_000
-    assert "characters left out" in rank_main.text_of(error, None)
+    assert len(exceptions.text_of(error, None)) < 50_000
+    assert "characters left out" in exceptions.text_of(error, None)
 
 
 def test_frames_of_the_standard_library_are_left_out_of_the_short_list() -> None:
@@ -144,4 +144,4 @@ def test_frames_of_the_standard_library_are_left_out_of_the_short_list() -> None
     except ValueError as error:
         tb = error.__traceback__
 
-    assert [os.path.abspath(__file__)] == [frame[0] for frame in rank_main.user_frames(tb)]
+    assert [os.path.abspath(__file__)] == [frame[0] for frame in exceptions.user_frames(tb)]
