@@ -283,22 +283,22 @@ def _shape(sizes: Iterable[object]) -> str:
     return f"({', '.join(map(str, sizes))})"
 
 
-_PLAIN: Mapping[type, Callable[[Any], str]] = {
-    type(None): repr,
-    bool: repr,
-    float: repr,
-    complex: repr,
-    int: lambda number: repr(number) if number.bit_length() <= 256 else "",
-    str: lambda text: repr(text[:_TEXT]),
-    bytes: lambda data: repr(data[:_TEXT]),
-}
+_PLAIN: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (type(None), repr),
+    (bool, repr),
+    (float, repr),
+    (complex, repr),
+    (int, lambda number: repr(number) if number.bit_length() <= 256 else ""),
+    (str, lambda text: repr(text[:_TEXT])),
+    (bytes, lambda data: repr(data[:_TEXT])),
+)
 _SHOWN = 6
 
 
 def _text(value: Any) -> str | None:
     """A plain value, or a collection of plain ones, in short; None for any other."""
-    kind = type(value)
-    if kind in (list, tuple):
+    kind = type(value)  # to compare or hash classes may run code of their metaclass
+    if kind is list or kind is tuple:
         text = ", ".join(_item(each) for each in value[:_SHOWN])
         more = ", …" if len(value) > _SHOWN else ""
         text = f"[{text}{more}]" if kind is list else f"({text}{more})"
@@ -306,10 +306,14 @@ def _text(value: Any) -> str | None:
         pairs = [f"{_item(k)}: {_item(v)}" for k, v in itertools.islice(value.items(), _SHOWN)]
         text = f"{{{', '.join(pairs)}{', …' if len(value) > _SHOWN else ''}}}"
     else:
-        text = _PLAIN[kind](value) if kind in _PLAIN else ""
+        text = _plain(value)
     return (text if len(text) <= _TEXT else f"{text[:_TEXT]}…") if text else None
 
 
+def _plain(value: object) -> str:
+    """A plain value; empty for any other."""
+    return next((show(value) for kind, show in _PLAIN if type(value) is kind), "")
+
+
 def _item(value: object) -> str:
-    kind = type(value)
-    return (_PLAIN[kind](value) if kind in _PLAIN else "") or f"<{type_name(kind)}>"
+    return _plain(value) or f"<{type_name(type(value))}>"
