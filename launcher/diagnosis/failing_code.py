@@ -18,7 +18,7 @@ from ..errors import counted
 from ..state.events import RankRaised, SourceExcerpt, Variable
 
 # Bounds of what is read of a record: anybody may have written it.
-_TEXT, _LINES, _LONGEST = 256 << 10, 2000, 1000
+_TEXT, _LINES, _LONGEST = 256 << 10, 5000, 4000
 _MOST_AROUND, _MOST_VARIABLES, _NAME = 9, 60, 32
 _FIRST, _LAST = 4, 12  # of the user's frames in a row that are shown, as in a recursion
 
@@ -39,16 +39,17 @@ class _PrintedFrame:
 
     Attributes:
         bar: what stands before it in a group of exceptions.
-        head: its first line, which names `file`, `line` and `function`.
+        indent: that, and the spaces after it.
+        head: its first line, which names `file` and `line`.
         body: the lines below: source, markers, and how often it was repeated.
         excerpt: the source around it, where that is to be shown.
     """
 
     bar: str
+    indent: str
     head: str
     file: str
     line: int
-    function: str
     body: list[str] = field(default_factory=list)
     excerpt: SourceExcerpt | None = None
 
@@ -75,7 +76,7 @@ def traceback_text(raised: RankRaised) -> str:
 def traceback_lines(raised: RankRaised) -> tuple[ShownLine, ...]:
     """The lines of the traceback, and then those of the failing frame's variables."""
     text = raised.traceback[:_TEXT].rstrip()
-    printed = _parsed(line[:_LONGEST] for line in text.split("\n")[:_LINES])
+    printed = _parsed(_cut(line) for line in text.split("\n")[:_LINES])
     shown = [*_shown(printed, raised)]
     if len(raised.traceback) > _TEXT or text.count("\n") >= _LINES:
         shown.append(ShownLine("… the rest is left out here", "folded"))
@@ -83,7 +84,7 @@ def traceback_lines(raised: RankRaised) -> tuple[ShownLine, ...]:
 
 
 _FRAME = re.compile(
-    r'(?P<bar>(?: *\|)*)(?P<pad> +)File "(?P<file>[^"]*)", line (?P<line>\d{1,18})(?:, in (?P<function>.*))?'
+    r'(?P<bar>(?: *\|)*)(?P<pad> +)File "(?P<file>[^"]*)", line (?P<line>\d{1,18})(?:, in .*)?'
 )
 _MARKER = re.compile(r" *[~^]+ *")
 _REPEATED = re.compile(r" *\[Previous line repeated (\d{1,18}) more times?\]")
@@ -92,13 +93,13 @@ _REPEATED = re.compile(r" *\[Previous line repeated (\d{1,18}) more times?\]")
 def _parsed(lines: Iterable[str]) -> list[Printed]:
     """The frames, and the other lines as they are."""
     printed = list[Printed]()
-    indent, last = 0, None
+    last = None
     for line in lines:
         if found := _FRAME.fullmatch(line):
-            bar, indent = found["bar"], len(found["pad"])
-            last = _PrintedFrame(bar, line, found["file"], int(found["line"]), found["function"] or "")
+            bar, indent = found["bar"], found["bar"] + found["pad"]
+            last = _PrintedFrame(bar, indent, line, found["file"], int(found["line"]))
             printed.append(last)
-        elif last is not None and _is_body(line, last.bar, indent):
+        elif last is not None and _is_body(line, last):
             last.body.append(line)
         else:
             last = None
@@ -106,12 +107,14 @@ def _parsed(lines: Iterable[str]) -> list[Printed]:
     return printed
 
 
-def _is_body(line: str, bar: str, indent: int) -> bool:
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _is_body(line: str, frame: _PrintedFrame) -> bool:
     """Whether a line belongs to the frame above: it is indented further, or counts repetitions."""
-    rest = line.removeprefix(bar)
-    if not line.startswith(bar) or not rest.strip():
-        return False
-    return len(rest) - len(rest.lstrip(" ")) > indent or _REPEATED.fullmatch(rest) is not None
+    further = line.startswith(f"{frame.indent} ") and line[len(frame.indent) :].strip() != ""
+    return further or _REPEATED.fullmatch(line.removeprefix(frame.bar)) is not None
 
 
 def _shown(printed: Sequence[Printed], raised: RankRaised) -> Iterator[ShownLine]:
@@ -151,7 +154,7 @@ def is_library(file: str) -> bool:
 def _folded(frames: Sequence[_PrintedFrame]) -> str:
     """One line for frames of libraries in a row."""
     count = len(frames) + sum(int(found[1]) for frame in frames for found in frame.repeated)
-    return f"{frames[0].bar}  … {counted(count, 'frame')} in {_library([frame.file for frame in frames])}"
+    return f"{frames[0].indent}… {counted(count, 'frame')} in {_library([frame.file for frame in frames])}"
 
 
 def _library(files: Sequence[str]) -> str:
@@ -177,7 +180,7 @@ def _users_lines(frames: Sequence[_PrintedFrame]) -> Iterator[ShownLine]:
     for frame in frames[:_FIRST]:
         yield from _frame_lines(frame)
     if left_out:
-        yield ShownLine(f"{frames[0].bar}  … {counted(left_out, 'frame')} left out", "folded")
+        yield ShownLine(f"{frames[0].indent}… {counted(left_out, 'frame')} left out", "folded")
     for frame in frames[_FIRST + left_out :]:
         yield from _frame_lines(frame)
 
@@ -194,17 +197,17 @@ def _frame_lines(frame: _PrintedFrame) -> Iterator[ShownLine]:
 
 def _excerpt_lines(excerpt: SourceExcerpt, frame: _PrintedFrame) -> Iterator[ShownLine]:
     """The excerpt with numbers of lines, a sign at the failing one, and Python's marker below that."""
-    lines = [line[:_LONGEST].expandtabs(4) for line in excerpt.lines[:_MOST_AROUND]]
+    lines = [_cut(line).expandtabs(4) for line in excerpt.lines[:_MOST_AROUND]]
     lines = textwrap.dedent("\n".join(lines)).split("\n")
     digits = len(str(excerpt.first + len(lines)))
     for number, line in enumerate(lines, excerpt.first):
         failing = number == excerpt.line
-        head = f"{frame.bar}    {'>' if failing else ' '} {number:>{digits}}  "
+        head = f"{frame.indent}  {'>' if failing else ' '} {number:>{digits}}  "
         yield ShownLine((head + line).rstrip(), "failing" if failing else "source")
         if failing and (marker := _marker(frame, line)):
             yield ShownLine(frame.bar + " " * (len(head) - len(frame.bar)) + marker, "failing")
     if excerpt.changed:
-        yield ShownLine(f"{frame.bar}      the file was changed after the rank had started", "folded")
+        yield ShownLine(f"{frame.indent}    the file was changed after the rank had started", "folded")
 
 
 def _marker(frame: _PrintedFrame, line: str) -> str:
@@ -223,11 +226,11 @@ def variable_lines(raised: RankRaised) -> Iterator[ShownLine]:
         return
     file, line, function = raised.frames[-1]
     yield ShownLine("")
-    yield ShownLine(f"variables of {function[:_LONGEST]} at {file.rpartition('/')[2]}:{line}")
+    yield ShownLine(_cut(f"variables of {function} at {file.rpartition('/')[2]}:{line}"))
     rows = [(each.name, each.type, _told(each)) for each in variables]
     names, types = (min(max(len(row[at]) for row in rows), _NAME) for at in (0, 1))
     for name, kind, told in rows:
-        yield ShownLine(f"  {name:<{names}}  {kind:<{types}}  {told}"[:_LONGEST].rstrip(), "variable")
+        yield ShownLine(_cut(f"  {name:<{names}}  {kind:<{types}}  {told}".rstrip()), "variable")
 
 
 def _told(variable: Variable) -> str:
