@@ -135,7 +135,7 @@ def test_frames_that_the_rank_took_for_the_users_are() -> None:
     assert text == traceback_text(raised(text, frames=[(file, 7, "f")]))
 
 
-def chained() -> NoReturn:
+def chained() -> None:
     try:
         [].pop()
     except IndexError as error:
@@ -171,9 +171,9 @@ def test_a_member_of_a_group_has_its_excerpt_behind_the_groups_bar() -> None:
     excerpt = SourceExcerpt(file=__file__, line=number, first=number, lines=lines)
 
     shown = traceback_text(raised(text, (excerpt,))).splitlines()
-    first, *_, second = shown[shown.index(line) + 1 :][:3]
-    assert f"    |     > {number}      [].pop()" == first
-    assert f"    |       {number + 1}  except IndexError as error:" == second
+    below = shown[shown.index(line) + 1 :]
+    assert f"    |     > {number}      [].pop()" == below[0]
+    assert f"    |       {number + 1}  except IndexError as error:" in below
 
 
 def test_a_traceback_in_a_message_is_folded_too() -> None:
