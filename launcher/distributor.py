@@ -75,6 +75,7 @@ class LaunchOptions(TypedDict, total=False):
     ray_options: Mapping[str, str] | None
     require_group: bool
     fresh: bool
+    record_locals: bool
     track: str | Sequence[str]
     files: Sequence[str | os.PathLike[str]]
     artifacts_limit: int | str

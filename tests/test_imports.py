@@ -127,6 +127,10 @@ def test_neither_agents_nor_ranks_wait_for_the_option_table(module: str) -> None
     loaded(f"import sys, launcher.agent.{module}; assert not {late} & sys.modules.keys()")
 
 
+def test_a_rank_that_does_not_fail_never_looks_for_failing_code() -> None:
+    loaded("import sys, launcher.agent.rank_main; assert 'launcher.agent.failing_frames' not in sys.modules")
+
+
 def test_a_rank_waits_for_no_decoder() -> None:
     loaded("import sys, launcher.agent.rank_main; assert 'launcher.serialization' not in sys.modules")
 

@@ -97,7 +97,7 @@ def test_what_a_block_needs_is_one_of_a_few_things(path: Path) -> None:
     found = list(blocks(path))
 
     assert path.read_text().count("```") == 2 * len(found)
-    assert {"sh", "python", "ipython", "toml"} >= {block.language for block in found}
+    assert {"sh", "python", "ipython", "toml", "text"} >= {block.language for block in found}
     assert NEEDS >= set(chain.from_iterable(block.needs for block in found))
     assert path.read_text().count("<!-- needs:") == sum(bool(block.needs) for block in found)
 

@@ -89,11 +89,13 @@ def _standing_block(state: RunState) -> str:
 
 def failure_block(folder: Path, state: RunState) -> str:
     """The first failing rank, its traceback or last output, and how the other ranks ended."""
+    from launcher.diagnosis.failing_code import traceback_text
+
     first = state.ranks[state.blamed or 0]
     failure = rank_failed(first, folder, state)
     others = [r for r in state.ranks if r.rank != first.rank and r.exit_code]
     lines = ["", f"✗ {failure.message}", ""]
-    detail = failure.traceback or failure.tail
+    detail = traceback_text(first.raised) if first.raised else failure.tail
     if detail:
         lines += [detail.rstrip(), ""]
     if state.found is not None:

@@ -208,6 +208,8 @@ def _failure_document(state: RunState, rank: Rank) -> dict[str, Any]:
         "exception": raised.kind if raised else None,
         "message": raised.message if raised else None,
         "traceback": raised.traceback if raised else None,
+        "excerpts": raised.excerpts if raised else [],
+        "variables": raised.variables if raised else [],
         "unreturned": rank.unreturned,
         "left_before": list(early_leavers(state, rank)),
     }

@@ -47,6 +47,43 @@ of 79.18 GiB of which 1.04 GiB is free. Including non-PyTorch memory, this proce
 in use. Of the allocated memory 76.90 GiB is allocated by PyTorch, and 411.08 MiB is reserved by PyTorch \
 but unallocated.
 """
+FRAMES = (
+    ("/home/ada/llm/train.py", 88, "main"),
+    ("/home/ada/llm/train.py", 61, "step"),
+    ("/home/ada/llm/model.py", 212, "forward"),
+)
+SOURCE = (
+    """\
+        q, k, v = self.project(hidden)
+        k, v = repeat_heads(k, self.groups), repeat_heads(v, self.groups)
+        scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale
+        scores = scores.masked_fill(self.future, float("-inf"))
+        return self.out(torch.matmul(scores.softmax(-1), v))""",
+    """\
+def step(model, batch, scaler):
+    with torch.autocast("cuda", torch.bfloat16):
+        logits = model(batch.tokens)
+        loss = cross_entropy(logits, batch.targets)
+    scaler.scale(loss).backward()""",
+    """\
+    batches = iter(loader)
+    for number in range(args.steps):
+        loss = step(model, next(batches), scaler)
+        if number % 8 == 0:
+            launcher.report(step=number, loss=loss)""",
+)
+"""The lines around those of `FRAMES`, the innermost first."""
+EXCERPTS = tuple(
+    ev.SourceExcerpt(file=file, line=line, function=function, first=line - 2, lines=tuple(text.split("\n")))
+    for (file, line, function), text in zip(reversed(FRAMES), SOURCE, strict=True)
+)
+HEADS = "(5, 64, 2048, 128) bfloat16 on cuda:1"  # 64 heads' scores of 2048 by 2048 take 2.50 GiB
+VARIABLES = (
+    *(ev.Variable(name=name, type="torch.Tensor", about=HEADS) for name in ("q", "k")),
+    ev.Variable(name="self", type="model.Attention"),
+    ev.Variable(name="hidden", type="torch.Tensor", about="(5, 2048, 8192) bfloat16 on cuda:1"),
+    ev.Variable(name="v", type="torch.Tensor", about=HEADS),
+)
 H100 = 85_520_809_984  # bytes of memory, as its driver tells
 
 
@@ -169,14 +206,10 @@ class Script:
 
     def _failure(self) -> Iterator[Item]:
         yield self._output(self.end, BROKEN, ERROR, paths.STDERR)
-        frames = (
-            ("/home/ada/llm/train.py", 88, "main"),
-            ("/home/ada/llm/train.py", 61, "step"),
-            ("/home/ada/llm/model.py", 212, "forward"),
-        )
         yield ev.RankRaised(
             time=self._at(self.end + 0.1), rank=BROKEN, kind="torch.OutOfMemoryError",
-            message=ERROR.splitlines()[-1].partition(": ")[2], traceback=ERROR, frames=frames,
+            message=ERROR.splitlines()[-1].partition(": ")[2], traceback=ERROR, frames=FRAMES,
+            excerpts=EXCERPTS, variables=VARIABLES,
         )  # fmt: skip
         yield ev.RankExited(time=self._at(self.end + 0.9), rank=BROKEN, exit_code=1, duration_s=self.end)
         yield ev.StopRequested(

@@ -11,6 +11,7 @@ from html import escape
 from itertools import groupby, islice
 from pathlib import Path
 
+from launcher.diagnosis.failing_code import traceback_text
 from launcher.diagnosis.wording import cause_text
 from launcher.errors import RecordError
 from launcher.runs import paths
@@ -156,7 +157,7 @@ def _failure(facts: _ReportFacts) -> Iterator[str]:
     end = first.signal or (f"exit {first.exit_code}" if first.exit_code is not None else "")
     yield f"<h2>First failure: rank {first.rank} on {text(first.host)} {text(end)}</h2>"
     if first.raised:
-        yield f"<pre>{text(first.raised.traceback)}</pre>"
+        yield f"<pre>{text(traceback_text(first.raised))}</pre>"
 
 
 def _ranks(state: RunState) -> Iterator[str]:

@@ -67,6 +67,9 @@ _STATES = {
 }
 
 
+_START = 19  # of the fields of /proc/PID/stat after the name: the start, in ticks since boot
+
+
 def is_alive(pid: int) -> bool:
     """Whether a thread of the process still runs; its first one may have ended before the others."""
     status = _status(f"{pid}")
@@ -79,6 +82,15 @@ def resident(pid: int) -> int:
     """A process's memory in bytes; 0 for one that is gone."""
     pages = _read(f"{pid}/statm").split()[1:2]
     return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
+def started(pid: int) -> float | None:
+    """When a process started, up to a second early, by the clock of the host's files; None if unknown."""
+    boot = next((line[6:] for line in _read("stat").splitlines() if line.startswith("btime ")), "")
+    after_name = _read(f"{pid}/stat").rpartition(")")[2].split()
+    if not boot or len(after_name) <= _START:
+        return None
+    return int(boot) + int(after_name[_START]) / os.sysconf("SC_CLK_TCK")
 
 
 def catches(pid: int, signum: int) -> bool:

@@ -55,6 +55,7 @@ class Program:
         lead: the folder to import from first, if the target is no file; empty for the working directory.
         naming: how tracebacks name the target's files.
         frameworks: the frameworks to watch for, as in `launcher.agent.membership`.
+        record_locals: whether values of the variables of a failing frame are recorded.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class Program:
     naming: Naming
     foreign: bool
     frameworks: list[tuple[str, list[str], list[str]]]
+    record_locals: bool = False
 
 
 def encode(
@@ -171,6 +173,7 @@ def read(descriptor: int, rank: int) -> Program:
         naming=Naming(*document.get("names", ())),
         foreign=bool(document.get("foreign")),
         frameworks=document.get("frameworks", []),
+        record_locals=bool(document.get("record_locals")),
     )
 
 

@@ -29,15 +29,14 @@ import gc
 import importlib
 import importlib.util
 import io
-import json
 import os
 import signal
 import sys
 import threading
 import time
-import traceback
 import types
 from collections.abc import Callable, Collection
+from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NoReturn
@@ -45,18 +44,16 @@ from typing import Any, NoReturn
 from .. import names
 from ..spec import pickles
 from ..state import peer_loss
-from ..state.summary import qualified_type
 from . import import_hooks, linux, program, rank_pipe, report
+from .exceptions import description, strip
 from .membership import Membership
-from .program import Naming, Program
-from .raising import Raising
+from .program import Program
+from .raising import Describe, Raising
 from .rank_pipe import RankPipe
 
 # For the agent alone, far from the signals that scripts and virtual machines use.
 STACKS_SIGNAL = signal.SIGRTMAX - 5
 USER_SIGNAL = signal.SIGUSR2
-# Bounds that, with the traceback's, keep a failure's JSON within one packet.
-_FRAMES, _SHORT, _PATH, _MESSAGE = 10, 512, 4096, 16 << 10
 
 
 def main() -> None:
@@ -104,8 +101,8 @@ def die_with(parent: int) -> None:
 
 def run(line: RankPipe, target: Program) -> int:
     """Run the target and report; return the exit code."""
-    naming = target.naming
-    raising = Raising(line, lambda error, tb: description(error, strip(tb), naming))
+    describe = partial(description, naming=target.naming, values=target.record_locals)
+    raising = Raising(line, lambda error, tb: describe(error, strip(tb)))
     raising.install()
     membership = Membership(line, target.frameworks)
     membership.install()
@@ -115,11 +112,11 @@ def run(line: RankPipe, target: Program) -> int:
         call = load_target(target)
         line.send_fact("rank_entered", {"time": time.time(), "returns": bool(target.name)})
         value = call()
-        return _send_value(line, reporter, value, naming) if target.name else 0
+        return _send_value(line, reporter, value, describe) if target.name else 0
     except SystemExit as end:
-        return _exited(line, end, naming)
+        return _exited(line, end, describe)
     except BaseException as error:  # noqa: BLE001  whatever user code raises is a fact to report
-        return _failed(line, error, strip(error.__traceback__), naming)
+        return _failed(line, error, strip(error.__traceback__), describe)
     finally:
         membership.report_use()
         reporter.flush()
@@ -148,30 +145,30 @@ def notice_trackers(line: RankPipe) -> None:
         import_hooks.when_imported(name, watch)
 
 
-def _exited(line: RankPipe, end: SystemExit, naming: Naming) -> int:
+def _exited(line: RankPipe, end: SystemExit, describe: Describe) -> int:
     """Report an exit by `sys.exit`; if a broken transport caused it, report that error too."""
     code = exit_code_of(end)
     line.send_document(rank_pipe.LEFT, {"by_exit": True})
     if code and (cause := end.__cause__ or end.__context__) is not None:
-        fields = description(cause, strip(cause.__traceback__), naming)
+        fields = describe(cause, strip(cause.__traceback__))
         if peer_loss.doubt(fields["message"], fields["traceback"]):
             line.send_fact("rank_raising", fields)
     return code
 
 
-def _send_value(line: RankPipe, reporter: report.Reporter, value: object, naming: Naming) -> int:
+def _send_value(line: RankPipe, reporter: report.Reporter, value: object, describe: Describe) -> int:
     """Send a function's value; one that cannot be pickled is the function's failure, without a traceback."""
     try:
         reporter.publish(value)
     except report.UnpicklableResult as error:
-        return _failed(line, report.UnpicklableResult(f"the return value: {error}"), None, naming)
+        return _failed(line, report.UnpicklableResult(f"the return value: {error}"), None, describe)
     line.send_document(rank_pipe.LEFT, {"by_exit": False})
     return 0
 
 
-def _failed(line: RankPipe, error: BaseException, tb: types.TracebackType | None, naming: Naming) -> int:
+def _failed(line: RankPipe, error: BaseException, tb: types.TracebackType | None, describe: Describe) -> int:
     """Report the exception, then let Python's own hook (or the user's) print it."""
-    line.send_fact("rank_raised", description(error, tb, naming))
+    line.send_fact("rank_raised", describe(error, tb))
     error = error.with_traceback(tb)
     try:
         sys.excepthook(type(error), error, tb)
@@ -190,25 +187,6 @@ def _print_both(broken: Exception, error: BaseException) -> None:
         sys.__excepthook__(type(each), each.with_traceback(tb), tb)
 
 
-def description(error: BaseException, tb: Any, naming: Naming) -> dict[str, Any]:
-    """The fields of a `RankRaised`, bounded so that they fit one packet."""
-    frames = user_frames(tb)[-_FRAMES:] if tb else []
-    return {
-        "time": time.time(),
-        "kind": cut(qualified_type(error), _SHORT),
-        "message": cut(_message(error), _MESSAGE),
-        "traceback": cut(naming(text_of(error, tb)), TRACEBACK),
-        "frames": [(cut(naming(file), _PATH), line, cut(name, _SHORT)) for file, line, name in frames],
-    }
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  a user's __str__ may raise anything; Python prints the same text
-        return "<exception str() failed>"
-
-
 def _order_path(root: str, path: Collection[str]) -> None:
     """Put the caller's import path first and our own folder, if there is one, last.
 
@@ -220,14 +198,6 @@ def _order_path(root: str, path: Collection[str]) -> None:
 
 
 _PACKAGE = Path(__file__).parent.parent
-# A zip's bytecode names the folder where it was compiled, its other modules the zip.
-_ROOTS = {str(_PACKAGE), os.path.dirname(os.path.dirname((lambda: 0).__code__.co_filename))}
-_PLUMBING = (
-    *(os.path.join(root, folder, "") for root in _ROOTS for folder in ("agent", "compat")),
-    "<frozen importlib",
-    importlib.__file__,
-)
-TRACEBACK = 48 << 10
 
 
 def load_target(target: Program) -> Callable[[], Any]:
@@ -355,55 +325,6 @@ def _lead_path(folder: str) -> None:
     places = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
     if spec and not any(p == _PACKAGE or (p / "agent" / "rank_main.py").exists() for p in places):
         names.give_up_first_name()
-
-
-def strip(tb: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without our frames: those that called the user's code, and the hooks around torch."""
-    while tb is not None and (_is_plumbing(tb.tb_frame.f_code.co_filename) or _is_command(tb.tb_frame)):
-        tb = tb.tb_next
-    inner = tb
-    while inner is not None:
-        while inner.tb_next is not None and import_hooks.is_hook(inner.tb_next.tb_frame.f_code):
-            inner.tb_next = inner.tb_next.tb_next
-        inner = inner.tb_next
-    return tb
-
-
-def _is_command(frame: types.FrameType) -> bool:
-    """Whether the frame is the code of ``python -c``, at the bottom of the stack or above its zygote's."""
-    below: types.FrameType | None = frame
-    while below is not None and below.f_code.co_filename == "<string>":
-        below = below.f_back
-    return below is None
-
-
-def _is_plumbing(filename: str) -> bool:
-    return filename.startswith(_PLUMBING)
-
-
-def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:
-    """(file, line, function) of the frames outside the standard library and installed packages, if any."""
-    frames = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(tb)]
-    own = [
-        f for f in frames if "site-packages" not in f[0] and not f[0].startswith((sys.base_prefix, "<frozen"))
-    ]
-    return own or frames
-
-
-def text_of(error: BaseException, tb: types.TracebackType | None) -> str:
-    """The traceback as Python prints it; a very long one without its middle."""
-    return cut("".join(traceback.format_exception(type(error), error, tb)), TRACEBACK)
-
-
-def cut(text: str, limit: int) -> str:
-    """The text, without its middle if its JSON would take more than `limit` bytes."""
-    size = len(json.dumps(text))
-    if size <= limit:
-        return text
-    keep = len(text) * limit // size // 2 - 20
-    while len(json.dumps(text[:keep] + text[-keep:])) > limit - 60:
-        keep = keep * 3 // 4
-    return f"{text[:keep]}\n… {len(text) - 2 * keep} characters left out …\n{text[-keep:]}"
 
 
 _LONG = (-(1 << 63), (1 << 63) - 1)  # the range of a C long; Python replaces any other number by -1

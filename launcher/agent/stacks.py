@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..channel import frames
-from . import linux, rank_main
+from . import exceptions, linux, rank_main
 from .boot import Emit
 from .process import RankProcess
 from .program import Naming
@@ -129,12 +129,12 @@ def _answer(request: _StacksRequest, naming: Naming) -> tuple[str, str]:
     """A rank's stacks, or the reason why there are none."""
     data = os.pread(request.process.stacks, BYTES, 0)
     if data:
-        return rank_main.cut(naming(own_frames(data.decode(errors="replace"))), BYTES), ""
+        return exceptions.cut(naming(own_frames(data.decode(errors="replace"))), BYTES), ""
     pid = request.process.pid
     if not linux.is_alive(pid):
         return "", "it ended before it could answer"
     why = request.obstacle or f"it printed none within {LIMIT_S:g} s"
-    return "", rank_main.cut("\n".join((why, *linux.threads(pid, rank_main.STACKS_SIGNAL))), BYTES)
+    return "", exceptions.cut("\n".join((why, *linux.threads(pid, rank_main.STACKS_SIGNAL))), BYTES)
 
 
 def own_frames(text: str) -> str:

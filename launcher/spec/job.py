@@ -503,6 +503,16 @@ class JobSpec:
         label="Fresh",
         hint="yes: no warm ranks",
     )
+    record_locals: bool = launch_option(
+        False,
+        "--locals",
+        FLAG,
+        help="When a rank fails, record the values of the failing frame's variables.",
+        doc="Whether an exception is recorded with the values of the failing frame's variables: numbers, "
+        "texts and short collections of these. Their names, types and shapes are recorded in any case.",
+        label="Locals",
+        hint="yes: values where it fails",
+    )
     track: tuple[str, ...] = launch_option(
         (),
         "--track",

@@ -119,10 +119,11 @@ class Redactor:
         text = _URL.sub(lambda m: m[1] + self._masked(m[2]), text)
         text = _BEARER.sub(lambda m: m[1] + m[2] + self._masked(m[3]), text)
         for pattern in (_QUOTED, _PAIR, _HEADER):
-            text = pattern.sub(self._value, text)
+            text = pattern.sub(self.mask_value, text)
         return _SHAPES.sub(lambda m: self._masked(m[0]), text)
 
-    def _value(self, match: re.Match[str]) -> str:
+    def mask_value(self, match: re.Match[str]) -> str:
+        """What a pattern with the groups `name` and `value` matched, without the value if it is a secret."""
         whole, value = match[0], match["value"]
         if not hides(match["name"], value):
             return whole
@@ -140,23 +141,53 @@ _SENTENCES = (
     "name", "target", "args", "why", "reason", "text", "message", "traceback", "application", "master", "ui",
     "root", "store", "url", "evidence", "remedy",
 )  # fmt: skip
+_PARTS = {"excerpts": ("lines",), "variables": ("text",)}
+"""Fields whose items are dataclasses, and those of their fields that are masked."""
 
 
 def without_secrets(fact: T, secrets: Iterable[str]) -> T:
     """A fact with these secrets masked in its sentences and names. Fields that rules depend on are left."""
     redactor = Redactor(secrets)
+    fact = _masked_in(fact, _SENTENCES, redactor)
+    for name, fields in _PARTS.items():
+        parts = getattr(fact, name, ())
+        masked = tuple(_masked_in(part, fields, redactor) for part in parts)
+        if masked != parts:
+            fact = dataclasses.replace(fact, **{name: masked})  # type: ignore[type-var]
+    return fact
+
+
+def _masked_in(part: T, names: Sequence[str], redactor: Redactor) -> T:
+    """A dataclass with the remembered secrets masked in some of its fields, if it has them."""
     changes: dict[str, Any] = {}
-    for each in dataclasses.fields(fact):  # type: ignore[arg-type]
-        value = getattr(fact, each.name)
-        if each.name not in _SENTENCES:
+    for each in dataclasses.fields(part):  # type: ignore[arg-type]
+        if each.name not in names:
             continue
+        value = getattr(part, each.name)
         if isinstance(value, tuple):
             masked: object = tuple(redactor.mask_known(p) if isinstance(p, str) else p for p in value)
         else:
             masked = redactor.mask_known(value) if isinstance(value, str) else value
         if masked != value:
             changes[each.name] = masked
-    return dataclasses.replace(fact, **changes) if changes else fact  # type: ignore[type-var]
+    return dataclasses.replace(part, **changes) if changes else part  # type: ignore[type-var]
+
+
+_LITERAL = re.compile(
+    r"""(?P<name>[A-Za-z_]\w*)(?P<q>['"]?)\]?\s*(?::[^=\n]{0,80})?[=:]\s*[rbuf]{0,2}(?P<v>['"]{1,3})"""
+    r"""(?P<value>(?:\\.|(?!(?P=v)).)+)"""
+)
+
+
+def redacted_source(line: str) -> str:
+    """A line of Python with the secrets masked that are written in it.
+
+    Those are texts of known shapes, and literals that are given to a secret name. An expression, such as in
+    ``login(token=config.token)``, is none.
+    """
+    redactor = Redactor()
+    line = _SHAPES.sub(REDACTED, _URL.sub(rf"\1{REDACTED}", line))
+    return _LITERAL.sub(redactor.mask_value, line)
 
 
 def redacted(values: Mapping[str, str]) -> dict[str, str]:

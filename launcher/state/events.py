@@ -545,13 +545,51 @@ class MessageLogged(Event):
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceExcerpt:
+    """The source around the line that a frame was at, read when the exception was raised.
+
+    Attributes:
+        file, line, function: the frame, as a traceback names it; no function for a syntax error.
+        first: the number of the first of `lines`.
+        lines: the source, without line ends.
+        changed: whether the file was written after the rank had started, so that other lines may have run.
+    """
+
+    file: str
+    line: int
+    function: str = ""
+    first: int = 1
+    lines: tuple[str, ...] = ()
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A local variable of the user's innermost frame.
+
+    Attributes:
+        name: its name.
+        type: its type's qualified name, without `builtins`.
+        about: what is known without running the value's own code: a tensor's shape, dtype and device, or a
+            container's length.
+        text: its value, if values were asked for and it is a plain one; None otherwise.
+    """
+
+    name: str
+    type: str
+    about: str = ""
+    text: str | None = None
+
+
 @event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRaised(Event):
     """The user's code ended with an exception.
 
     `frames` are (file, line, function) of the user's own code, outermost first; `traceback` is the whole
-    text as Python prints it, without rankdeck's own frames.
+    text as Python prints it, without rankdeck's own frames. `excerpts` are of frames of that text, the
+    innermost ones first; `variables` are those of the last of `frames`.
     """
 
     rank: Index
@@ -559,6 +597,8 @@ class RankRaised(Event):
     message: str
     traceback: str
     frames: tuple[tuple[str, int, str], ...] = ()
+    excerpts: tuple[SourceExcerpt, ...] = ()
+    variables: tuple[Variable, ...] = ()
 
 
 @event(from_rank=True, shows_life=True)
@@ -621,6 +661,8 @@ class RankRaising(Event):
     message: str
     traceback: str
     frames: tuple[tuple[str, int, str], ...] = ()
+    excerpts: tuple[SourceExcerpt, ...] = ()
+    variables: tuple[Variable, ...] = ()
 
 
 @event(from_rank=True)

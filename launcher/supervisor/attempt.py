@@ -441,6 +441,7 @@ def program_order(
         "argv": arguments(places, rendezvous, spec, choice),
         "config": choice.config,
         "frameworks": watched(),
+        "record_locals": spec.record_locals,
     }
 
 

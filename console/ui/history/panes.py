@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.scroll_view import ScrollView
 
+from launcher.diagnosis.failing_code import traceback_text
 from launcher.diagnosis.stacks import stacks_block
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
@@ -250,7 +251,9 @@ def _long(state: RunState, width: int) -> Iterator[Row]:
     """The traceback of the first failure, and the stacks that were taken last."""
     first = state.first_failure
     if first is not None and first.raised is not None and first.raised.traceback:
-        yield from _block(f"Traceback of rank {first.rank} on {first.host}", first.raised.traceback, width)
+        yield from _block(
+            f"Traceback of rank {first.rank} on {first.host}", traceback_text(first.raised), width
+        )
     if state.stacks:
         count = len(state.stacks)
         yield from _block(f"Stacks of {fig.number(count, 'rank')}", stacks_block(state), width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
+from launcher.diagnosis.failing_code import traceback_text
 from launcher.diagnosis.failure import Certainty
 from launcher.diagnosis.stacks import standstill_line
 from launcher.diagnosis.wording import cause_lines, cause_text
@@ -138,7 +139,7 @@ def failure_text(view: RunView) -> str:
     if first is None:
         return "\n".join((f"{view.state.id}: {view.state.why}", *cause_lines(view.state.found)))
     head = f"{view.state.id} {view.state.name}: rank {first.rank} on {first.host} {ending(first)}"
-    detail = first.raised.traceback.rstrip() if first.raised else view.state.why
+    detail = traceback_text(first.raised) if first.raised else view.state.why
     early = left_before(view.state, first)
     cause = cause_lines(view.state.found)
     return "\n".join(

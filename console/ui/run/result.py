@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from rich.cells import cell_len
+
+from launcher.diagnosis.failing_code import ShownLine, traceback_lines
 from launcher.diagnosis.stacks import standstills
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
@@ -120,10 +123,21 @@ def _failure(view: RunView, first: Rank, width: int) -> list[Row]:
     for line in cause_lines(view.state.found):
         rows += wrapped_rows(f"  {line}", width, "bold" if line.startswith("cause") else "")
     if first.raised:
-        for line in first.raised.traceback.rstrip().splitlines():
-            own = line.startswith("  File ") or not line.startswith(" ")
-            rows.append(((f"   {_printable(line)}", "" if own else "muted"),))
+        for shown in traceback_lines(first.raised):
+            rows += _traceback_rows(shown, width)
     return [*rows, ()]
+
+
+_TRACEBACK_STYLES = {"source": "muted", "folded": "muted", "failing": "bold"}
+
+
+def _traceback_rows(line: ShownLine, width: int) -> Iterator[Row]:
+    """A line of the traceback: one row, but a message has as many as it needs."""
+    text = _printable(line.text)
+    if line.kind == "text" and cell_len(text) > width - 3:
+        yield from wrapped_rows(f"  {text}", width)
+    else:
+        yield ((f"   {text}", _TRACEBACK_STYLES.get(line.kind, "")),)
 
 
 def _shaped(results: Sequence[Mapping[str, Any]], width: int) -> list[Row]:

@@ -29,6 +29,7 @@ _DRIVER_ONLY = (
     "channel/multiplex.py",
     "channel/relay.py",
     "data/sharing.py",
+    "diagnosis/",
     "display/",
     "engine/",
     "estimators/keras_estimator.py",
@@ -57,6 +58,7 @@ _DRIVER_ONLY = (
 _RARELY_IMPORTED = (
     "agent/build_locks.py",
     "agent/cell.py",
+    "agent/failing_frames.py",
     "agent/services/",
     "agent/warm/",
     "agent/watcher.py",
@@ -67,7 +69,6 @@ _RARELY_IMPORTED = (
     "data/batches.py",
     "data/files.py",
     "data/rows.py",
-    "diagnosis/",
     "distributor.py",
     "estimators/",
     "examples/",

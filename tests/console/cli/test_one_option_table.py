@@ -43,6 +43,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "ray_options": ("num-cpus=2",),
     "require_group": ("yes",),
     "fresh": ("yes",),
+    "record_locals": ("yes",),
     "deepspeed_config": ("config.json",),
     "master": ("spark://h:7077",),
     "remote": ("sc://h",),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import linux, process, rank_main, rank_pipe
+from launcher.agent import linux, process, rank_pipe
 from tests.commands import until
 
 pytestmark = pytest.mark.process
@@ -153,16 +153,6 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return "Z"
-
-
-def test_text_is_cut_to_its_size_as_json() -> None:
-    import json
-
-    assert "short" == rank_main.cut("short", 100)
-    for text in ("x" * 100_000, "é" * 100_000, "\0" * 100_000, "𝄞" * 50_000, "a" + "é" * 9_000):
-        assert len(json.dumps(rank_main.cut(text, 4096))) <= 4096
-        assert rank_main.cut(text, 4096).startswith(text[:100])
-        assert rank_main.cut(text, 4096).endswith(text[-100:])
 
 
 def test_a_report_that_fits_no_packet_is_dropped_and_does_not_wait() -> None:

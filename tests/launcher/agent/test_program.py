@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from launcher.agent import rank_main
 from launcher.distributor import Distributor
 from launcher.errors import RankFailed
 from launcher.runs import paths
@@ -129,19 +126,3 @@ def test_a_function_that_raises_is_told_in_the_users_frames(targets: Path) -> No
     frames = [line.strip() for line in (caught.value.traceback or "").splitlines() if "File" in line]
     assert 1 == len(frames)
     assert frames[0].startswith(f'File "{targets}/functions.py", line ')
-
-
-def test_a_traceback_without_end_is_bounded() -> None:
-    error = ValueError("x" * 1_000_000)
-
-    assert len(rank_main.text_of(error, None)) < 50_000
-    assert "characters left out" in rank_main.text_of(error, None)
-
-
-def test_frames_of_the_standard_library_are_left_out_of_the_short_list() -> None:
-    try:
-        multiprocessing.get_context("no such way")
-    except ValueError as error:
-        tb = error.__traceback__
-
-    assert [os.path.abspath(__file__)] == [frame[0] for frame in rank_main.user_frames(tb)]
