@@ -132,6 +132,7 @@ def _failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure
         run=state.id,
         gang=state.ranks,
         left=early_leavers(state, rank),
+        stacks=state.stacks,
         output=lambda: evidence.output_of(rank),
         xids=tuple(each for each in state.xids if each.agent == rank.agent and each.uuid in own),
         memory=lambda: evidence.memory_of(rank) if rank.devices else (),

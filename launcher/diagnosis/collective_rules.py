@@ -12,8 +12,10 @@ from ..state.outcome_rules import brief, listed
 from ..state.peer_loss import operation
 from ..state.ranks import Rank, RankPhase
 from .failure import Certainty, Finding, FirstFailure, errors_of, matches_of
+from .stacks import standstills
 
 _KINDS = ("RuntimeError", "ValueError")
+_SHOWN = 4
 _DETAIL = (
     "run it once with --env TORCH_DISTRIBUTED_DEBUG=DETAIL: torch then names the collective that differs"
 )
@@ -134,18 +136,10 @@ def missing_at_barrier(failure: FirstFailure) -> Finding | None:
     return Finding(
         "collective-timeout",
         f"{_named(absent)} did not reach the monitored barrier within {int(told[2]) / 1000:g} s",
-        evidence=tuple(_state_of(failure.gang, number) for number in absent[:4]),
+        evidence=_whereabouts(failure, [rank for rank in failure.gang if rank.rank in absent]),
         remedy=(_HANG, "a longer timeout in monitored_barrier, if a rank is only slow"),
         rank=absent[0],
     )
-
-
-def _state_of(gang: Sequence[Rank], number: int) -> str:
-    if number >= len(gang):
-        return f"rank {number} is not of this gang"
-    rank = gang[number]
-    step = f" at step {rank.step}" if rank.step is not None else ""
-    return f"rank {number} on {rank.host} was {rank.phase.value}{step} at the end"
 
 
 def _named(ranks: Sequence[int]) -> str:
@@ -181,7 +175,7 @@ def timeout(failure: FirstFailure) -> Finding | None:
     return Finding(
         "collective-timeout",
         f"{what} of {failure.name} timed out{after}: some rank did not call it in time",
-        evidence=tuple(_where(rank) for rank in absent[:4]),
+        evidence=_whereabouts(failure, absent),
         remedy=(
             _HANG,
             "a longer `timeout=` in init_process_group, if a rank evaluates or saves for that long",
@@ -190,7 +184,16 @@ def timeout(failure: FirstFailure) -> Finding | None:
     )
 
 
-def _where(rank: Rank) -> str:
+def _whereabouts(failure: FirstFailure, absent: Sequence[Rank]) -> tuple[str, ...]:
+    """Where the other ranks were: by their stacks, else only that they had raised nothing."""
+    numbers = {rank.rank for rank in absent}
+    places = standstills(each for each in failure.stacks if each.rank in numbers)
+    seen = {number for place in places if place.function for number in place.ranks}
+    others = [_silent(rank) for rank in absent if rank.rank not in seen]
+    return (*(str(place) for place in places[:_SHOWN] if place.function), *others[:_SHOWN])
+
+
+def _silent(rank: Rank) -> str:
     step = f", at step {rank.step}" if rank.step is not None else ""
     return f"rank {rank.rank} on {rank.host} had raised nothing{step}"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..state.events import RankRaised, XidLogged
+from ..state.events import RankRaised, StacksTaken, XidLogged
 from ..state.ranks import Rank
 from ..state.tracebacks import DIRECT, chain, message_in, quoted
 
@@ -64,6 +64,7 @@ class FirstFailure:
         run: the run's id.
         gang: all ranks.
         left: those that had ended with 0 before it failed for want of a peer.
+        stacks: where ranks were, if it timed out while they had raised nothing.
         output: reads the end of what it wrote to its standard error.
         xids: the errors that the driver logged of its GPUs, the first one first.
         memory: reads how the GPU memory of its processes went.
@@ -76,6 +77,7 @@ class FirstFailure:
     run: str = ""
     gang: Sequence[Rank] = ()
     left: tuple[int, ...] = ()
+    stacks: Sequence[StacksTaken] = ()
     output: Callable[[], str] = str
     xids: tuple[XidLogged, ...] = ()
     memory: Callable[[], Course] = tuple

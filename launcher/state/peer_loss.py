@@ -46,6 +46,14 @@ def is_transport_error(message: str) -> bool:
     return bool(_words().search(message[:_FIRST_BYTES]))
 
 
+_TIMED_OUT = re.compile(r"timed out|timeout", re.IGNORECASE)
+
+
+def is_timeout(message: str) -> bool:
+    """Whether a message means that a peer did not answer in time: it may be alive, and somewhere else."""
+    return is_transport_error(message) and bool(_TIMED_OUT.search(message[:_FIRST_BYTES]))
+
+
 @cache
 def _words() -> re.Pattern[str]:
     """All patterns as one, compiled on first use: a run in which no rank fails does not need it."""

@@ -12,6 +12,7 @@ from ..spec.job import JobSpec
 from ..state import events as ev
 from ..state.events import LimitNear
 from ..state.outcome_rules import DOUBT_S, next_restart, next_stop
+from ..state.peer_loss import is_timeout
 from ..state.run_state import Phase, RunState
 from .agents import Roster
 
@@ -90,13 +91,20 @@ class Watchdog:
         )
 
     def _doubted_s(self) -> float:
-        """Seconds in which it has been unclear which rank failed first; at the start all ranks are asked."""
-        if not self._writer.state.undecided:
+        """Seconds in which it has been unclear which rank failed first; at the start all ranks are asked.
+
+        If it timed out in a collective, the others are also asked where they are: one of them was not in it.
+        """
+        state = self._writer.state
+        if not state.undecided:
             self._doubted = None
             return 0.0
         if self._doubted is None:
             self._doubted = self._monotonic()
             self._roster.send(Kind.INQUIRE, lambda _: {})
+            raised = state.cause.raised if state.cause is not None else None
+            if raised is not None and is_timeout(raised.message):
+                self.take_stacks()
         return self._monotonic() - self._doubted
 
     def due_restart(self) -> ev.GangRestarted | None:

@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: collective-timeout
+# says: rank 1 is in
 
 """Rank 1 evaluates for longer than the group's timeout."""
 
