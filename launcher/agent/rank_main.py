@@ -167,8 +167,15 @@ def _send_value(line: RankPipe, reporter: report.Reporter, value: object, descri
 
 
 def _failed(line: RankPipe, error: BaseException, tb: types.TracebackType | None, describe: Describe) -> int:
-    """Report the exception, then let Python's own hook (or the user's) print it."""
-    line.send_fact("rank_raised", describe(error, tb))
+    """Report the exception, then let Python's own hook (or the user's) print it.
+
+    A handler of the user's for a signal that arrives meanwhile, such as a DataLoader's for SIGCHLD, may raise
+    in the middle of it: the exception that came first is then reported once more.
+    """
+    try:
+        line.send_fact("rank_raised", describe(error, tb))
+    except Exception:  # noqa: BLE001  whatever a user's handler raises
+        line.send_fact("rank_raised", describe(error, tb))
     error = error.with_traceback(tb)
     try:
         sys.excepthook(type(error), error, tb)
