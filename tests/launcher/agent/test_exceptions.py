@@ -452,7 +452,7 @@ def test_a_module_that_is_only_named_torch_is_harmless(monkeypatch: pytest.Monke
 
 
 def test_a_signal_handler_that_raises_while_a_failure_is_reported_does_not_hide_it() -> None:
-    """A DataLoader's handler for SIGCHLD raises when a worker has died, which may be in the middle of the report."""
+    """A DataLoader's handler for SIGCHLD raises when a worker has died, also in the middle of the report."""
     sent: list[str] = []
     interrupted = iter([RuntimeError("DataLoader worker (pid 9) is killed by signal: Killed.")])
 
