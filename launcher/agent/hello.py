@@ -167,7 +167,7 @@ _VERSION_BYTES = 4096
 
 @cache
 def cuda_of_torch() -> str:
-    """The version of CUDA that this interpreter's torch was built for, without importing it; empty if none."""
+    """The version of CUDA that this interpreter's torch was built for, without importing it; or empty."""
     from importlib.util import find_spec
 
     try:

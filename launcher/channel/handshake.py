@@ -87,7 +87,8 @@ class Hello:
         address: its own address on the way to the engine; `addresses`: all of its host.
         cores: how many cores were granted to it.
         devices: the GPUs that it may use; `exclusive` as in `Offer`, `gpu_reason`: why there are none.
-        clock_offset: its clock minus the engine's, in seconds; `clock_error` is by how much that may be wrong.
+        clock_offset: its clock minus the engine's, in seconds.
+        clock_error: by how many seconds that may be wrong.
         cuda: the version of CUDA that its torch was built for; empty if it was not, or that is not known.
         store: whether it can host torch's store for the gang.
     """
