@@ -9,6 +9,7 @@ from enum import StrEnum
 from ..state.events import XidLogged
 from ..state.ranks import Rank
 from ..state.tracebacks import quoted
+from .sites import Site
 
 Course = Sequence[tuple[float, int]]
 """How a figure in bytes went: times in seconds since the epoch, and the figure."""
@@ -19,6 +20,14 @@ class Certainty(StrEnum):
 
     CERTAIN = "certain"
     LIKELY = "likely"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An exception: its kind, as its traceback names it, and its message."""
+
+    kind: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,9 @@ class FirstFailure:
         peers: the pids of all ranks on its host, and their numbers.
         shared: whether another rank has one of its GPUs.
         host_memory: the memory in bytes of its host, used and in all, when it was sampled last.
+        sites: the hosts of the gang and this machine: versions and clocks.
+        here: where this machine has a module that the ranks of other hosts import; empty if it has none, or
+            that is not known.
     """
 
     rank: Rank
@@ -42,6 +54,20 @@ class FirstFailure:
     peers: Mapping[int, int] = field(default_factory=dict)
     shared: bool = False
     host_memory: tuple[int, int] | None = None
+    sites: tuple[Site, ...] = ()
+    here: Callable[[str], str] = lambda _: ""
+    gang: Sequence[Rank] = ()
+
+    @property
+    def site(self) -> Site | None:
+        """The host of the rank, if its versions and its clock are known."""
+        return next((site for site in self.sites if site.name == self.rank.host), None)
+
+    @property
+    def errors(self) -> tuple[Told, ...]:
+        """Its exception."""
+        raised = self.rank.raised
+        return (Told(raised.kind, raised.message),) if raised else ()
 
     @property
     def message(self) -> str:

@@ -347,14 +347,19 @@ def _describe_exits(state: RunState) -> str:
 
 def describe_loss(state: RunState) -> str:
     """What the ranks ran on and lost, with Spark's reason if it gives one."""
-    if state.losses:
-        return loss_sentence(state, min(state.losses, key=_closeness_to_the_cause))
+    if (nearest := nearest_loss(state)) is not None:
+        return loss_sentence(state, nearest)
     lost = [r for r in state.ranks if r.phase is RankPhase.LOST]
     if not lost:
         return "the ranks could not be started: the agent went away"
     count = len(lost)
     hosts = listed(sorted({r.host for r in lost}))
     return f"the agent on {hosts} went away with {counted(count, 'rank')} running"
+
+
+def nearest_loss(state: RunState) -> Loss | None:
+    """The loss that is closest to the cause of all; None if nothing was lost."""
+    return min(state.losses, key=_closeness_to_the_cause, default=None)
 
 
 def _closeness_to_the_cause(loss: Loss) -> int:

@@ -216,6 +216,14 @@ class RunState:
         cause = self.cause
         return cause is not None and cause.doubt > 0 and self.ranks.standing.undecided > 0
 
+    def memory_of(self, agent: int | None) -> tuple[int, int] | None:
+        """The memory in bytes of an agent's host, used and in all, as it was sampled last."""
+        host = self.hosts.get(-1 if agent is None else agent)
+        system = host.system if host is not None else None
+        if system is None or system.memory_used is None or system.memory_total is None:
+            return None
+        return system.memory_used, system.memory_total
+
     def service_as(self, rank: Rank) -> Service | None:
         """The service that the rank is; None for a rank that runs the target."""
         return next((each for each in self.services if each.is_rank and each.rank == rank.rank), None)

@@ -23,6 +23,7 @@ from ..frameworks.registry import cures
 from ..pacing import TurnPacer
 from ..runs.reader import device_memory
 from ..runs.writer import RunWriter
+from ..spec.callers_modules import callers_module
 from ..spec.job import JobSpec
 from ..spec.request import Request
 from ..state import events as ev
@@ -203,7 +204,12 @@ class RunLoop(ABC):
                 code=code,
                 require_group=self._spec.require_group,
                 track=self._end_tracking,
+                module_here=self._module_here,
             )
+
+    def _module_here(self, name: str) -> str:
+        """Where the caller has a module that ranks of other hosts may lack; empty if that is not known."""
+        return "" if self._spec.mode.traits.inherits else callers_module(self._request, name)
 
     def _end_tracking(self, ended: ev.RunEnded) -> None:
         """Have the trackers told the verdict. Another request to stop ends the wait for them."""
@@ -238,6 +244,7 @@ def conclude_run(
     code: int,
     track: Callable[[ev.RunEnded], None],
     require_group: bool = False,
+    module_here: Callable[[str], str] = lambda _: "",
 ) -> None:
     """Release the agents, wait until none of their processes is alive, and record the verdict.
 
@@ -249,6 +256,7 @@ def conclude_run(
         broken: the error that ends the run; empty if none does.
         code: that error's exit code.
         require_group: whether the run fails if its ranks met no others.
+        module_here: where this machine has a module that the ranks' hosts may lack.
         track: called with the verdict before that is recorded: trackers may take some seconds for it.
     """
     record_end(roster.drop_all)
@@ -262,8 +270,8 @@ def conclude_run(
     if judge(writer.state).state == Phase.SUCCEEDED:
         _record_separate(writer, now=clock(), required=require_group)
     ended = judge(writer.state)
-    if ended.rank is not None:
-        _record_cause(writer, now=clock())
+    if ended.rank is not None or ended.state == Phase.LOST:
+        _record_cause(writer, now=clock(), module_here=module_here)
     record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
@@ -275,13 +283,18 @@ def _record_separate(writer: RunWriter, *, now: float, required: bool) -> None:
         record_end(lambda: writer.append(found))
 
 
-def _record_cause(writer: RunWriter, *, now: float) -> None:
+def _record_cause(writer: RunWriter, *, now: float, module_here: Callable[[str], str]) -> None:
     """Record why the first rank failed, if that is known."""
     from ..diagnosis.causes import find_cause  # only a failure needs the rules
 
     state = writer.state
     try:
-        found = find_cause(state, lambda r: device_memory(writer.folder, r.rank, state.attempt), now=now)
+        found = find_cause(
+            state,
+            lambda r: device_memory(writer.folder, r.rank, state.attempt),
+            now=now,
+            module_here=module_here,
+        )
     except Exception as error:  # noqa: BLE001  a defect in a rule must not cost the run its verdict
         why = f"rankdeck failed while it looked for the cause: {type(error).__name__}: {error}"
         note = NoteMade(time=now, text=why, level="error")
