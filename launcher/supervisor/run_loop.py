@@ -23,7 +23,6 @@ from ..frameworks.registry import cures
 from ..pacing import TurnPacer
 from ..runs.reader import device_memory
 from ..runs.writer import RunWriter
-from ..spec.callers_modules import callers_module
 from ..spec.job import JobSpec
 from ..spec.request import Request
 from ..state import events as ev
@@ -209,6 +208,8 @@ class RunLoop(ABC):
 
     def _module_here(self, name: str) -> str:
         """Where the caller has a module that ranks of other hosts may lack; empty if that is not known."""
+        from ..spec.callers_modules import callers_module  # only few failures ask
+
         return "" if self._spec.mode.traits.inherits else callers_module(self._request, name)
 
     def _end_tracking(self, ended: ev.RunEnded) -> None:
