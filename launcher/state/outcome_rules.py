@@ -269,21 +269,23 @@ def describe_cause(state: RunState, rank: Rank) -> str:
 
     The ranks that may as well have failed first are named after it.
     """
-    failure = describe_failure(rank) + failed_as_early(state, rank)
+    failure = describe_failure(rank)
+    if too := failed_as_early(state, rank):
+        failure = f"{failure.rstrip('.')}; {too}"
     return f"{early}: {failure}" if (early := left_before(state, rank)) else failure
 
 
 def failed_as_early(state: RunState, rank: Rank) -> str:
-    """The end of a sentence about the first failure that tells of those in the same moment; "" for none."""
+    """What a sentence about the first failure says of those in the same moment; empty for none."""
     others = state.failed_together
     first = state.first_failure
     if not others or first is None or rank.rank != first.rank:
         return ""
     within = f"within {_moment(state.tells_apart((first, *others)))} of it"
     if len(others) == 1 and not _is_alike(first, others[0]):
-        return f"; {within}, {describe_failure(others[0])}"
+        return f"{within}, {describe_failure(others[0])}"
     who = f"rank{'s' * (len(others) > 1)} {listed([str(r.rank) for r in others])}"
-    return f"; {within}, {who} failed too"
+    return f"{within}, {who} failed too"
 
 
 def _moment(seconds: float) -> str:

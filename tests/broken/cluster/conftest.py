@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +75,26 @@ class Ended:
     state: RunState
     cause: ev.CauseFound | None
 
+    @property
+    def cause_text(self) -> str:
+        return self.cause.text if self.cause else ""
+
     def has(self, cause: str, certainty: str, *words: str) -> None:
         """It has this cause, and what was told has these words of it and of its remedies."""
         assert self.cause is not None, self.told
         assert (cause, certainty) == (self.cause.id, self.cause.certainty), self.told
         for each in (self.cause.text, *self.cause.evidence, *self.cause.remedy, *words):
             assert each in self.told
+
+
+def at_work(command: subprocess.Popen[str], ranks: int = 2) -> None:
+    """Wait until so many ranks have printed `go`."""
+    assert command.stdout is not None
+    for line in command.stdout:
+        ranks -= "go" in line
+        if not ranks:
+            return
+    raise AssertionError(ended(command).told)
 
 
 def ended(command: subprocess.Popen[str]) -> Ended:
@@ -105,6 +119,17 @@ def hosts(spark_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     environs = ({_HOST: "0"}, {_HOST: "1", **clock.environment})
     with Cluster(cores=1, gpus=0, netns=True, hidden=absent, environs=environs) as cluster:
         yield Hosts(cluster, clock, python, absent)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], str]:
+    """Writes a training script into the test's folder; its name."""
+
+    def write(source: str) -> str:
+        (tmp_path / "train.py").write_text(source)
+        return "train.py"
+
+    return write
 
 
 @pytest.fixture(autouse=True)
