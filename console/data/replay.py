@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launcher.diagnosis.causes import find_cause
+from launcher.diagnosis.causes import Evidence, find_cause
 from launcher.runs import files, paths
 from launcher.runs.catalog import create_folder
 from launcher.runs.logs import writer
@@ -187,9 +187,9 @@ class Script:
     def _cause(self, items: Iterable[Item]) -> Iterator[Item]:
         """What the rules find in this run."""
         facts = [each for each in items if isinstance(each, ev.Event)]
-        found = find_cause(
-            fold_all(facts), lambda rank: memory_course(facts, rank.rank, 0), now=self._at(self.end + 2.3)
-        )
+        ended = next(each for each in facts if isinstance(each, ev.RunEnded))
+        evidence = Evidence(memory_of=lambda rank: memory_course(facts, rank.rank, 0))
+        found = find_cause(fold_all(facts), evidence, replace(ended, time=self._at(self.end + 2.3)))
         if found is not None:
             yield found
 

@@ -1,17 +1,18 @@
-"""Find the cause of a gang's failure: the first rule that recognises it. Pure.
+"""Find why a run ended badly: the first rule that recognises it. Pure.
 
 Unknown stays unknown: without a rule that fits there is no cause, and the exception speaks for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from ..state.events import CauseFound
-from ..state.ranks import Rank
-from ..state.run_state import RunState
-from . import cluster_rules, gpu_memory, gpu_rules, host_rules, loss_rules
-from .failure import Course, FirstFailure, Rule
+from ..state.events import CauseFound, RunEnded
+from ..state.ranks import Rank, RankPhase
+from ..state.run_state import Phase, RunState
+from . import cluster_rules, gpu_memory, gpu_rules, hang_rules, host_rules, loss_rules
+from .failure import Course, EndRule, Finding, FirstFailure, Rule
 from .sites import sites_of
 
 # What CUDA says comes before what the driver has logged at some time.
@@ -33,44 +34,59 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def find_cause(
-    state: RunState,
-    memory_of: Callable[[Rank], Course] = lambda _: (),
-    *,
-    now: float,
-    module_here: Callable[[str], str] = lambda _: "",
-) -> CauseFound | None:
-    """The cause of the gang's first failure, if a rule recognises it.
+# Of ends for which no rank is to blame.
+END_RULES: tuple[EndRule, ...] = (hang_rules.stood_still, loss_rules.lost_executor)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What rules may read of the run's folder, besides its facts.
+
+    Attributes:
+        memory_of: how the GPU memory of a rank went.
+        output_of: the last lines that a rank wrote to stderr.
+        module_here: where this machine has a module that the ranks' hosts may lack; empty for nowhere.
+    """
+
+    memory_of: Callable[[Rank], Course] = lambda _: ()
+    output_of: Callable[[Rank], Sequence[str]] = lambda _: ()
+    module_here: Callable[[str], str] = lambda _: ""
+
+
+def find_cause(state: RunState, evidence: Evidence, ended: RunEnded) -> CauseFound | None:
+    """Why the run ended badly, if a rule recognises it.
 
     Args:
         state: all facts of the run.
-        memory_of: reads how the GPU memory of a rank went.
-        now: the engine's clock.
-        module_here: where this machine has a module that the ranks' hosts may lack.
+        evidence: reads what rules need besides.
+        ended: the verdict. The rank that it blames is the one whose failure is explained.
     """
-    rank = state.first_failure
-    if rank is None:
-        found = loss_rules.lost_executor(state)
-    else:
-        failure = _failure_of(state, rank, lambda: memory_of(rank) if rank.devices else (), module_here)
-        found = next((each for rule in RULES if (each := rule(failure)) is not None), None)
+    found = _find(state, evidence, ended)
     if found is None:
         return None
     return CauseFound(
-        time=now,
+        time=ended.time,
         attempt=state.attempt,
         id=found.id,
         certainty=found.certainty.value,
         text=found.text,
-        rank=rank.rank if rank else None,
+        rank=ended.rank if found.rank is None else found.rank,
         evidence=found.evidence,
         remedy=found.remedy,
     )
 
 
-def _failure_of(
-    state: RunState, rank: Rank, memory: Callable[[], Course], module_here: Callable[[str], str]
-) -> FirstFailure:
+def _find(state: RunState, evidence: Evidence, ended: RunEnded) -> Finding | None:
+    if ended.state not in (Phase.FAILED, Phase.LOST):
+        return None
+    if ended.rank is None or ended.rank >= len(state.ranks):
+        return next((each for rule in END_RULES if (each := rule(state, ended)) is not None), None)
+    failure = failure_of(state, state.ranks[ended.rank], evidence)
+    return next((each for rule in RULES if (each := rule(failure)) is not None), None)
+
+
+def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
+    """What rules are told of the failure of a rank."""
     own = {device.uuid for device in rank.devices}
     here = [each for each in state.ranks if each.host == rank.host]
     others = {device.uuid for each in here if each.rank != rank.rank for device in each.devices}
@@ -78,11 +94,13 @@ def _failure_of(
         rank,
         run=state.id,
         xids=tuple(each for each in state.xids if each.agent == rank.agent and each.uuid in own),
-        memory=memory,
+        memory=lambda: evidence.memory_of(rank) if rank.devices else (),
         peers={each.pid: each.rank for each in here if each.pid is not None},
         shared=bool(own & others),
         host_memory=state.memory_of(rank.agent),
-        sites=sites_of(state),
-        here=module_here,
         gang=state.ranks,
+        left=tuple(r for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop),
+        output=lambda: evidence.output_of(rank),
+        sites=sites_of(state),
+        module_here=evidence.module_here,
     )

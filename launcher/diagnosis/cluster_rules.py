@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..state.outcome_rules import brief
-from .failure import Certainty, Finding, FirstFailure, Told
+from .failure import Certainty, Finding, FirstFailure, Recognised
 from .sites import HERE, Site, differs, told
 
 CLOCK_LIMIT_S = 1.0
@@ -76,54 +76,60 @@ _OF_PYTHON = (
 
 def version_skew(failure: FirstFailure) -> Finding | None:
     """Two hosts, or a host and this machine, have different versions, and the failure shows that."""
-    for error in failure.errors:
-        for named in _NAMED:
-            if error.kind == named.kind and (found := named.pattern.match(error.message)):
-                return _skew(failure, f"{failure.name} {named.text(found)}", Certainty.CERTAIN, error)
-    return next((skew for error in failure.errors if (skew := _skew_behind(failure, error))), None)
+    for named in _NAMED:
+        if found := failure.begins(named.pattern, named.kind):
+            return _skew(failure, f"{failure.name} {named.text(found.match)}", found, Certainty.CERTAIN)
+    return _lacking_part(failure) or _unlike(failure)
 
 
-def _skew_behind(failure: FirstFailure, error: Told) -> Finding | None:
-    """The skew that an error follows from which does not name it."""
-    if (lacking := _lacking_part(failure, error)) is not None:
-        return lacking
-    part, own = _part_of(error), failure.site
+def _unlike(failure: FirstFailure) -> Finding | None:
+    """The skew behind an error that does not name it, but which it explains."""
+    part, found = _part_of(failure)
+    own = failure.site
     others = [site for site in failure.sites if site.name != failure.rank.host]
-    if not part or own is None or not differs(own, others, part) or _fails_alike_elsewhere(failure, part):
+    if (
+        found is None
+        or own is None
+        or not differs(own, others, part)
+        or _fails_alike_elsewhere(failure, part)
+    ):
         return None
     other = next(site for site in others if differs(own, [site], part))
-    what, those = (
-        dict(_PARTS)[part],
-        f"{getattr(own, part)} on {own.name} and {getattr(other, part)} on {other.name}",
-    )
-    text = f"{failure.name} fails where versions differ: {what} is {those}"
-    return _skew(failure, text, Certainty.LIKELY, error)
+    those = f"{getattr(own, part)} on {own.name} and {getattr(other, part)} on {other.name}"
+    text = f"{failure.name} fails where versions differ: {dict(_PARTS)[part]} is {those}"
+    return _skew(failure, text, found, Certainty.LIKELY)
 
 
-def _part_of(error: Told) -> str:
-    """Which versions an error may be about: ``torch``, ``python``, or none of them."""
-    if any(kind == error.kind and pattern.match(error.message) for kind, pattern in _OF_PYTHON):
-        return "python"
+def _part_of(failure: FirstFailure) -> tuple[str, Recognised | None]:
+    """Which versions the failure may be about, ``torch`` or ``python``, and the error that shows it."""
+    for kind, pattern in _OF_PYTHON:
+        if found := failure.begins(pattern, kind):
+            return "python", found
     for kind, pattern in _OF_MODULE:
-        if kind == error.kind and (found := pattern.match(error.message)):
-            top = found[1].partition(".")[0]
-            if top == "torch":
-                return "" if kind == "ModuleNotFoundError" and found[1] == top else "torch"
-            return "python" if top in sys.stdlib_module_names and top != "__main__" else ""
-    return ""
+        if (found := failure.begins(pattern, kind)) and (part := _part_of_module(kind, found.match[1])):
+            return part, found
+    return "", None
 
 
-def _lacking_part(failure: FirstFailure, error: Told) -> Finding | None:
+def _part_of_module(kind: str, module: str) -> str:
+    top = module.partition(".")[0]
+    if top == "torch":
+        return "" if kind == "ModuleNotFoundError" and module == top else "torch"
+    return "python" if top in sys.stdlib_module_names and top != "__main__" else ""
+
+
+def _lacking_part(failure: FirstFailure) -> Finding | None:
     """An installed package that lacks a part there which it has here; its parent could be imported there."""
-    found = _MODULE.match(error.message) if error.kind == "ModuleNotFoundError" else None
-    if found is None or "." not in found[1]:
+    found = failure.begins(_MODULE, "ModuleNotFoundError")
+    if found is None or "." not in found.match[1]:
         return None
-    place = failure.here(found[1])
+    name = found.match[1]
+    place = failure.module_here(name)
     if not _is_installed(place):
         return None
-    top = found[1].partition(".")[0]
-    text = f"{top} on {failure.rank.host} is another version than on {HERE}: it has no {found[1]}"
-    return _skew(failure, text, Certainty.CERTAIN, error, f"here it is {place}")
+    top = name.partition(".")[0]
+    text = f"{top} on {failure.rank.host} is another version than on {HERE}: it has no {name}"
+    return _skew(failure, text, found, Certainty.CERTAIN, f"here it is {place}")
 
 
 def _fails_alike_elsewhere(failure: FirstFailure, part: str) -> bool:
@@ -140,9 +146,10 @@ def _fails_alike_elsewhere(failure: FirstFailure, part: str) -> bool:
     )
 
 
-def _skew(failure: FirstFailure, text: str, certainty: Certainty, error: Told, *more: str) -> Finding:
+def _skew(failure: FirstFailure, text: str, found: Recognised, most: Certainty, *more: str) -> Finding:
     versions = (f"{name} is {said}" for part, name in _PARTS if (said := told(failure.sites, part)))
-    evidence = (f"{error.kind}: {brief(error.message)}", *more, *versions)
+    evidence = (f"{found.error.kind}: {brief(found.error.message)}", *more, *versions)
+    certainty = Certainty.LIKELY if found.certainty is Certainty.LIKELY else most
     return Finding("version-skew", text, certainty, evidence, (_ONE_ENVIRONMENT, *_SAME))
 
 
@@ -161,14 +168,14 @@ def _nccl(code: str) -> str:
 
 def module_missing_on_executors(failure: FirstFailure) -> Finding | None:
     """A rank could not import what this machine has."""
-    for error in failure.errors:
-        found = _MODULE.match(error.message) if error.kind == "ModuleNotFoundError" else None
-        if found and (place := failure.here(found[1])):
-            return _missing(failure, found[1], place)
-    return None
+    found = failure.begins(_MODULE, "ModuleNotFoundError")
+    if found is None or not (place := failure.module_here(found.match[1])):
+        return None
+    return _missing(failure, found, place)
 
 
-def _missing(failure: FirstFailure, name: str, place: str) -> Finding:
+def _missing(failure: FirstFailure, found: Recognised, place: str) -> Finding:
+    name = found.match[1]
     top = name.partition(".")[0]
     python = failure.site.python if failure.site else ""
     evidence = [f"{HERE} has it: {place}"]
@@ -179,7 +186,7 @@ def _missing(failure: FirstFailure, name: str, place: str) -> Finding:
     else:
         remedy = (f"--py-files {place} has it travel with the run", f"install {top} where executors run")
     text = f"{failure.rank.host} has no module {name}, which {failure.name} imports; {HERE} has it"
-    return Finding("module-missing-on-executors", text, Certainty.CERTAIN, tuple(evidence), remedy)
+    return Finding("module-missing-on-executors", text, found.certainty, tuple(evidence), remedy)
 
 
 def _is_installed(place: str) -> bool:
@@ -208,7 +215,7 @@ _CLOCK_REMEDY = ("set the wrong clock, and keep it right: chronyc makestep, or t
 def clock_skew(failure: FirstFailure) -> Finding | None:
     """Hosts' clocks differ by more than a second, and the failure is about a time that they compare."""
     for error in failure.errors:
-        if (wrong := _wrong_clock(failure, error.message)) is not None:
+        if not error.by_user and (wrong := _wrong_clock(failure, error.message)) is not None:
             site, other = wrong
             apart = site.offset - other.offset
             side = "ahead of" if apart > 0 else "behind"

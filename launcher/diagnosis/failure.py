@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..state.events import XidLogged
+from ..state.events import RunEnded, XidLogged
 from ..state.ranks import Rank
-from ..state.tracebacks import quoted
+from ..state.run_state import RunState
+from ..state.tracebacks import DIRECT, chain, message_in, quoted, raised_by_user
 from .sites import Site
 
 Course = Sequence[tuple[float, int]]
@@ -24,10 +26,37 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An exception: its kind, as its traceback names it, and its message."""
+    """An exception, as its traceback tells it.
+
+    Attributes:
+        kind: its type's qualified name, such as ``OSError`` or ``torch.OutOfMemoryError``.
+        message: its message; for one that another exception came from, with its notes.
+        by_user: whether the user's own code made it, by a `raise`: its words are the user's then.
+        handled: whether the rank's exception came up while it was handled, which need not be its effect.
+    """
 
     kind: str
-    message: str
+    message: str = ""
+    by_user: bool = False
+    handled: bool = False
+
+    @property
+    def certainty(self) -> Certainty:
+        """How certainly it is why the rank failed."""
+        return Certainty.LIKELY if self.handled else Certainty.CERTAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """An exception whose message a pattern matches."""
+
+    error: Told
+    match: re.Match[str]
+
+    @property
+    def certainty(self) -> Certainty:
+        """How certainly that exception is why the rank failed."""
+        return self.error.certainty
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +71,12 @@ class FirstFailure:
         peers: the pids of all ranks on its host, and their numbers.
         shared: whether another rank has one of its GPUs.
         host_memory: the memory in bytes of its host, used and in all, when it was sampled last.
+        gang: all ranks, as they were at the end.
+        left: the ranks that had ended with 0 before it failed.
+        output: reads the last lines that it wrote to stderr.
         sites: the hosts of the gang and this machine: versions and clocks.
-        here: where this machine has a module that the ranks of other hosts import; empty if it has none, or
-            that is not known.
+        module_here: finds where this machine has a module that other hosts may lack; empty for nowhere, or
+            where that is not known.
     """
 
     rank: Rank
@@ -54,20 +86,16 @@ class FirstFailure:
     peers: Mapping[int, int] = field(default_factory=dict)
     shared: bool = False
     host_memory: tuple[int, int] | None = None
-    sites: tuple[Site, ...] = ()
-    here: Callable[[str], str] = lambda _: ""
     gang: Sequence[Rank] = ()
+    left: tuple[Rank, ...] = ()
+    output: Callable[[], Sequence[str]] = tuple
+    sites: tuple[Site, ...] = ()
+    module_here: Callable[[str], str] = lambda _: ""
 
     @property
     def site(self) -> Site | None:
         """The host of the rank, if its versions and its clock are known."""
         return next((site for site in self.sites if site.name == self.rank.host), None)
-
-    @property
-    def errors(self) -> tuple[Told, ...]:
-        """Its exception."""
-        raised = self.rank.raised
-        return (Told(raised.kind, raised.message),) if raised else ()
 
     @property
     def message(self) -> str:
@@ -81,21 +109,69 @@ class FirstFailure:
         return (self.message, inner) if inner else (self.message,)
 
     @property
+    def errors(self) -> tuple[Told, ...]:
+        """Its exception, the one that this quotes, and those that it came from, the nearest first."""
+        raised = self.rank.raised
+        return tuple(_errors(raised.kind, raised.message, raised.traceback)) if raised else ()
+
+    def begins(self, pattern: str | re.Pattern[str], *kinds: str) -> Recognised | None:
+        """The first of its `errors` that is of one of these kinds and whose message begins so.
+
+        An exception that the user's own code made is none of them: its message may quote anything.
+
+        Args:
+            pattern: is matched at the beginning of a message.
+            kinds: qualified names of types, such as ``OSError``; subclasses are others.
+        """
+        for error in self.errors:
+            if error.kind in kinds and not error.by_user and (match := re.match(pattern, error.message)):
+                return Recognised(error, match)
+        return None
+
+    @property
     def name(self) -> str:
         """The rank, as a sentence names it."""
         return f"rank {self.rank.rank}"
 
 
+_NAMED = re.compile(r"([A-Za-z_][\w.<>]*)(?:: ([\s\S]*))?\Z")
+
+
+def told_in(text: str, *, by_user: bool = False, handled: bool = False) -> Told | None:
+    """The exception that the end of a traceback names: ``KeyError: 'x'``; None if that names none."""
+    match = _NAMED.match(text.strip("\n"))
+    return None if match is None else Told(match[1], match[2] or "", by_user, handled)
+
+
+def _errors(kind: str, message: str, traceback: str) -> Iterator[Told]:
+    inner_text = quoted(message)  # a quoted traceback may be a chain too, but not that of this rank
+    parts = chain((inner_text and traceback.rpartition(message)[0]) or traceback)
+    yield Told(kind, message, raised_by_user(parts[-1]))
+    if inner := told_in(inner_text):
+        yield inner
+    handled = False
+    for joint, block in zip(parts[-2::-2], parts[-3::-2], strict=False):
+        handled = handled or joint != DIRECT
+        if earlier := told_in(message_in(block), by_user=raised_by_user(block), handled=handled):
+            yield earlier
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause that a rule has recognised; the fields are those of `CauseFound`."""
+    """A cause that a rule has recognised; the fields are those of `CauseFound`.
+
+    Without a `rank`, it is about the rank that failed first.
+    """
 
     id: str
     text: str
     certainty: Certainty = Certainty.CERTAIN
     evidence: tuple[str, ...] = ()
     remedy: tuple[str, ...] = ()
+    rank: int | None = None
 
 
 Rule = Callable[[FirstFailure], Finding | None]
 """Recognises one cause; None for a failure that has another one."""
+EndRule = Callable[[RunState, RunEnded], Finding | None]
+"""Recognises the cause of a bad end for which no rank is to blame; None for one that has another cause."""

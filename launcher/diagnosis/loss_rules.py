@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import size_text
-from ..state.events import ExecutorLost
+from ..state.events import ExecutorLost, RunEnded
 from ..state.outcome_rules import brief, listed, nearest_loss
-from ..state.run_state import RunState
+from ..state.run_state import Phase, RunState
 from .failure import Certainty, Finding
 
 NEARLY_FULL = 0.9
@@ -147,10 +147,10 @@ _REASONS = (
 )  # fmt: skip
 
 
-def lost_executor(state: RunState) -> Finding | None:
+def lost_executor(state: RunState, ended: RunEnded) -> Finding | None:
     """Spark lost an executor under ranks, and says how."""
     loss = nearest_loss(state)
-    if not isinstance(loss, ExecutorLost):
+    if ended.state != Phase.LOST or not isinstance(loss, ExecutorLost):
         return None
     ranks = state.ranks.of_agent(loss.task)
     host = loss.host or (ranks[0].host if ranks else "")

@@ -21,6 +21,7 @@ from ..channel.frames import WireError
 from ..errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from ..frameworks.registry import cures
 from ..pacing import TurnPacer
+from ..runs import paths
 from ..runs.reader import device_memory
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
@@ -28,6 +29,7 @@ from ..spec.request import Request
 from ..state import events as ev
 from ..state.events import NoteMade
 from ..state.outcome_rules import verdict
+from ..state.ranks import Rank
 from ..state.run_state import Phase, RunState
 from ..state.separate import separate_trainings
 from .agents import Roster
@@ -37,11 +39,13 @@ from .mailbox import Mailbox
 from .watchdog import StacksRequested
 
 if TYPE_CHECKING:
+    from ..diagnosis.causes import Evidence
     from ..tracking.process import TrackingProcess
 
 
 GATHER_S, AT_ONCE = 0.2, 128
 MUCH = 64 << 10
+_LAST_LINES = 200
 
 
 class RunLoop(ABC):
@@ -271,8 +275,8 @@ def conclude_run(
     if judge(writer.state).state == Phase.SUCCEEDED:
         _record_separate(writer, now=clock(), required=require_group)
     ended = judge(writer.state)
-    if ended.rank is not None or ended.state == Phase.LOST:
-        _record_cause(writer, now=clock(), module_here=module_here)
+    if ended.state in (Phase.FAILED, Phase.LOST):
+        _record_cause(writer, ended, module_here)
     record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
@@ -284,23 +288,31 @@ def _record_separate(writer: RunWriter, *, now: float, required: bool) -> None:
         record_end(lambda: writer.append(found))
 
 
-def _record_cause(writer: RunWriter, *, now: float, module_here: Callable[[str], str]) -> None:
-    """Record why the first rank failed, if that is known."""
-    from ..diagnosis.causes import find_cause  # only a failure needs the rules
-
-    state = writer.state
+def _record_cause(writer: RunWriter, ended: ev.RunEnded, module_here: Callable[[str], str]) -> None:
+    """Record why the run ended badly, if that is known."""
     try:
-        found = find_cause(
-            state,
-            lambda r: device_memory(writer.folder, r.rank, state.attempt),
-            now=now,
-            module_here=module_here,
-        )
+        from ..diagnosis.causes import find_cause  # only a failure needs the rules
+
+        found = find_cause(writer.state, _evidence_of(writer, module_here), ended)
     except Exception as error:  # noqa: BLE001  a defect in a rule must not cost the run its verdict
         why = f"rankdeck failed while it looked for the cause: {type(error).__name__}: {error}"
-        note = NoteMade(time=now, text=why, level="error")
+        note = NoteMade(time=ended.time, text=why, level="error")
         return record_end(lambda: writer.append(note))
     return record_end(lambda: writer.append(found)) if found is not None else None
+
+
+def _evidence_of(writer: RunWriter, module_here: Callable[[str], str]) -> Evidence:
+    """What rules may read of the folder: of the last attempt."""
+    from ..diagnosis.causes import Evidence
+    from ..runs.logs.tail import tail_of
+
+    folder, attempt = writer.folder, writer.state.attempt
+
+    def output_of(rank: Rank) -> list[str]:
+        lines = tail_of(folder, attempt, rank.rank, paths.STDERR, most=_LAST_LINES)
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    return Evidence(lambda rank: device_memory(folder, rank.rank, attempt), output_of, module_here)
 
 
 def record_end(write: Callable[[], object]) -> None:

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.diagnosis.causes import RULES, find_cause
+from launcher.diagnosis.causes import RULES, Evidence, find_cause
 from launcher.diagnosis.failure import Course
 from launcher.diagnosis.gpu_memory import course_text, told
 from launcher.diagnosis.wording import cause_lines
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
+from launcher.state.outcome_rules import verdict
 
 MANUAL = Path(__file__).parents[3] / "console" / "manual" / "results.md"
 GIB, MIB = 1 << 30, 1 << 20
@@ -88,7 +89,8 @@ def failed(
 
 
 def cause(facts: list[ev.Event], memory: Course = ()) -> ev.CauseFound | None:
-    return find_cause(fold_all(facts, run="r1"), lambda _: memory, now=7.0)
+    state = fold_all(facts, run="r1")
+    return find_cause(state, Evidence(memory_of=lambda _: memory), verdict(state, now=7.0))
 
 
 TELLING = [

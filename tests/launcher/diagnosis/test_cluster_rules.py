@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from launcher.diagnosis.causes import find_cause
+from launcher.diagnosis.causes import Evidence, find_cause
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
+from launcher.state.outcome_rules import verdict
 
 SITE = "/opt/env/lib/python3.11/site-packages"
 HERE = {
@@ -62,7 +63,8 @@ def failure(
             *(ev.RankExited(time=9.0, rank=rank, exit_code=1) for rank, _, _ in errors),
         ]
     )  # fmt: skip
-    return find_cause(state, now=10.0, module_here=lambda name: HERE.get(name, ""))
+    evidence = Evidence(module_here=lambda name: HERE.get(name, ""))
+    return find_cause(state, evidence, verdict(state, now=10.0))
 
 
 NCCL = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from launcher.backends.spark.failures import read_failure
-from launcher.diagnosis.causes import find_cause
+from launcher.diagnosis.causes import Evidence, find_cause
 from launcher.diagnosis.loss_rules import Lost, cause_of_loss
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
+from launcher.state.outcome_rules import verdict
 
 GIB = 1 << 30
 YARN = "Container marked as failed: container_e02_1_01_000003 on host: b. Exit status: 143. Diagnostics:"
@@ -113,7 +114,7 @@ def lost(*facts: ev.Event) -> ev.CauseFound | None:
             *facts,
         ]
     )
-    return find_cause(state, now=9.0)
+    return find_cause(state, Evidence(), verdict(state, now=9.0))
 
 
 def test_the_words_of_kubernetes_are_several() -> None:
