@@ -69,8 +69,11 @@ class Gate:
             os.mkfifo(pipe)
 
     def open(self) -> None:
-        for pipe in self._pipes:
-            until(lambda pipe=pipe: _written(pipe))  # type: ignore[misc]  # a lambda's default has no type
+        for rank in range(len(self._pipes)):
+            self.open_one(rank)
+
+    def open_one(self, rank: int) -> None:
+        until(lambda: _written(self._pipes[rank]))
 
 
 def _written(pipe: Path) -> bool:

@@ -35,6 +35,7 @@ class _Shape:
     gpus: int = 2
     options: tuple[str, ...] = ()
     hidden: Path | None = None
+    environs: tuple[Mapping[str, str], ...] = ()
 
 
 class Cluster(Owner):
@@ -49,6 +50,7 @@ class Cluster(Owner):
         hidden: a folder that workers find empty, so that they share nothing with the driver; needs root.
         master_options: more ``-D`` settings of the master, such as ``-Dspark.worker.timeout=5``.
         worker_options: more ``-D`` settings of the workers.
+        environs: what is added to each worker's environment, and so to that of its executors.
     """
 
     def __init__(
@@ -62,10 +64,11 @@ class Cluster(Owner):
         hidden: Path | None = None,
         master_options: Sequence[str] = (),
         worker_options: Sequence[str] = (),
+        environs: Sequence[Mapping[str, str]] = (),
     ) -> None:
         super().__init__()
         self.workers: list[Daemon] = []
-        self._shape = _Shape(cores, memory, gpus, tuple(worker_options), hidden)
+        self._shape = _Shape(cores, memory, gpus, tuple(worker_options), hidden, tuple(environs))
         try:
             self.net = spark_net.Network(workers, self.promise) if netns else None
             self.driver_host = self.net.address(-1) if self.net else _LOOPBACK
@@ -187,6 +190,7 @@ class Cluster(Owner):
 
     def _start_worker(self, index: int) -> Daemon:
         host = self.host(index)
+        own = self._shape.environs[index] if index < len(self._shape.environs) else {}
         options = list(self._shape.options)
         if self._shape.gpus:
             options.append(f"-Dspark.worker.resource.gpu.amount={self._shape.gpus}")
@@ -199,7 +203,7 @@ class Cluster(Owner):
             *("--work-dir", str(self.folder / f"work{index}")),
             self.url,
             options=options,
-            env={"SPARK_LOCAL_IP": host, "SPARK_LOCAL_HOSTNAME": host},
+            env={"SPARK_LOCAL_IP": host, "SPARK_LOCAL_HOSTNAME": host, **own},
             namespace=self.net.worker(index) if self.net else "",
             hidden=self._shape.hidden,
         )

@@ -273,15 +273,22 @@ def kill_all_below(root: int) -> int:
 
 
 def cgroup_oom_counter() -> Path | None:
-    """This process's own cgroup v2 counters of memory events, if there are any."""
+    """The counters of memory events of this process's own cgroup, of either version, if there are any."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
     for line in lines:
-        if line.startswith("0::"):
-            events = Path("/sys/fs/cgroup") / line[3:].lstrip("/") / "memory.events"
-            return events if events.exists() else None
+        number, controllers, path = line.split(":", 2)
+        place = path.lstrip("/")
+        if "memory" in controllers.split(","):
+            events = Path("/sys/fs/cgroup/memory", place, "memory.oom_control")
+        elif number == "0" and not controllers:
+            events = Path("/sys/fs/cgroup", place, "memory.events")
+        else:
+            continue
+        if events.exists():
+            return events
     return None
 
 

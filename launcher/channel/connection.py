@@ -204,13 +204,14 @@ class AgentConnection:
         self.send(Kind.CHALLENGE, answer)
 
     def _admit(self, hello: dict[str, Any]) -> None:
-        middle = None
+        middle, error = None, 0.0
         if self._ready and not self._trusted:
             handshake.check(hello.get("proof"), handshake.proof(self._token, "agent", *self._ready), "agent")
-            middle = (self._challenged + self._clock()) / 2
+            now = self._clock()
+            middle, error = (self._challenged + now) / 2, max(0.0, now - self._challenged) / 2
         agent = self._ready[2] if self._ready and self._claims_number else self.agent
         try:
-            self.hello = read_hello(agent, hello, middle)
+            self.hello = read_hello(agent, hello, middle, error)
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             raise frames.WireError(f"an invalid HELLO frame: {error!r}") from error
         self.agent = agent

@@ -88,6 +88,8 @@ class Hello:
         cores: how many cores were granted to it.
         devices: the GPUs that it may use; `exclusive` as in `Offer`, `gpu_reason`: why there are none.
         clock_offset: its clock minus the engine's, in seconds.
+        clock_error: by how many seconds that may be wrong.
+        cuda: the version of CUDA that its torch was built for; empty if it was not, or that is not known.
         store: whether it can host torch's store for the gang.
     """
 
@@ -107,15 +109,20 @@ class Hello:
     exclusive: bool = True
     gpu_reason: str = ""
     store: bool = False
+    clock_error: float = 0.0
+    cuda: str = ""
 
 
-def read_hello(agent: int, document: Mapping[str, Any], our_time: float | None) -> Hello:
+def read_hello(
+    agent: int, document: Mapping[str, Any], our_time: float | None, clock_error: float = 0.0
+) -> Hello:
     """The hello of agent number `agent`.
 
     Args:
         agent: its number.
         document: the payload of HELLO.
         our_time: the engine's clock when HELLO was sent; None to assume equal clocks.
+        clock_error: by how many seconds that may be wrong.
 
     Raises:
         ValueError, TypeError, LookupError, OverflowError: the document is invalid.
@@ -138,6 +145,8 @@ def read_hello(agent: int, document: Mapping[str, Any], our_time: float | None) 
         exclusive=_flag(document.get("exclusive", True)),
         gpu_reason=_text(document.get("gpu_reason", "")),
         store=_flag(document.get("store", False)),
+        clock_error=clock_error,
+        cuda=_text(document.get("cuda", "")),
     )
 
 

@@ -1,32 +1,33 @@
-"""Find the cause of a gang's end: the first rule that recognises it. Pure.
+"""Find why a run ended badly: the first rule that recognises it. Pure.
 
 Unknown stays unknown: without a rule that fits there is no cause, and the exception speaks for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..errors import NoProgress
 from ..state.events import CauseFound, RunEnded
-from ..state.outcome_rules import early_leavers
-from ..state.ranks import Rank
-from ..state.run_state import RunState
+from ..state.ranks import Rank, RankPhase
+from ..state.run_state import Phase, RunState
 from . import (
+    cluster_rules,
     collective_rules,
     gpu_memory,
     gpu_rules,
     hang_rules,
     host_rules,
+    loss_rules,
     model_rules,
     network_rules,
     program_rules,
 )
-from .failure import Course, Finding, FirstFailure, Rule
+from .failure import Course, EndRule, Finding, FirstFailure, Rule
+from .sites import sites_of
 
-# What an exception says comes before what the driver has logged at some time, and a rule that needs its words
-# before one that guesses from the whole.
+# What CUDA says comes before what the driver has logged at some time; what differs between hosts before what
+# an exception would mean among equal ones; and a rule that needs its words before one that judges the whole.
 RULES: tuple[Rule, ...] = (
     gpu_rules.lost_gpu,
     gpu_memory.out_of_memory,
@@ -38,6 +39,9 @@ RULES: tuple[Rule, ...] = (
     gpu_rules.wrong_architecture,
     gpu_rules.torch_without_cuda,
     gpu_rules.broken_gpu,
+    cluster_rules.version_skew,
+    cluster_rules.module_missing_on_executors,
+    cluster_rules.clock_skew,
     collective_rules.nccl_without_gpu,
     collective_rules.group_missing,
     collective_rules.group_twice,
@@ -72,80 +76,74 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _no_course(_: Rank) -> Course:
-    return ()
-
-
-def _no_output(_: Rank) -> str:
-    return ""
+# Of ends for which no rank is to blame.
+END_RULES: tuple[EndRule, ...] = (hang_rules.stood_still, loss_rules.lost_executor)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is read from the run's folder only when a rule asks for it.
+    """What rules may read of the run's folder, besides its facts.
 
     Attributes:
         memory_of: how the GPU memory of a rank went.
-        output_of: the end of what a rank wrote to its standard error.
+        output_of: the last lines that a rank wrote to stderr.
+        module_here: where this machine has a module that the ranks' hosts may lack; empty for nowhere.
     """
 
-    memory_of: Callable[[Rank], Course] = _no_course
-    output_of: Callable[[Rank], str] = _no_output
+    memory_of: Callable[[Rank], Course] = lambda _: ()
+    output_of: Callable[[Rank], Sequence[str]] = lambda _: ()
+    module_here: Callable[[str], str] = lambda _: ""
 
 
 def find_cause(state: RunState, evidence: Evidence, ended: RunEnded) -> CauseFound | None:
-    """The cause of the gang's end, if a rule recognises it.
+    """Why the run ended badly, if a rule recognises it.
 
     Args:
-        state: all facts of the run before its verdict.
-        evidence: reads more of it.
-        ended: the verdict.
+        state: all facts of the run.
+        evidence: reads what rules need besides.
+        ended: the verdict. The rank that it blames is the one whose failure is explained.
     """
-    found, rank = None, ended.rank
-    if rank is not None:
-        failure = _failure_of(state, state.ranks[rank], evidence)
-        found = next((each for rule in RULES if (each := rule(failure)) is not None), None)
-    elif ended.exit_code == NoProgress.exit_code:
-        found = hang_rules.standstill(state)
-    return None if found is None else _fact(found, rank, ended)
-
-
-def _fact(found: Finding, rank: int | None, ended: RunEnded) -> CauseFound:
+    found = _find(state, evidence, ended)
+    if found is None:
+        return None
     return CauseFound(
         time=ended.time,
-        attempt=ended.attempt,
+        attempt=state.attempt,
         id=found.id,
         certainty=found.certainty.value,
         text=found.text,
-        rank=rank if found.rank is None else found.rank,
+        rank=ended.rank if found.rank is None else found.rank,
         evidence=found.evidence,
         remedy=found.remedy,
     )
 
 
-def _failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
+def _find(state: RunState, evidence: Evidence, ended: RunEnded) -> Finding | None:
+    if ended.state not in (Phase.FAILED, Phase.LOST):
+        return None
+    if ended.rank is None or ended.rank >= len(state.ranks):
+        return next((each for rule in END_RULES if (each := rule(state, ended)) is not None), None)
+    failure = failure_of(state, state.ranks[ended.rank], evidence)
+    return next((each for rule in RULES if (each := rule(failure)) is not None), None)
+
+
+def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
+    """What rules are told of the failure of a rank."""
     own = {device.uuid for device in rank.devices}
     here = [each for each in state.ranks if each.host == rank.host]
     others = {device.uuid for each in here if each.rank != rank.rank for device in each.devices}
     return FirstFailure(
         rank,
         run=state.id,
-        gang=state.ranks,
-        left=early_leavers(state, rank),
-        stacks=state.stacks,
-        output=lambda: evidence.output_of(rank),
         xids=tuple(each for each in state.xids if each.agent == rank.agent and each.uuid in own),
         memory=lambda: evidence.memory_of(rank) if rank.devices else (),
         peers={each.pid: each.rank for each in here if each.pid is not None},
         shared=bool(own & others),
-        host_memory=_memory_of_host(state, rank.agent),
+        host_memory=state.memory_of(rank.agent),
+        gang=state.ranks,
+        left=tuple(r for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop),
+        stacks=state.stacks,
+        output=lambda: evidence.output_of(rank),
+        sites=sites_of(state),
+        module_here=evidence.module_here,
     )
-
-
-def _memory_of_host(state: RunState, agent: int) -> tuple[int, int] | None:
-    """Bytes in use and in all, as they were sampled last."""
-    host = state.hosts.get(agent)
-    system = host.system if host is not None else None
-    if system is None or system.memory_used is None or system.memory_total is None:
-        return None
-    return system.memory_used, system.memory_total

@@ -6,15 +6,17 @@ The messages are those of torch 2.13 and gloo; NCCL's are from torch's sources (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..state.outcome_rules import brief, listed
 from ..state.peer_loss import operation
 from ..state.ranks import Rank, RankPhase
-from .failure import Certainty, Finding, FirstFailure, errors_of, matches_of
+from .failure import Certainty, Finding, FirstFailure, Recognised, errors_of, recognised
 from .stacks import standstills
 
 _KINDS = ("RuntimeError", "ValueError")
+_BACKEND_ERROR = "torch.distributed.DistBackendError"
 _SHOWN = 4
 _DETAIL = (
     "run it once with --env TORCH_DISTRIBUTED_DEBUG=DETAIL: torch then names the collective that differs"
@@ -36,7 +38,8 @@ def nccl_without_gpu(failure: FirstFailure) -> Finding | None:
     return Finding(
         "nccl-without-gpu",
         f"the script asks for the backend nccl, and {lack}",
-        evidence=tuple(filter(None, (brief(told.string), seen))),
+        certainty=told.certainty,
+        evidence=tuple(filter(None, (brief(told.message), seen))),
         remedy=(
             'init_process_group("gloo") on CPUs, or leave the backend out: torch then takes what fits',
             "with GPUs: a build of torch with CUDA, and --gpu",
@@ -52,7 +55,8 @@ def group_missing(failure: FirstFailure) -> Finding | None:
     return Finding(
         "group-missing",
         f"{failure.name} used the process group before it was made",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             "torch.distributed.init_process_group() first: it finds its address in the environment",
             "where one process runs alone: `if torch.distributed.is_initialized()` around the collective",
@@ -68,7 +72,8 @@ def group_twice(failure: FirstFailure) -> Finding | None:
     return Finding(
         "group-twice",
         f"{failure.name} made the default process group twice",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             "make it once: `if not torch.distributed.is_initialized()` where it is made",
             "a Trainer, Accelerate or DeepSpeed makes it by itself: take it out of the script",
@@ -86,13 +91,13 @@ _GLOO_SIZES = re.compile(r"\A[^\n]{0,300}\bop\.preamble\.length <= op\.nbytes\. 
 
 def mismatch(failure: FirstFailure) -> Finding | None:
     """torch or gloo noticed that the ranks did not call the same collective with equal sizes."""
-    told = next(_everywhere(failure, r"Detected mismatch between collectives on ranks"), None)
-    calls = _FINGERPRINT.findall(told.string)[:2] if told is not None else []
+    told = _anywhere(failure, r"Detected mismatch between collectives on ranks")
+    calls = _FINGERPRINT.findall(told.message)[:2] if told is not None else []
     if told is not None:
         return Finding(
             "collective-mismatch",
             "the ranks called different collectives, or with tensors of different sizes",
-            evidence=tuple(_call(*each) for each in calls) or (brief(told.string),),
+            evidence=tuple(_call(*each) for each in calls) or (brief(told.message),),
             remedy=("every rank of a group makes the same calls in the same order, with equal sizes", _HANG),
         )
     sizes = next(
@@ -114,12 +119,11 @@ def _call(rank: str, number: str, operation: str, shape: str) -> str:
     return f"rank {rank} was in {operation.lower()}{what}, its collective number {number}"
 
 
-def _everywhere(failure: FirstFailure, pattern: str) -> Iterator[re.Match[str]]:
-    """The matches in the first failure, and then in those of its peers: one of them may tell more."""
-    yield from matches_of(failure.errors, pattern)
-    for rank in failure.gang:
-        if rank.rank != failure.rank.rank:
-            yield from matches_of(errors_of(rank.raised), pattern)
+def _anywhere(failure: FirstFailure, pattern: str) -> Recognised | None:
+    """The match in the first failure, or else in one of its peers': one of them may tell more."""
+    every = (failure.rank, *(rank for rank in failure.gang if rank.rank != failure.rank.rank))
+    found = (recognised(errors_of(rank), pattern, _KINDS) for rank in every)
+    return next(filter(None, found), None)
 
 
 _ABSENT = (
@@ -129,7 +133,7 @@ _ABSENT = (
 
 def missing_at_barrier(failure: FirstFailure) -> Finding | None:
     """Rank 0 of a monitored barrier names the ranks that did not come."""
-    told = next(_everywhere(failure, _ABSENT), None)
+    told = _anywhere(failure, _ABSENT)
     if told is None:
         return None
     absent = sorted({int(number) for number in re.findall(r"\d+", told[1])})
@@ -156,25 +160,40 @@ _GLOO_TIMEOUT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _TimedOut:
+    """A collective that timed out: what torch calls it, and its limit in seconds, 0 if that is not known."""
+
+    what: str
+    limit_s: float
+    certainty: Certainty
+
+
+def _timed_out(failure: FirstFailure) -> _TimedOut | None:
+    told = failure.begins(_GLOO_TIMEOUT, *_KINDS, _BACKEND_ERROR)
+    if told is not None:
+        where = operation(failure.rank.raised.traceback) if failure.rank.raised else ""
+        return _TimedOut(where or "a collective", int(told[1] or 0) / 1000, told.certainty)
+    told = failure.begins(rf"(?:\[Rank \d{{1,7}}\] )?{_NCCL_TIMEOUT.pattern}", _BACKEND_ERROR, "RuntimeError")
+    printed = "\n".join(failure.output()) if failure.rank.signal == "SIGABRT" else ""
+    nccl = told.match if told is not None else _NCCL_TIMEOUT.search(printed)
+    if nccl is None:
+        return None
+    what = f"{nccl[2].lower()}, its collective number {nccl[1]},"
+    return _TimedOut(what, int(nccl[3]) / 1000, told.certainty if told is not None else Certainty.CERTAIN)
+
+
 def timeout(failure: FirstFailure) -> Finding | None:
     """A collective timed out: some rank was not in it, or not yet."""
-    nccl = failure.begins(
-        rf"(?:\[Rank \d{{1,7}}\] )?{_NCCL_TIMEOUT.pattern}", "DistBackendError", "RuntimeError"
-    )
-    nccl = nccl or (_NCCL_TIMEOUT.search(failure.output()) if failure.rank.signal == "SIGABRT" else None)
-    if nccl is not None:
-        limit, what = int(nccl[3]) / 1000, f"{nccl[2].lower()}, its collective number {nccl[1]},"
-    else:
-        told = failure.begins(_GLOO_TIMEOUT, *_KINDS, "DistBackendError")
-        if told is None:
-            return None
-        limit = int(told[1]) / 1000 if told[1] else 0.0
-        what = operation(failure.rank.raised.traceback if failure.rank.raised else "") or "a collective"
+    found = _timed_out(failure)
+    if found is None:
+        return None
     absent = [each for each in failure.gang if each.raised is None and each.phase is not RankPhase.SUCCEEDED]
-    after = f" after {limit:g} s" if limit else ""
+    after = f" after {found.limit_s:g} s" if found.limit_s else ""
     return Finding(
         "collective-timeout",
-        f"{what} of {failure.name} timed out{after}: some rank did not call it in time",
+        f"{found.what} of {failure.name} timed out{after}: some rank did not call it in time",
+        certainty=found.certainty,
         evidence=_whereabouts(failure, absent),
         remedy=(
             _HANG,
@@ -203,7 +222,10 @@ def missing_ranks(failure: FirstFailure) -> Finding | None:
     told = failure.begins(
         r"wait timeout after (\d{1,12}) ?ms, keys: ([^\n]{1,500})"
         r"|Timed out after (\d{1,12}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined"
-        r"|[^\n]{0,200}Timed out initializing process group in store based barrier[^\n]{0,200}"
+        r"|[^\n]{0,200}Timed out initializing process group in store based barrier[^\n]{0,200}",
+        "torch.distributed.DistStoreError",
+        _BACKEND_ERROR,
+        "RuntimeError",
     )
     making = failure.rank.raised is not None and "in init_process_group" in failure.rank.raised.traceback
     if told is None or not (making or told[4]):
@@ -224,13 +246,13 @@ def missing_ranks(failure: FirstFailure) -> Finding | None:
 
 def left_early(failure: FirstFailure) -> Finding | None:
     """Ranks were done, and had left, while others still waited for them."""
-    if not failure.left:
+    if not (failure.left and failure.rank.doubt):
         return None
     where = operation(failure.rank.raised.traceback) if failure.rank.raised else ""
     waited = f"{failure.name} still waited{f' in {where}' if where else ''}"
     return Finding(
         "left-early",
-        f"{_named(failure.left)} had left with 0 while {waited}",
+        f"{_named([each.rank for each in failure.left])} had left with 0 while {waited}",
         evidence=(brief(failure.message),),
         remedy=(
             "every rank takes the same number of steps: a DistributedSampler pads, `drop_last=True` cuts",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..state.events import RankRaised, StacksTaken, XidLogged
+from ..state.events import RunEnded, StacksTaken, XidLogged
 from ..state.ranks import Rank
-from ..state.tracebacks import DIRECT, chain, message_in, quoted
+from ..state.run_state import RunState
+from ..state.tracebacks import DIRECT, chain, message_in, quoted, raised_by_user
+from .sites import Site
 
 Course = Sequence[tuple[float, int]]
 """How a figure in bytes went: times in seconds since the epoch, and the figure."""
@@ -23,36 +25,47 @@ class Certainty(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
-    """An exception: its type without its module, and its message."""
+class Told:
+    """An exception, as its traceback tells it.
+
+    Attributes:
+        kind: its type's qualified name, such as ``OSError`` or ``torch.OutOfMemoryError``.
+        message: its message; for one that another exception came from, with its notes.
+        by_user: whether the user's own code made it, by a `raise`: its words are the user's then.
+        handled: whether the rank's exception came up while it was handled, which need not be its effect.
+    """
 
     kind: str
-    message: str
+    message: str = ""
+    by_user: bool = False
+    handled: bool = False
 
-    @classmethod
-    def of(cls, line: str) -> Error:
-        """The exception that a traceback ends with: ``torch.OutOfMemoryError: CUDA out of memory``."""
-        kind, _, message = line.partition(": ")
-        return cls(kind.rpartition(".")[2].strip(), message)
-
-
-def errors_of(raised: RankRaised | None) -> tuple[Error, ...]:
-    """An exception, the one that its message quotes, and those that it was raised from; the outermost first.
-
-    One that was raised while another was handled, but not from it, says nothing of that other one.
-    """
-    if raised is None:
-        return ()
-    own = Error(raised.kind.rpartition(".")[2], raised.message)
-    inner = quoted(raised.message)
-    return (own, *([Error.of(inner)] if inner else []), *_sources(raised.traceback))
+    @property
+    def certainty(self) -> Certainty:
+        """How certainly it is why the rank failed."""
+        return Certainty.LIKELY if self.handled else Certainty.CERTAIN
 
 
-def _sources(traceback: str) -> Iterator[Error]:
-    parts = chain(traceback)
-    while len(parts) > 2 and parts[-2] == DIRECT:
-        del parts[-2:]
-        yield Error.of(message_in(parts[-1]))
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """An exception whose message a pattern matches."""
+
+    error: Told
+    match: re.Match[str]
+
+    def __getitem__(self, group: int) -> str:
+        """A group of the pattern; empty if it took no part."""
+        return self.match[group] or ""
+
+    @property
+    def message(self) -> str:
+        """The exception's message."""
+        return self.error.message
+
+    @property
+    def certainty(self) -> Certainty:
+        """How certainly that exception is why the rank failed."""
+        return self.error.certainty
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +75,38 @@ class FirstFailure:
     Attributes:
         rank: the rank that failed first.
         run: the run's id.
-        gang: all ranks.
-        left: those that had ended with 0 before it failed for want of a peer.
-        stacks: where ranks were, if it timed out while they had raised nothing.
-        output: reads the end of what it wrote to its standard error.
         xids: the errors that the driver logged of its GPUs, the first one first.
         memory: reads how the GPU memory of its processes went.
         peers: the pids of all ranks on its host, and their numbers.
         shared: whether another rank has one of its GPUs.
         host_memory: the memory in bytes of its host, used and in all, when it was sampled last.
+        gang: all ranks, as they were at the end.
+        left: the ranks that had ended with 0 before it failed.
+        stacks: where ranks were, if it timed out while they had raised nothing.
+        output: reads the last lines that it wrote to stderr.
+        sites: the hosts of the gang and this machine: versions and clocks.
+        module_here: finds where this machine has a module that other hosts may lack; empty for nowhere, or
+            where that is not known.
     """
 
     rank: Rank
     run: str = ""
-    gang: Sequence[Rank] = ()
-    left: tuple[int, ...] = ()
-    stacks: Sequence[StacksTaken] = ()
-    output: Callable[[], str] = str
     xids: tuple[XidLogged, ...] = ()
     memory: Callable[[], Course] = tuple
     peers: Mapping[int, int] = field(default_factory=dict)
     shared: bool = False
     host_memory: tuple[int, int] | None = None
+    gang: Sequence[Rank] = ()
+    left: tuple[Rank, ...] = ()
+    stacks: Sequence[StacksTaken] = ()
+    output: Callable[[], Sequence[str]] = tuple
+    sites: tuple[Site, ...] = ()
+    module_here: Callable[[str], str] = lambda _: ""
+
+    @property
+    def site(self) -> Site | None:
+        """The host of the rank, if its versions and its clock are known."""
+        return next((site for site in self.sites if site.name == self.rank.host), None)
 
     @property
     def message(self) -> str:
@@ -97,18 +120,20 @@ class FirstFailure:
         return (self.message, inner) if inner else (self.message,)
 
     @property
-    def errors(self) -> tuple[Error, ...]:
-        """Its exception, the one that this quotes, and those that it was raised from."""
-        return errors_of(self.rank.raised)
+    def errors(self) -> tuple[Told, ...]:
+        """Its exception, the one that this quotes, and those that it came from, the nearest first."""
+        return errors_of(self.rank)
 
-    def begins(self, pattern: str, *kinds: str) -> re.Match[str] | None:
-        """The match of a pattern at the beginning of one of its exceptions' messages.
+    def begins(self, pattern: str | re.Pattern[str], *kinds: str) -> Recognised | None:
+        """The first of its `errors` that is of one of these kinds and whose message begins so.
+
+        An exception that the user's own code made is none of them: its message may quote anything.
 
         Args:
-            pattern: in any case of letters; a message that merely quotes the words does not begin with them.
-            kinds: the types, without modules, that such an exception can have; none for any.
+            pattern: is matched at the beginning of a message.
+            kinds: qualified names of types, such as ``OSError``; subclasses are others.
         """
-        return next(matches_of(self.errors, pattern, *kinds), None)
+        return recognised(self.errors, pattern, kinds)
 
     @property
     def name(self) -> str:
@@ -116,18 +141,49 @@ class FirstFailure:
         return f"rank {self.rank.rank}"
 
 
-def matches_of(errors: Sequence[Error], pattern: str, *kinds: str) -> Iterator[re.Match[str]]:
-    """The matches of a pattern at the beginnings of the messages of these types."""
+def errors_of(rank: Rank) -> tuple[Told, ...]:
+    """The exception of a rank, the one that this quotes, and those that it came from, the nearest first."""
+    raised = rank.raised
+    return tuple(_errors(raised.kind, raised.message, raised.traceback)) if raised else ()
+
+
+def recognised(
+    errors: Iterable[Told], pattern: str | re.Pattern[str], kinds: Collection[str]
+) -> Recognised | None:
+    """The first exception of one of these kinds, not made by the user's code, whose message begins so."""
     for error in errors:
-        if (not kinds or error.kind in kinds) and (match := re.match(pattern, error.message, re.IGNORECASE)):
-            yield match
+        if error.kind in kinds and not error.by_user and (match := re.match(pattern, error.message)):
+            return Recognised(error, match)
+    return None
+
+
+_NAMED = re.compile(r"([A-Za-z_][\w.<>]*)(?:: ([\s\S]*))?\Z")
+
+
+def told_in(text: str, *, by_user: bool = False, handled: bool = False) -> Told | None:
+    """The exception that the end of a traceback names: ``KeyError: 'x'``; None if that names none."""
+    match = _NAMED.match(text.strip("\n"))
+    return None if match is None else Told(match[1], match[2] or "", by_user, handled)
+
+
+def _errors(kind: str, message: str, traceback: str) -> Iterator[Told]:
+    inner_text = quoted(message)  # a quoted traceback may be a chain too, but not that of this rank
+    parts = chain((inner_text and traceback.rpartition(message)[0]) or traceback)
+    yield Told(kind, message, raised_by_user(parts[-1]))
+    if inner := told_in(inner_text):
+        yield inner
+    handled = False
+    for joint, block in zip(parts[-2::-2], parts[-3::-2], strict=False):
+        handled = handled or joint != DIRECT
+        if earlier := told_in(message_in(block), by_user=raised_by_user(block), handled=handled):
+            yield earlier
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A cause that a rule has recognised; the fields are those of `CauseFound`.
 
-    `rank` is the one that it is about, where that is another than the first that failed.
+    Without a `rank`, it is about the rank that failed first.
     """
 
     id: str
@@ -140,3 +196,5 @@ class Finding:
 
 Rule = Callable[[FirstFailure], Finding | None]
 """Recognises one cause; None for a failure that has another one."""
+EndRule = Callable[[RunState, RunEnded], Finding | None]
+"""Recognises the cause of a bad end for which no rank is to blame; None for one that has another cause."""

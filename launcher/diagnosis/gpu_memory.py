@@ -33,7 +33,7 @@ _SHOWN, _LEAST_COURSE = 8, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MemoryTold:
     """What torch's message tells; None for what it does not.
 
     Attributes:
@@ -57,11 +57,11 @@ class Told:
     others: tuple[tuple[int, int], ...] = ()
 
 
-def told(message: str) -> Told:
+def told(message: str) -> MemoryTold:
     """Read the message of an `OutOfMemoryError`."""
     found = [(int(pid), _bytes(size, unit)) for pid, size, unit in _OTHERS.findall(message)]
     number = _NUMBER.search(message)
-    return Told(
+    return MemoryTold(
         number=int(number[1] or number[2]) if number else None,
         tried=_first(_TRIED, message),
         total=_first(_TOTAL, message),
@@ -100,7 +100,7 @@ def out_of_memory(failure: FirstFailure) -> Finding | None:
     )
 
 
-def _evidence(failure: FirstFailure, seen: Told, course: Course) -> list[str]:
+def _evidence(failure: FirstFailure, seen: MemoryTold, course: Course) -> list[str]:
     lines = []
     if seen.tried is not None and seen.free is not None and seen.total is not None:
         tried, free, total = map(size_text, (seen.tried, seen.free, seen.total))
@@ -127,7 +127,7 @@ def course_text(course: Course) -> str:
     return f"{', '.join(size_text(size) for _, size in points)} over {took:.0f} s"
 
 
-def _remedies(failure: FirstFailure, seen: Told, course: Course) -> list[str]:
+def _remedies(failure: FirstFailure, seen: MemoryTold, course: Course) -> list[str]:
     """What helps, the most fitting first."""
     ways = []
     if any(pid in failure.peers for pid, _ in seen.others):
@@ -155,7 +155,7 @@ def _remedies(failure: FirstFailure, seen: Told, course: Course) -> list[str]:
     ]
 
 
-def _is_fragmented(seen: Told) -> bool:
+def _is_fragmented(seen: MemoryTold) -> bool:
     """Whether what torch keeps would have been enough, or is much."""
     if seen.cached is None:
         return False
@@ -164,7 +164,7 @@ def _is_fragmented(seen: Told) -> bool:
     return enough or much
 
 
-def _is_held_by_others(seen: Told, peers: Mapping[int, int]) -> bool:
+def _is_held_by_others(seen: MemoryTold, peers: Mapping[int, int]) -> bool:
     """Whether processes that are no ranks of this run held a twentieth of the GPU or more."""
     if seen.total is None:
         return False

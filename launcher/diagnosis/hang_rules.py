@@ -1,67 +1,117 @@
-"""Tell from the stacks of a gang that stood still which rank held it up. Pure."""
+"""Recognise why a gang stood still, from the stacks that were taken before its limit ended it. Pure.
+
+Stacks show where ranks were at one moment, and nothing of native code: each of these causes is only likely.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from ..errors import NoProgress, counted
+from ..state.events import RunEnded, StacksTaken
 from ..state.outcome_rules import listed
+from ..state.ranks import RankPhase
 from ..state.run_state import RunState
 from .failure import Certainty, Finding
-from .stacks import Standstill, standstills
+from .stacks import Standstill, spans, standstills
 
-_SHOWN = 4
+_SHOWN = 3
+# a backward pass of DDP or FSDP waits for the other ranks in native code
+_WAITS_INSIDE = frozenset({"backward"})
 
 
-def standstill(state: RunState) -> Finding | None:
-    """Why the whole gang made no progress, by where its ranks were; None without stacks.
+def stood_still(state: RunState, ended: RunEnded) -> Finding | None:
+    """No rank showed a sign of life for as long as the run allows."""
+    if ended.exit_code != NoProgress.exit_code:
+        return None
+    left = tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
+    return standstill(state.stacks, left)
 
-    Where a rank was does not prove why it stayed there: only that others waited for it is certain.
+
+def standstill(stacks: Iterable[StacksTaken], left: Sequence[int] = ()) -> Finding | None:
+    """Why ranks stand still; None if their stacks do not show where they are.
+
+    Args:
+        stacks: the last ones of every rank that ran.
+        left: the ranks that had ended with 0 by then.
     """
-    groups = [each for each in standstills(state.stacks) if each.function]
-    waiting = [each for each in groups if each.waits]
-    elsewhere = [each for each in groups if not each.waits]
+    groups = [group for group in standstills(stacks) if group.function]
+    waiting = [group for group in groups if group.waits or group.function in _WAITS_INSIDE]
+    odd = [group for group in groups if group not in waiting]
     if not groups:
         return None
-    evidence = tuple(str(each) for each in groups[:_SHOWN])
-    all_stacks = f"rankdeck stacks {state.id} prints every rank's stack"
-    if waiting and elsewhere:
-        return _stuck(waiting, elsewhere, evidence, all_stacks)
-    if len({each.function for each in waiting}) > 1:
-        return _apart(waiting, evidence, all_stacks)
-    where = listed([f"{each.function} ({each.place})" for each in groups[:_SHOWN]])
-    return Finding("standstill", f"every rank stood in {where}", Certainty.LIKELY, evidence, (all_stacks,))
+    if waiting and odd and _count(odd) <= max(1, _count(waiting)):
+        return _stuck(odd, waiting)
+    if left and not odd:
+        return _left(left, waiting)
+    if len(waiting) > 1 and not odd:
+        return _mismatched(waiting)
+    remedy = (
+        "py-spy dump --native -p PID on the host shows what native code waits for",
+        "rankdeck stacks RUN while it stands still shows the whole stacks",
+    )
+    return Finding("standstill", _sentence(groups), Certainty.LIKELY, (), remedy)
 
 
-def _stuck(
-    waiting: list[Standstill], elsewhere: list[Standstill], evidence: tuple[str, ...], all_stacks: str
-) -> Finding:
-    odd, others = elsewhere[0], sum(len(each.ranks) for each in waiting)
-    call = max(waiting, key=lambda each: len(each.ranks))
-    who = odd.who
-    waited = f"{others} rank{'s' * (others > 1)} waited in {call.function} ({call.place})"
+def _count(groups: Iterable[Standstill]) -> int:
+    return sum(len(group.ranks) for group in groups)
+
+
+def _sentence(groups: Sequence[Standstill]) -> str:
+    more = len(groups) - _SHOWN
+    rest = [f"and {counted(more, 'other place')}"] if more > 0 else []
+    return "; ".join([*map(str, groups[:_SHOWN]), *rest])
+
+
+def _stuck(odd: Sequence[Standstill], waiting: Sequence[Standstill]) -> Finding:
+    ranks = tuple(sorted(rank for group in odd for rank in group.ranks))
     return Finding(
         "rank-stuck",
-        f"{who} {'was' if len(odd.ranks) == 1 else 'were'} in {odd.function} ({odd.place}) while {waited}",
+        _sentence([*sorted(waiting, key=lambda group: -len(group.ranks))[:1], *odd]),
         Certainty.LIKELY,
-        evidence,
+        (f"{_who(ranks)} had not joined the others when the stacks were taken",),
         (
-            f"why did {who} not get on from {odd.place}? An empty queue, a lock, a slow disk, another branch",
-            all_stacks,
-            "every rank makes the same calls of collectives, in the same order",
+            f"see what {odd[0].function} at {odd[0].place} waits for: the others cannot go on before it ends",
+            (
+                "work of one rank alone, such as a checkpoint or an evaluation, may need a longer "
+                "--no-progress-timeout"
+            ),
         ),
-        rank=odd.ranks[0],
+        ranks[0] if len(ranks) == 1 else None,
     )
 
 
-def _apart(waiting: list[Standstill], evidence: tuple[str, ...], all_stacks: str) -> Finding:
-    calls = listed([f"{each.who} in {each.function} ({each.place})" for each in waiting[:_SHOWN]])
+def _left(left: Sequence[int], waiting: Sequence[Standstill]) -> Finding:
+    names = listed([str(rank) for rank in left])
+    return Finding(
+        "left-early",
+        f"rank{'s' * (len(left) > 1)} {names} had ended with 0 while {_sentence(waiting)}",
+        Certainty.LIKELY,
+        (),
+        EQUAL_STEPS,
+        left[0] if len(left) == 1 else None,
+    )
+
+
+EQUAL_STEPS = (
+    "every rank takes the same number of steps: a DistributedSampler pads, drop_last=True cuts",
+    "torch.distributed.algorithms.Join, if their numbers must differ",
+)
+SAME_ORDER = (
+    "every rank calls the same collectives, in one order, of equal shapes: look for an `if` around one",
+    "--env TORCH_DISTRIBUTED_DEBUG=DETAIL names the ranks whose collectives differ",
+)
+
+
+def _mismatched(waiting: Sequence[Standstill]) -> Finding:
     return Finding(
         "collective-mismatch",
-        f"the ranks waited in different collectives: {calls}",
+        f"ranks wait for each other in different places: {_sentence(waiting)}",
         Certainty.LIKELY,
-        evidence,
-        (
-            "every rank makes the same calls in the same order: one was skipped or made twice",
-            "run it once with --env TORCH_DISTRIBUTED_DEBUG=DETAIL: torch then names the call that differs",
-            all_stacks,
-        ),
-        rank=waiting[0].ranks[0],
+        (),
+        SAME_ORDER,
     )
+
+
+def _who(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {spans(ranks)}"

@@ -47,14 +47,15 @@ def full_shared_memory(failure: FirstFailure) -> Finding | None:
     """There is no room in /dev/shm, through which a DataLoader's workers send their batches."""
     bus = failure.begins(_BUS, "RuntimeError")
     full = failure.begins(_SHM, *_KINDS)
-    short = full is not None and re.search(r"No space left|Bus error|\(28\)|Errno 28", full.string)
+    short = full is not None and re.search(r"No space left|Bus error|\(28\)|Errno 28", full.message)
     told = bus or (full if short else None)
     if told is None:
         return None
     return Finding(
         "shm-full",
         f"/dev/shm of {failure.rank.host} is full: the workers of a DataLoader send their batches through it",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             "a larger /dev/shm: `docker run --shm-size=8g`; in Kubernetes an emptyDir of medium Memory there",
             "fewer workers, a smaller prefetch_factor or smaller batches",
@@ -73,12 +74,12 @@ def full_disk(failure: FirstFailure) -> Finding | None:
     if told is None:
         return None
     certain = "No space left" in told[0] or "Errno 28" in told[0]
-    path = re.search(r"'([^'\n]{1,300})'", told.string)
+    path = re.search(r"'([^'\n]{1,300})'", told.message)
     return Finding(
         "disk-full",
         f"a disk of {failure.rank.host} is full" + (f": {path[1]} could not be written" if path else ""),
         Certainty.CERTAIN if certain else Certainty.LIKELY,
-        (brief(told.string),),
+        (brief(told.message),),
         (
             f"on {failure.rank.host}, `df -h` shows which disk, and `df -i` whether its inodes have run out",
             "keep fewer checkpoints, or write them to another disk: --env TMPDIR=… for temporary files",
@@ -97,13 +98,14 @@ def memory_limit(failure: FirstFailure) -> Finding | None:
     )
     if told is None:
         return None
-    asked = re.search(r"tried to allocate (\d{1,20}) bytes", told.string)
+    asked = re.search(r"tried to allocate (\d{1,20}) bytes", told.message)
     size = f"it asked for {size_text(int(asked[1]))} at once" if asked else ""
     used, total = failure.host_memory or (0, 0)
     host = f"{size_text(used)} of the host's {size_text(total)} were in use" if total else ""
     return Finding(
         "memory-limit",
         f"{failure.name} was refused memory on {failure.rank.host}",
+        certainty=told.certainty,
         evidence=tuple(filter(None, (size or f"{failure.errors[0].kind} was raised", host))),
         remedy=(
             "`ulimit -v` and the limit of the container or executor show how much a rank may have",
@@ -124,7 +126,8 @@ def too_many_files(failure: FirstFailure) -> Finding | None:
     return Finding(
         "too-many-files",
         f"{failure.name} has as many files open as a process may have",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             "close what is opened (`with open(…)`), or raise the limit: `ulimit -n 65536`",
             "torch.multiprocessing.set_sharing_strategy('file_system'), if loaders' tensors are kept",

@@ -15,13 +15,14 @@ def unused_parameters(failure: FirstFailure) -> Finding | None:
     if told is None:
         return None
     which = re.search(
-        r"Parameter indices which did not receive grad for rank (\d+): ([\d ]{1,200})", told.string
+        r"Parameter indices which did not receive grad for rank (\d+): ([\d ]{1,200})", told.message
     )
     named = f"on rank {which[1]}, the parameters {which[2].strip()} had no gradient" if which else ""
     return Finding(
         "ddp-unused-parameters",
         "parameters of the model take no part in the loss, and DDP waits for their gradients",
-        evidence=tuple(filter(None, (named,))) or (brief(told.string),),
+        certainty=told.certainty,
+        evidence=tuple(filter(None, (named,))) or (brief(told.message),),
         remedy=(
             "DistributedDataParallel(model, find_unused_parameters=True), if a branch may be skipped",
             "else take the layer out, or let every output of the model take part in the loss",
@@ -44,7 +45,8 @@ def different_parameters(failure: FirstFailure) -> Finding | None:
     return Finding(
         "ddp-parameters-differ",
         f"the model of {failure.name} has other parameters than that of rank 0",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             "build it from the same sizes on every rank: a count of classes of a rank's own data differs",
             "compute it on rank 0, and share it with torch.distributed.broadcast_object_list",
@@ -62,18 +64,20 @@ _TORN = (
 def torn_checkpoint(failure: FirstFailure) -> Finding | None:
     """A checkpoint is not whole."""
     traceback = failure.rank.raised.traceback if failure.rank.raised else ""
-    told = failure.begins(_TORN, "RuntimeError", "UnpicklingError", "SafetensorError", "EOFError")
+    told = failure.begins(
+        _TORN, "RuntimeError", "_pickle.UnpicklingError", "safetensors_rust.SafetensorError", "EOFError"
+    )
     loading = re.search(
         r'File "[^"]*torch/serialization\.py", line \d+, in (?:load|_load|_legacy_load)\b', traceback
     )
     bare = failure.begins(r"\[Errno 22\] |\Z", "OSError", "EOFError") if loading else None
     if told is None and bare is None:
         return None
-    text = brief(told.string) if told is not None else f"torch.load failed at its file: {_error(failure)}"
+    text = brief(told.message) if told is not None else f"torch.load failed at its file: {_error(failure)}"
     return Finding(
         "checkpoint-torn",
         f"a checkpoint that {failure.name} loaded is not whole",
-        Certainty.CERTAIN if told is not None else Certainty.LIKELY,
+        told.certainty if told is not None else Certainty.LIKELY,
         (text,),
         (
             "load the one before it: whoever wrote this one was ended in the middle, or its disk was full",
@@ -90,17 +94,17 @@ def _error(failure: FirstFailure) -> str:
 
 def weights_only(failure: FirstFailure) -> Finding | None:
     """torch.load refuses objects other than tensors unless it is told otherwise."""
-    told = failure.begins(r"Weights only load failed", "UnpicklingError")
+    told = failure.begins(r"Weights only load failed", "_pickle.UnpicklingError")
     if told is None:
         return None
-    kind = re.search(r"GLOBAL ([\w.]{1,200}) was not an allowed global", told.string)
+    kind = re.search(r"GLOBAL ([\w.]{1,200}) was not an allowed global", told.message)
     what = f"the checkpoint holds a {kind[1]}" if kind else ""
-    if kind is None and "Unsupported operand" not in told.string:
+    if kind is None and "Unsupported operand" not in told.message:
         return None  # the file may as well be none of torch's
     return Finding(
         "weights-only",
         "the checkpoint holds more than tensors, and torch.load takes only tensors unless told otherwise",
-        evidence=(what or brief(told.string),),
+        evidence=(what or brief(told.message),),
         remedy=(
             f"torch.serialization.add_safe_globals([{kind[1] if kind else '…'}]) before torch.load",
             "torch.load(path, weights_only=False), for a file that you trust: it can run code",
@@ -117,7 +121,8 @@ def anomaly(failure: FirstFailure) -> Finding | None:
     return Finding(
         "not-finite",
         f"a gradient of {failure.name} became NaN in {told[1]}",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             "torch names the forward call on standard error: a root or logarithm of 0, a division by 0",
             "a smaller learning rate, gradient clipping, or a scaler with mixed precision",
@@ -166,7 +171,7 @@ def failed_after_result(failure: FirstFailure) -> Finding | None:
     return Finding(
         "failed-after-result",
         f"{failure.name} had returned its value, and then its process {how}: the training itself was done",
-        evidence=tuple(line for line in failure.output().splitlines()[-2:] if line.strip()),
+        evidence=tuple(line for line in failure.output()[-2:] if line.strip()),
         remedy=(
             f"rankdeck result {failure.run} -r {rank.rank} prints the value",
             "what runs at exit is to blame: an atexit handler, a thread of a library, a loader's workers",

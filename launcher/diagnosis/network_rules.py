@@ -15,13 +15,13 @@ def port_in_use(failure: FirstFailure) -> Finding | None:
     told = failure.begins(r"\[Errno 98\] ", "OSError") or failure.begins(
         r"The server socket has failed to listen on any local network address\.[^\n]{0,200}EADDRINUSE"
         r"|[^\n]{0,200}\bbind: Address already in use",
-        "DistNetworkError",
-        "DistStoreError",
+        "torch.distributed.DistNetworkError",
+        "torch.distributed.DistStoreError",
         "RuntimeError",
     )
     if told is None:
         return None
-    port = next(filter(None, _found_port(told.string)), "")
+    port = next(filter(None, _found_port(told.message)), "")
     own = "MASTER_PORT is chosen for every run: leave it and `init_method` out of the script"
     free = "port 0 takes a free one; a fixed one differs by rank: `port + int(os.environ['LOCAL_RANK'])`"
     of_store = "server socket" in told[0]
@@ -29,7 +29,8 @@ def port_in_use(failure: FirstFailure) -> Finding | None:
         "port-in-use",
         f"{failure.name} listened on {f'port {port}' if port else 'a port'}, which another process of "
         f"{failure.rank.host} has",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(own, free) if of_store else (free, own),
     )
 
@@ -47,24 +48,25 @@ _HOST = re.compile(
 
 def unknown_name(failure: FirstFailure) -> Finding | None:
     """A host's name could not be resolved."""
-    told = failure.begins(r"\[Errno -[2345]\] ", "gaierror", "OSError") or failure.begins(
+    told = failure.begins(r"\[Errno -[2345]\] ", "socket.gaierror", "OSError") or failure.begins(
         r"<urlopen error \[Errno -[2345]\]|[^\n]{0,300}(?:Name or service not known"
         r"|Temporary failure in name resolution|nodename nor servname provided|gai error: -\d)",
-        "URLError",
-        "ConnectionError",
-        "NameResolutionError",
-        "MaxRetryError",
-        "DistNetworkError",
+        "urllib.error.URLError",
+        "requests.exceptions.ConnectionError",
+        "urllib3.exceptions.NameResolutionError",
+        "urllib3.exceptions.MaxRetryError",
+        "torch.distributed.DistNetworkError",
         "RuntimeError",
     )
     if told is None:
         return None
-    where = _HOST.search(told.string[:1000])
+    where = _HOST.search(told.message[:1000])
     name = f" {next(filter(None, where.groups()))}" if where else ""
     return Finding(
         "name-unknown",
         f"{failure.name} on {failure.rank.host} found no address for the name{name or ' of a host'}",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             f"on {failure.rank.host}, `getent hosts NAME` must print an address: see DNS, /etc/hosts",
             "a host without access to that network: bring the data with --files",

@@ -17,7 +17,8 @@ def missing_module(failure: FirstFailure) -> Finding | None:
     return Finding(
         "module-missing",
         f"the Python of {failure.name} on {failure.rank.host} has no module {told[1]}",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             f"install what provides {name} in that Python, or choose another one with --python PATH",
             "a module of your own: --py-files, or a working folder (--workdir) that holds it",
@@ -42,7 +43,8 @@ def missing_library(failure: FirstFailure) -> Finding | None:
         f"{failure.rank.host} has no {library}, which a compiled module needs"
         if absent
         else f"{library} on {failure.rank.host} does not fit the libraries there",
-        evidence=(brief(told.string),),
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
         remedy=(
             f"install the package that holds {library}, or name its folder: --env LD_LIBRARY_PATH=…"
             if absent
@@ -67,18 +69,27 @@ _COMPILER = (
 )
 
 
+_RAISED_WITHOUT = (
+    "torch._inductor.exc.InductorError",
+    "torch._inductor.exc.InvalidCxxCompiler",
+    "torch._inductor.exc.TritonMissing",
+    "torch._dynamo.exc.BackendCompilerFailed",
+    "RuntimeError",
+    "OSError",
+    "FileNotFoundError",
+)
+
+
 def missing_compiler(failure: FirstFailure) -> Finding | None:
     """What compiles kernels at run time is not there: torch.compile, Triton, extensions."""
     for pattern, what, program in _COMPILER:
-        told = failure.begins(
-            pattern, "InductorError", "RuntimeError", "BackendCompilerFailed", "InvalidCxxCompiler",
-            "OSError", "FileNotFoundError", "TritonMissing",
-        )  # fmt: skip
+        told = failure.begins(pattern, *_RAISED_WITHOUT)
         if told is not None:
             return Finding(
                 "compiler-missing",
                 f"{failure.name} compiles kernels, and {failure.rank.host} lacks {what}",
-                evidence=(brief(told.string),),
+                certainty=told.certainty,
+                evidence=(brief(told.message),),
                 remedy=(
                     f"install {program} on every host; --env PATH=… if it lies elsewhere",
                     "for torch.compile: backend='aot_eager', or --env TORCHDYNAMO_DISABLE=1, needs none",
@@ -90,7 +101,7 @@ def missing_compiler(failure: FirstFailure) -> Finding | None:
 def no_terminal(failure: FirstFailure) -> Finding | None:
     """The program asked a person something: a rank's standard input is empty."""
     asked = failure.begins(r"EOF when reading a line", "EOFError")
-    stopped = failure.begins(r"\Z", "BdbQuit")
+    stopped = failure.begins(r"\Z", "bdb.BdbQuit")
     if asked is None and stopped is None:
         return None
     return Finding(
@@ -114,7 +125,7 @@ _BOOTSTRAP = "An attempt has been made to start a new process before the"
 def no_main_guard(failure: FirstFailure) -> Finding | None:
     """The script starts processes as it is imported, and each of those imports it again."""
     told = failure.begins(rf"\s*{_BOOTSTRAP}", "RuntimeError")
-    if told is None and (failure.rank.raised is not None or _BOOTSTRAP not in failure.output()):
+    if told is None and (failure.rank.raised is not None or _BOOTSTRAP not in "\n".join(failure.output())):
         return None
     return Finding(
         "main-guard-missing",
@@ -146,7 +157,8 @@ def killed_loader_worker(failure: FirstFailure) -> Finding | None:
         "loader-worker-killed",
         f"a worker of the DataLoader of {failure.name} was killed{by}"
         + (": memory had run out" if kills else ""),
-        evidence=tuple(filter(None, (brief(told.string), memory))),
+        certainty=told.certainty,
+        evidence=tuple(filter(None, (brief(told.message), memory))),
         remedy=(
             "num_workers=0 shows an exception or a crash of the dataset itself",
             "fewer workers, a smaller prefetch_factor, or more memory: workers die first where it runs out",
@@ -157,17 +169,19 @@ def killed_loader_worker(failure: FirstFailure) -> Finding | None:
 def unpicklable_result(failure: FirstFailure) -> Finding | None:
     """The value of the function cannot be sent home."""
     told = failure.begins(
-        r"(?:the return value: )?a value of type ([\w.<>]{1,300}) cannot be pickled", "UnpicklableResult"
+        r"(?:the return value: )?a value of type ([\w.<>]{1,300}) cannot be pickled",
+        "launcher.agent.report.UnpicklableResult",
+        "rankdeck.agent.report.UnpicklableResult",
     )
     if told is None:
         return None
-    part = re.search(r"; its part value(\S{1,200}) is a ([\w.]{1,200})\Z", told.string)
+    part = re.search(r"; its part value(\S{1,200}) is a ([\w.]{1,200})\Z", told.message)
     which = f": {part[1].removeprefix('.')} of it is a {part[2]}" if part else f", a {told[1]}"
     return Finding(
         "unpicklable-result",
         f"the value that {failure.name} returned cannot be pickled{which}",
         Certainty.CERTAIN,
-        (brief(told.string),),
+        (brief(told.message),),
         (
             "return plain values: numbers, a state_dict, a path to what was saved",
             f"leave {part[1].removeprefix('.')} out of what is returned, or drop it in `__getstate__`"

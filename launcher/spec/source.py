@@ -188,10 +188,14 @@ def _source_of(spec: ModuleSpec | None) -> Path | None:
     return Path(loader.path) if isinstance(loader, SourceFileLoader) else None
 
 
-def find_module(module: str, workdir: Path) -> ModuleSpec | None:
-    """The module's spec, found in `workdir` or on `sys.path`; None if there is none."""
+def find_module(module: str, workdir: Path, path: Sequence[str] | None = None) -> ModuleSpec | None:
+    """The module's spec, found in `workdir` or on `sys.path`; None if there is none.
+
+    With another `path`, what no folder has is not looked for either.
+    """
     first, *rest = module.split(".")
-    spec = _find_in(_search_path(workdir), first) or _found_elsewhere(first)
+    folders = _search_path(workdir) if path is None else [str(workdir), *path]
+    spec = _find_in(folders, first) or (_found_elsewhere(first) if path is None else None)
     for part in rest:
         locations = spec.submodule_search_locations if spec else None
         if locations is None:

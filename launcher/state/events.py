@@ -462,7 +462,8 @@ class GangPlaced(Event):
 class AgentJoined(Event):
     """An agent connected and proved that it belongs to the run.
 
-    `clock_offset` is the agent's clock minus the engine's, in seconds.
+    `clock_offset` is the agent's clock minus the engine's, in seconds, and `clock_error` by how much that may
+    be wrong: half the time in which it was found out. `torch` and `cuda` are what its Python would import.
     """
 
     agent: Index
@@ -473,6 +474,8 @@ class AgentJoined(Event):
     devices: tuple[Device, ...] = ()
     address: str = ""
     torch: str = ""
+    cuda: str = ""
+    clock_error: float = 0.0
 
 
 @event(scope="run")

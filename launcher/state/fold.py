@@ -214,8 +214,10 @@ def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
     old = state.hosts.get(e.agent)
     if old is not None and old.attempt < e.attempt:
         state = changed(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
-    known = {"host": e.host, "pid": e.pid, "clock_offset": e.clock_offset, "present": True}
-    return _update_host(state, e.agent, attempt=e.attempt, address=e.address, **known)
+    clock = {"clock_offset": e.clock_offset, "clock_error": e.clock_error}
+    versions = {"python": e.python, "torch": e.torch, "cuda": e.cuda}
+    known = {"host": e.host, "pid": e.pid, "address": e.address, "present": True}
+    return _update_host(state, e.agent, attempt=e.attempt, **known, **clock, **versions)
 
 
 @folds(ev.AgentDeparted)

@@ -7,6 +7,7 @@ only carries these decisions out.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 
@@ -264,9 +265,39 @@ def reason_in(message: str) -> str:
 
 
 def describe_cause(state: RunState, rank: Rank) -> str:
-    """Like `describe_failure`, after the ranks that had left before it, if that caused the failure."""
+    """Like `describe_failure`, with the ranks that had left before it, if that caused the failure.
+
+    The ranks that may as well have failed first are named after it.
+    """
     failure = describe_failure(rank)
+    if too := failed_as_early(state, rank):
+        failure = f"{failure.rstrip('.')}; {too}"
     return f"{early}: {failure}" if (early := left_before(state, rank)) else failure
+
+
+def failed_as_early(state: RunState, rank: Rank) -> str:
+    """What a sentence about the first failure says of those in the same moment; empty for none."""
+    others = state.failed_together
+    first = state.first_failure
+    if not others or first is None or rank.rank != first.rank:
+        return ""
+    within = f"within {_moment(state.tells_apart((first, *others)))} of it"
+    if len(others) == 1 and not _is_alike(first, others[0]):
+        return f"{within}, {describe_failure(others[0])}"
+    who = f"rank{'s' * (len(others) > 1)} {listed([str(r.rank) for r in others])}"
+    return f"{within}, {who} failed too"
+
+
+def _moment(seconds: float) -> str:
+    milliseconds = math.ceil(seconds * 1e3 - 1e-6)
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{seconds:.1f} s"
+
+
+def _is_alike(one: Rank, other: Rank) -> bool:
+    """Whether two ranks failed in the same way: most defects of a program show in all its ranks at once."""
+    if one.raised is None or other.raised is None:
+        return (one.raised, one.signal, one.exit_code) == (other.raised, other.signal, other.exit_code)
+    return (one.raised.kind, one.raised.message) == (other.raised.kind, other.raised.message)
 
 
 def left_before(state: RunState, rank: Rank) -> str:
@@ -318,14 +349,19 @@ def _describe_exits(state: RunState) -> str:
 
 def describe_loss(state: RunState) -> str:
     """What the ranks ran on and lost, with Spark's reason if it gives one."""
-    if state.losses:
-        return loss_sentence(state, min(state.losses, key=_closeness_to_the_cause))
+    if (nearest := nearest_loss(state)) is not None:
+        return loss_sentence(state, nearest)
     lost = [r for r in state.ranks if r.phase is RankPhase.LOST]
     if not lost:
         return "the ranks could not be started: the agent went away"
     count = len(lost)
     hosts = listed(sorted({r.host for r in lost}))
     return f"the agent on {hosts} went away with {counted(count, 'rank')} running"
+
+
+def nearest_loss(state: RunState) -> Loss | None:
+    """The loss that is closest to the cause of all; None if nothing was lost."""
+    return min(state.losses, key=_closeness_to_the_cause, default=None)
 
 
 def _closeness_to_the_cause(loss: Loss) -> int:

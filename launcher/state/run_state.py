@@ -5,12 +5,14 @@ They have no slots, for `launcher.state.changes`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from . import events as ev
 from .ranks import Rank, RankPhase, Ranks
+
+AT_ONCE_S = 0.001  # reports of one moment's failures by processes of one host lie this far apart
 
 
 class Phase(StrEnum):
@@ -37,7 +39,7 @@ class Host:
     """One agent's host: its clock, its last system sample and its devices by UUID.
 
     `attempt` is the last one that the agent belonged to; `address` is the agent's end of its connection to
-    the engine.
+    the engine. `python`, `torch` and `cuda` are versions; empty for those that are not known.
     """
 
     agent: int
@@ -45,12 +47,16 @@ class Host:
     attempt: int = 0
     pid: int = 0
     clock_offset: float = 0.0
+    clock_error: float = 0.0
     present: bool = True
     system: ev.HostSample | None = None
     devices: Mapping[str, ev.DeviceSample] = field(default_factory=dict)
     sampled_at: float | None = None
     cleanup: ev.CleanupProven | None = None
     address: str = ""
+    python: str = ""
+    torch: str = ""
+    cuda: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,10 +186,43 @@ class RunState:
         return min(self.ranks.failing, key=_guilt, default=None)
 
     @property
+    def failed_together(self) -> tuple[Rank, ...]:
+        """The ranks that failed so close to `first_failure` that any of them may have been the first."""
+        first = self.first_failure
+        failed = [r for r in self.ranks.failing if r.phase is RankPhase.FAILED]
+        if first is None or len(failed) < 2:
+            return ()
+        close = (r for r in failed if r.doubt == first.doubt and r.rank != first.rank)
+        return tuple(sorted((r for r in close if self._is_as_early(r, first)), key=lambda r: r.rank))
+
+    def _is_as_early(self, rank: Rank, first: Rank) -> bool:
+        after = (rank.failed_at or 0.0) - (first.failed_at or 0.0)
+        return after <= self.tells_apart((rank, first))
+
+    def tells_apart(self, ranks: Collection[Rank]) -> float:
+        """How many seconds must lie between failures of these ranks for it to be known which came first.
+
+        Ranks of one agent share its clock; those of others are related by clocks that are known less well.
+        """
+        agents = {rank.agent for rank in ranks}
+        if len(agents) < 2:
+            return AT_ONCE_S
+        errors = sorted(self.hosts[agent].clock_error for agent in agents if agent in self.hosts)
+        return max(AT_ONCE_S, sum(errors[-2:]))
+
+    @property
     def undecided(self) -> bool:
         """Whether the cause is in doubt, and a rank that could still turn out to be the cause is running."""
         cause = self.cause
         return cause is not None and cause.doubt > 0 and self.ranks.standing.undecided > 0
+
+    def memory_of(self, agent: int | None) -> tuple[int, int] | None:
+        """The memory in bytes of an agent's host, used and in all, as it was sampled last."""
+        host = self.hosts.get(-1 if agent is None else agent)
+        system = host.system if host is not None else None
+        if system is None or system.memory_used is None or system.memory_total is None:
+            return None
+        return system.memory_used, system.memory_total
 
     def service_as(self, rank: Rank) -> Service | None:
         """The service that the rank is; None for a rank that runs the target."""

@@ -12,6 +12,10 @@ DIRECT = "The above exception was the direct cause of the following exception:"
 _DURING = "During handling of the above exception, another exception occurred:"
 _NEXT = re.compile(rf"\n\n({re.escape(DIRECT)}|{re.escape(_DURING)})\n\n")
 _FRAME = '  File "'
+_PLACE = re.compile(
+    r'^  File "(?P<file>[^\n]*)", line \d+, in [^\n]*(?:\n    (?P<source>[^\n]*))?', re.MULTILINE
+)
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python\d[\d.]*)/|^<frozen |\.zip/")
 
 
 def chain(traceback: str) -> list[str]:
@@ -40,3 +44,11 @@ def quoted(message: str) -> str:
     while len(parts) > 2 and parts[-2] == DIRECT:
         del parts[-2:]
     return message_in(parts[-1]) if _FRAME in parts[-1] else ""
+
+
+def raised_by_user(block: str) -> bool:
+    """Whether a `raise` in the user's code made this exception of a chain, as its innermost frame shows."""
+    innermost = next(reversed(list(_PLACE.finditer(block))), None)
+    if innermost is None or _LIBRARY.search(innermost["file"]):
+        return False
+    return (innermost["source"] or "").split(" ", 1)[0] == "raise"

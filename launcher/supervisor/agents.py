@@ -342,6 +342,8 @@ class Roster:
                 devices=hello.devices,
                 address=hello.address,
                 torch=hello.torch,
+                cuda=hello.cuda,
+                clock_error=round(hello.clock_error, 6),
             )
         )
         if early := link.take_early():
@@ -466,7 +468,7 @@ class Recorder:
         if not math.isfinite(agent_time):
             raise ValueError(f"the time {agent_time}")
         return {
-            "time": min(max(agent_time - self._hello.clock_offset, 0.0), LATEST),
+            "time": min(max(agent_time - self._hello.clock_offset, 0.0), LATEST, self._clock()),
             "agent_time": agent_time,
             "attempt": self._writer.state.attempt,
             "agent": self._hello.agent,

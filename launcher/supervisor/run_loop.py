@@ -21,14 +21,15 @@ from ..channel.frames import WireError
 from ..errors import InternalError, LauncherError, RecordError, RunStopped, SpecError
 from ..frameworks.registry import cures
 from ..pacing import TurnPacer
-from ..runs.logs.tail import stderr_end
+from ..runs import paths
 from ..runs.reader import device_memory
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..spec.request import Request
 from ..state import events as ev
-from ..state.events import NoteMade, RunEnded
+from ..state.events import NoteMade
 from ..state.outcome_rules import verdict
+from ..state.ranks import Rank
 from ..state.run_state import Phase, RunState
 from ..state.separate import separate_trainings
 from .agents import Roster
@@ -38,11 +39,13 @@ from .mailbox import Mailbox
 from .watchdog import StacksRequested
 
 if TYPE_CHECKING:
+    from ..diagnosis.causes import Evidence
     from ..tracking.process import TrackingProcess
 
 
 GATHER_S, AT_ONCE = 0.2, 128
 MUCH = 64 << 10
+_LAST_LINES = 200
 
 
 class RunLoop(ABC):
@@ -204,7 +207,14 @@ class RunLoop(ABC):
                 code=code,
                 require_group=self._spec.require_group,
                 track=self._end_tracking,
+                module_here=self._module_here,
             )
+
+    def _module_here(self, name: str) -> str:
+        """Where the caller has a module that ranks of other hosts may lack; empty if that is not known."""
+        from ..spec.callers_modules import callers_module  # only few failures ask
+
+        return "" if self._spec.mode.traits.inherits else callers_module(self._request, name)
 
     def _end_tracking(self, ended: ev.RunEnded) -> None:
         """Have the trackers told the verdict. Another request to stop ends the wait for them."""
@@ -239,6 +249,7 @@ def conclude_run(
     code: int,
     track: Callable[[ev.RunEnded], None],
     require_group: bool = False,
+    module_here: Callable[[str], str] = lambda _: "",
 ) -> None:
     """Release the agents, wait until none of their processes is alive, and record the verdict.
 
@@ -250,6 +261,7 @@ def conclude_run(
         broken: the error that ends the run; empty if none does.
         code: that error's exit code.
         require_group: whether the run fails if its ranks met no others.
+        module_here: where this machine has a module that the ranks' hosts may lack.
         track: called with the verdict before that is recorded: trackers may take some seconds for it.
     """
     record_end(roster.drop_all)
@@ -264,7 +276,7 @@ def conclude_run(
         _record_separate(writer, now=clock(), required=require_group)
     ended = judge(writer.state)
     if ended.state in (Phase.FAILED, Phase.LOST):
-        _record_cause(writer, ended)
+        _record_cause(writer, ended, module_here)
     record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
@@ -276,22 +288,32 @@ def _record_separate(writer: RunWriter, *, now: float, required: bool) -> None:
         record_end(lambda: writer.append(found))
 
 
-def _record_cause(writer: RunWriter, ended: RunEnded) -> None:
-    """Record why the gang failed, if that is known."""
-    from ..diagnosis.causes import Evidence, find_cause  # only a failure needs the rules
-
-    state, folder = writer.state, writer.folder
-    evidence = Evidence(
-        memory_of=lambda rank: device_memory(folder, rank.rank, state.attempt),
-        output_of=lambda rank: stderr_end(folder, state.attempt, rank.rank),
-    )
+def _record_cause(writer: RunWriter, ended: ev.RunEnded, module_here: Callable[[str], str]) -> None:
+    """Record why the run ended badly, if that is known."""
     try:
-        found = find_cause(state, evidence, ended)
+        from ..diagnosis.causes import find_cause  # only a failure needs the rules
+
+        found = find_cause(writer.state, _evidence_of(writer, module_here), ended)
     except Exception as error:  # noqa: BLE001  a defect in a rule must not cost the run its verdict
         why = f"rankdeck failed while it looked for the cause: {type(error).__name__}: {error}"
         note = NoteMade(time=ended.time, text=why, level="error")
         return record_end(lambda: writer.append(note))
     return record_end(lambda: writer.append(found)) if found is not None else None
+
+
+def _evidence_of(writer: RunWriter, module_here: Callable[[str], str]) -> Evidence:
+    """What rules may read of the folder: of the last attempt."""
+    from ..diagnosis.causes import Evidence
+    from ..runs.logs.tail import tail_of
+    from ..runs.logs.text import plain
+
+    folder, attempt = writer.folder, writer.state.attempt
+
+    def output_of(rank: Rank) -> list[str]:
+        lines = tail_of(folder, attempt, rank.rank, paths.STDERR, most=_LAST_LINES)
+        return [plain(line) for line in lines]
+
+    return Evidence(lambda rank: device_memory(folder, rank.rank, attempt), output_of, module_here)
 
 
 def record_end(write: Callable[[], object]) -> None:

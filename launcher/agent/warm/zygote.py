@@ -74,7 +74,8 @@ def main() -> Main:
     for name in (*_OURS, *sys.argv[3:], *(_AFAR if _listens(line) else ())):
         _import(name)
     if _listens(line):
-        hello.torch_version()  # every agent tells it, and it takes long to find out
+        hello.torch_version()  # every agent tells these, and they take long to find out
+        hello.cuda_of_torch()
     # a fork of this process could not say what an import has said
     printed = os.pread(sys.stderr.fileno(), _PRINTED, 0).decode(errors="replace")
     server = _Server(line, int(sys.argv[2]), root, path, plain, unfit=printed)

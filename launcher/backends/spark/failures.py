@@ -15,7 +15,11 @@ from ...spec.spark_address import shown
 from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
 
 _TASK = re.compile(r"barrier task \w+\((\d+), (\d+)\)")
-_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (\S+) exited ([^)]*)\) Reason: (.+)")
+_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (\S+) exited ([^)]*)\) Reason:\s*(.+)")
+_API_REASON = re.compile(
+    r"^\s*(?:The API gave the following brief reason|termination reason): (?!null\b|N/A\b)(\S.*?)\s*$",
+    re.MULTILINE,
+)
 _WORKER = re.compile(r"worker lost: ([^\s,]+?):\d+")
 _CANCELLED = re.compile(r"\[SPARK_JOB_CANCELLED\] (.+?)(?: SQLSTATE.*)?$", re.MULTILINE)
 _STAGE_CANCELLED = re.compile(r"(Stage \d+ (?:was )?cancelled.*|Job \d+ cancelled.*)")
@@ -281,7 +285,7 @@ class _FailureReader:
             return None
         host = _WORKER.search(match[3])
         fact = ExecutorLost(
-            reason=match[3].strip(),
+            reason=_reason_in(match[3], self.text[match.end() :]),
             executor=match[1],
             host=host[1] if host else "",
             task=_task_in(self.text),
@@ -362,6 +366,12 @@ def _lost(why: str) -> Failure:
 
 def _fact(fact: ExecutorLost | ServerLost | TaskLost | JobCancelled, why: str = "") -> Failure:
     return Failure(fact, None, why or fact.reason)
+
+
+def _reason_in(first: str, after: str) -> str:
+    """Why an executor was lost, in one line: Kubernetes tells it in several, between much else."""
+    said = dict.fromkeys(_API_REASON.findall(after.partition("Driver stacktrace:")[0]))
+    return "; ".join([first.strip(), *said])
 
 
 def _task_in(text: str) -> int | None:

@@ -11,11 +11,9 @@ from . import writer
 from .files import LogFiles
 from .line_index import Batch, Line
 from .rows import SHIFT, Rows, StreamPosition, last_segments
-from .text import plain
 
 TAIL_BYTES = 16 << 10
 _RECORDS = 512
-_LINES = 400
 
 
 def tail_of(run: Path, attempt: int, rank: int, stream: int, *, most: int) -> list[bytes]:
@@ -32,12 +30,6 @@ def tail_of(run: Path, attempt: int, rank: int, stream: int, *, most: int) -> li
         return []
     whole = lines[1:] if skipped and len(lines) > 1 else lines
     return whole[-most:]
-
-
-def stderr_end(run: Path, attempt: int, rank: int) -> str:
-    """The end of what a rank wrote to its standard error, as plain text."""
-    lines = tail_of(run, attempt, rank, paths.STDERR, most=_LINES)
-    return "\n".join(plain(line) for line in lines)
 
 
 def last_lines(run: Path, *, longest: int) -> list[Line] | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,25 @@ def test_a_torch_without_a_version_is_none(found: str | None, monkeypatch: pytes
 
     assert hello.torch_version() == ""
     hello.torch_version.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("line", "cuda"),
+    [("cuda: Optional[str] = '12.8'", "12.8"), ("cuda = '11.7'", "11.7"), ("cuda: Optional[str] = None", "")],
+)
+def test_the_cuda_of_a_torch_that_is_not_imported(
+    tmp_path: Path, line: str, cuda: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise SystemExit('imported')")
+    (folder / "version.py").write_text(f"__version__ = '2.9.0'\ndebug = False\n{line}\nhip = '6.4'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    hello.cuda_of_torch.cache_clear()
+
+    assert hello.cuda_of_torch() == cuda
+    hello.cuda_of_torch.cache_clear()
 
 
 def test_an_embedded_python_has_no_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_an_agent_is_admitted_after_both_have_proven_themselves(peer: Peer) -> N
 def test_the_clocks_are_related_at_the_middle_of_the_round_trip(peer: Peer) -> None:
     peer.join(wait_s=4.0, time=112.0)
     assert peer.link.hello is not None
-    assert 10.0 == peer.link.hello.clock_offset
+    assert (10.0, 2.0) == (peer.link.hello.clock_offset, peer.link.hello.clock_error)
 
 
 def test_the_token_does_not_travel(peer: Peer) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.diagnosis.causes import Evidence, find_cause
-from launcher.diagnosis.failure import Error, errors_of
+from launcher.diagnosis.failure import Told, errors_of
 from launcher.errors import NoProgress
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
@@ -59,7 +59,7 @@ def raised(kind: str, message: str, traceback: str = "", *, rank: int = 1, at: f
     ]
 
 
-def cause(facts: Sequence[ev.Event], output: str = "") -> ev.CauseFound | None:
+def cause(facts: Sequence[ev.Event], output: Sequence[str] = ()) -> ev.CauseFound | None:
     state = fold_all(facts, run="r1")
     return find_cause(state, Evidence(output_of=lambda _: output), verdict(state, now=9.0))
 
@@ -337,9 +337,10 @@ def test_the_exception_that_another_was_raised_from_counts() -> None:
     found = cause(gang(one, ev.RankExited(time=6.0, rank=1, exit_code=1)))
     assert found is not None
     assert found.id == "disk-full"
-    assert errors_of(one) == (
-        Error("SaveError", "step 9"),
-        Error("OSError", "[Errno 28] No space left on device: 'a'"),
+    state = fold_all(gang(one), run="r1")
+    assert errors_of(state.ranks[1]) == (
+        Told("m.SaveError", "step 9"),
+        Told("OSError", "[Errno 28] No space left on device: 'a'"),
     )
 
 
@@ -384,7 +385,7 @@ def test_a_value_that_was_delivered_before_the_process_failed() -> None:
         ev.RankReturned(time=4.0, rank=1, type="float", size=9, value=0.5, json=True),
         ev.RankExited(time=5.0, rank=1, exit_code=3),
     )
-    found = cause(facts, output="Exception ignored in: <function f>\n")
+    found = cause(facts, output=["Exception ignored in: <function f>"])
     assert found is not None
     assert (found.id, found.certainty) == ("failed-after-result", "certain")
     assert "Exception ignored" in found.evidence[0]
@@ -399,7 +400,7 @@ def test_a_rank_that_somebody_ended() -> None:
 
 def test_a_child_that_printed_what_a_missing_main_guard_does() -> None:
     ended = ev.RankExited(time=5.0, rank=1, exit_code=1)
-    printed = "  An attempt has been made to start a new process before the\n  current process has finished"
+    printed = ["  An attempt has been made to start a new process before the", "  current process …"]
     found = cause(gang(ended), output=printed)
     assert found is not None
     assert found.id == "main-guard-missing"
@@ -433,14 +434,14 @@ def test_of_a_gang_that_hung_the_rank_outside_of_the_collective_is_named() -> No
     found = hang(REDUCES, REDUCES, REDUCES, QUEUES)
     assert found is not None
     assert (found.id, found.certainty, found.rank) == ("rank-stuck", "likely", 3)
-    assert found.text == "rank 3 was in queue.get (data.py:88) while 3 ranks waited in all_reduce (t.py:41)"
+    assert found.text == "ranks 0-2 wait in all_reduce (t.py:41); rank 3 is in queue.get (data.py:88)"
 
 
 def test_ranks_that_wait_in_different_collectives() -> None:
     found = hang(REDUCES, GATHERS, REDUCES)
     assert found is not None
     assert found.id == "collective-mismatch"
-    assert "rank 1 in all_gather (t.py:50)" in found.text
+    assert "rank 1 waits in all_gather (t.py:50)" in found.text
 
 
 def test_ranks_that_all_stand_in_one_place_and_ranks_without_stacks() -> None:

@@ -151,6 +151,59 @@ def test_facts_of_a_host_with_a_wrong_clock_are_put_in_order(start: Start) -> No
     assert started.agent_time == pytest.approx(started.time + 3600, abs=1)
 
 
+@pytest.mark.parametrize("skew", [-30.0, 0.0, 30.0])
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_true_first_failure_is_named_whatever_a_host_s_clock_shows(
+    start: Start, skew: float, first: int
+) -> None:
+    """Its report comes last; the other host's clock differs by half a minute."""
+    struck, told = threading.Event(), threading.Event()
+
+    def is_first(voice: ScriptedAgent) -> None:
+        voice.join()
+        voice.expect(Kind.START)
+        at = voice.clock() - 0.25
+        struck.set()
+        assert told.wait(60)
+        voice.fact(ev.RankRaised, time=at, rank=voice.agent, kind="E", message="mine", traceback="T")
+        voice.expect(Kind.STOP)
+        voice.fact(ev.RankExited, rank=voice.agent, exit_code=1)
+        voice.leave()
+
+    def is_second(voice: ScriptedAgent) -> None:
+        voice.join()
+        voice.expect(Kind.START)
+        assert struck.wait(60)
+        voice.fact(ev.RankRaised, rank=voice.agent, kind="E", message="later", traceback="T")
+        told.set()
+        voice.expect(Kind.STOP)
+        voice.fact(ev.RankExited, rank=voice.agent, exit_code=1)
+        voice.leave()
+
+    scripts = [is_second, is_second]
+    scripts[first] = is_first
+    offers = (Offer(0, "alpha", 8, slots=1), Offer(1, "beta", 8, slots=1))
+    job, backend = start(scripts, offers=offers, skews=(0.0, skew))
+    state = job.wait(60)
+
+    assert [] == backend.errors
+    assert (first, f"rank {first} on {('alpha', 'beta')[first]} raised E: mine") == (state.blamed, state.why)
+
+
+def test_a_clock_that_is_set_while_its_ranks_run_tells_of_no_future(start: Start) -> None:
+    def leaps(voice: ScriptedAgent) -> None:
+        voice.join()
+        voice.expect(Kind.START)
+        voice.skew = 3600.0
+        voice.fact(ev.RankStarted, rank=0, pid=1)
+        voice.fact(ev.RankExited, rank=0, exit_code=0)
+        voice.leave()
+
+    job, _ = start([leaps], n=1)
+    job.wait(60)
+    assert all(fact.time <= time.time() for fact in job.events())
+
+
 def test_an_agent_that_goes_away_loses_the_run(start: Start) -> None:
     def vanishes(voice: ScriptedAgent) -> None:
         voice.join()

@@ -1,0 +1,259 @@
+"""Causes that only a cluster has, from what was recorded; and that a difference alone is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from launcher.diagnosis.causes import Evidence, find_cause
+from launcher.spec.places import Assignment
+from launcher.state import events as ev
+from launcher.state.fold import fold_all
+from launcher.state.outcome_rules import verdict
+
+SITE = "/opt/env/lib/python3.11/site-packages"
+HERE = {
+    "numpy._core": f"{SITE}/numpy/_core",
+    "einops": f"{SITE}/einops",
+    "helpers": "/home/ada/helpers.py",
+    "project.steps": "/home/ada/project/steps.py",
+}
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What an agent said of its host."""
+
+    name: str
+    python: str = "3.11.7"
+    torch: str = "2.13.0"
+    cuda: str = "12.8"
+    offset: float = 0.0
+    error: float = 0.001
+
+
+A, B = HostFacts("a"), HostFacts("b")
+
+
+def failure(
+    *errors: tuple[int, str, str], hosts: tuple[HostFacts, ...] = (A, B), torch_here: str = "2.13.0"
+) -> ev.CauseFound | None:
+    """The cause of a gang of one rank a host, in which these ranks raised something."""
+    ranks = tuple(
+        Assignment(rank, len(hosts), 0, 1, rank, len(hosts), agent=rank, host=each.name)
+        for rank, each in enumerate(hosts)
+    )
+    state = fold_all(
+        [
+            ev.RunSubmitted(time=0.0, name="t", target="t", mode="cluster", num_processes=len(hosts)),
+            ev.OriginFound(time=0.1, python="3.11.7", packages={"torch": torch_here}),
+            *(
+                ev.AgentJoined(
+                    time=0.5, agent=agent, host=each.name, pid=1, python=each.python, torch=each.torch,
+                    cuda=each.cuda, clock_offset=each.offset, clock_error=each.error,
+                )
+                for agent, each in enumerate(hosts)
+            ),
+            ev.GangPlaced(time=1.0, ranks=ranks),
+            *(
+                ev.RankRaised(time=5.0 + rank, rank=rank, kind=kind, message=text, traceback=text)
+                for rank, kind, text in errors
+            ),
+            *(ev.RankExited(time=9.0, rank=rank, exit_code=1) for rank, _, _ in errors),
+        ]
+    )  # fmt: skip
+    evidence = Evidence(module_here=lambda name: HERE.get(name, ""))
+    return find_cause(state, evidence, verdict(state, now=10.0))
+
+
+NCCL = (
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, invalid usage (run with "
+    "NCCL_DEBUG=WARN for details), NCCL version 2.27.5\nncclInvalidUsage: This usually reflects invalid "
+    "usage of NCCL library.\nLast error:\n"
+    "Mismatched NCCL version detected : rank 1 version 22705 rank 0 version 22602"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "words"),
+    [
+        ("RuntimeError", "the target was pickled by Python 3.12, and this rank runs Python 3.11",
+         "rank 1 runs Python 3.11, and its function was pickled by Python 3.12"),
+        ("ValueError", "unsupported pickle protocol: 5", "protocol 5, which needs a newer Python"),
+        ("ImportError", "bad magic number in 'train': b'\\xcb\\r\\r\\n'", "compiled by another version"),
+        ("torch.distributed.DistBackendError", NCCL, "NCCL is 2.27.5 in rank 1 and 2.26.2 in rank 0"),
+    ],
+)  # fmt: skip
+def test_a_message_that_names_the_versions_leaves_no_doubt(kind: str, message: str, words: str) -> None:
+    found = failure((1, kind, message))
+    assert found is not None
+    assert ("version-skew", "certain", 1) == (found.id, found.certainty, found.rank)
+    assert words in found.text
+
+
+OLD = replace(B, torch="2.4.1+cu121", cuda="12.1")
+LACKS = ("AttributeError", "module 'torch.distributed' has no attribute 'batch_isend_irecv_all'")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        LACKS,
+        ("ImportError", "cannot import name 'StatefulSampler' from 'torch.utils.data' (/opt/…/__init__.py)"),
+        ("ModuleNotFoundError", "No module named 'torch.nn.attention.varlen'"),
+        (
+            "AttributeError",
+            "Can't get attribute '_rebuild_device_tensor' on <module 'torch._utils' from '/x'>",
+        ),
+    ],
+)
+def test_what_an_older_torch_lacks_on_one_host(kind: str, message: str) -> None:
+    found = failure((1, kind, message), hosts=(A, OLD))
+    assert found is not None
+    assert ("version-skew", "likely", 1) == (found.id, found.certainty, found.rank)
+    assert "torch is 2.4.1+cu121 on b and 2.13.0 on a" in found.text
+    assert "torch's CUDA is 12.8 on a; 12.1 on b" in found.evidence
+    assert "torch is 2.13.0 on a, this machine; 2.4.1+cu121 on b" in found.evidence
+
+
+def test_what_the_executors_torch_lacks_and_this_machine_s_has() -> None:
+    found = failure((0, *LACKS), hosts=(replace(OLD, name="a"), OLD))
+    assert found is not None
+    assert "torch is 2.4.1+cu121 on a and 2.13.0 on this machine" in found.text
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        (A, B),
+        (A, replace(B, torch="2.13.0+cu128")),
+        (A, replace(B, torch="")),
+        (A, replace(B, python="3.11.9")),
+    ],
+)
+def test_equal_versions_explain_nothing(hosts: tuple[HostFacts, ...]) -> None:
+    assert failure((1, *LACKS), hosts=hosts) is None
+
+
+def test_what_fails_with_both_versions_is_not_for_their_difference() -> None:
+    assert failure((1, *LACKS), (0, *LACKS), hosts=(A, OLD)) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("AttributeError", "'Model' object has no attribute 'torch'"),
+        ("AttributeError", "module 'train' has no attribute 'torch'"),
+        ("ImportError", "cannot import name 'torch' from 'train' (/home/ada/train.py)"),
+        ("ValueError", "found: unsupported pickle protocol: 5"),
+        ("mine.ImportError", "bad magic number in 'train'"),
+        ("RuntimeError", "the size of tensor a (3) must match the size of tensor b (4)"),
+    ],
+)
+def test_what_no_version_of_torch_explains(kind: str, message: str) -> None:
+    assert failure((1, kind, message), hosts=(A, OLD)) is None
+
+
+def test_code_of_another_python() -> None:
+    found = failure(
+        (1, "TypeError", "code expected at most 16 arguments, got 18"), hosts=(A, replace(B, python="3.10.2"))
+    )
+    assert found is not None
+    assert "Python is 3.10.2 on b and 3.11.7 on a" in found.text
+
+
+def test_a_package_that_lacks_a_part_there() -> None:
+    found = failure((1, "ModuleNotFoundError", "No module named 'numpy._core'"))
+    assert found is not None
+    assert ("version-skew", "certain") == (found.id, found.certainty)
+    assert "numpy on b is another version than on this machine: it has no numpy._core" == found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("helpers", "--py-files /home/ada/helpers.py has it travel with the run"),
+        ("project.steps", "--py-files /home/ada/project/steps.py has it travel with the run"),
+        ("einops", "install einops in the Python that executors run"),
+    ],
+)
+def test_a_module_that_this_machine_has(name: str, remedy: str) -> None:
+    found = failure((1, "ModuleNotFoundError", f"No module named '{name}'"))
+    assert found is not None
+    assert ("module-missing-on-executors", "certain", 1) == (found.id, found.certainty, found.rank)
+    assert f"b has no module {name}, which rank 1 imports; this machine has it" == found.text
+    assert f"this machine has it: {HERE[name]}" in found.evidence
+    assert remedy == found.remedy[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("ValueError", "No module named 'helpers'"),
+        ("ModuleNotFoundError", "the plugin says: No module named 'helpers'"),
+    ],
+)
+def test_a_module_that_nobody_imports(kind: str, message: str) -> None:
+    assert failure((1, kind, message)) is None
+
+
+@pytest.mark.parametrize("name", ["nowhere", "torch"])
+def test_a_module_that_nobody_has_is_not_the_executors_fault(name: str) -> None:
+    found = failure((1, "ModuleNotFoundError", f"No module named '{name}'"), hosts=(A, OLD))
+    assert found is not None
+    assert found.id == "module-missing"
+
+
+EARLY = (
+    "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate is not yet valid (_ssl.c:1006)"
+)
+LATE = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)"
+TLS = "ssl.SSLCertVerificationError"
+S3 = (
+    "An error occurred (RequestTimeTooSkewed) when calling the PutObject operation: The difference between "
+    "the request time and the current time is too large."
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "offset", "words"),
+    [
+        (TLS, EARLY, -7200.0, "the clock of b is 7200.0 s behind that of a"),
+        (TLS, LATE, 86400.0, "the clock of b is 86400.0 s ahead of that of a"),
+        ("jwt.exceptions.ImmatureSignatureError", "The token is not yet valid (iat)", -90.0, "90.0 s behind"),
+        ("jwt.exceptions.ExpiredSignatureError", "Signature has expired", 90.0, "90.0 s ahead of"),
+        ("botocore.exceptions.ClientError", S3, 1200.0, "1200.0 s ahead of"),
+        ("botocore.exceptions.ClientError", S3, -1200.0, "1200.0 s behind"),
+    ],
+)
+def test_a_clock_that_is_wrong_in_the_way_that_the_message_tells(
+    kind: str, message: str, offset: float, words: str
+) -> None:
+    found = failure((1, kind, message), hosts=(A, replace(B, offset=offset)))
+    assert found is not None
+    assert ("clock-skew", "likely", 1) == (found.id, found.certainty, found.rank)
+    assert words in found.text
+    assert f"clocks beside that of this machine: a +0.000 s, b {offset:+.3f} s" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("message", "offset", "error"),
+    [
+        (EARLY, 7200.0, 0.001),  # it would have been late, not early
+        (LATE, -7200.0, 0.001),
+        (EARLY, -0.5, 0.001),
+        (EARLY, -3.0, 2.5),  # nobody knows the clock so well
+        ("the model is not yet valid", -7200.0, 0.001),
+        ("connection reset", -7200.0, 0.001),
+    ],
+)
+def test_a_clock_that_does_not_explain_it(message: str, offset: float, error: float) -> None:
+    assert failure((1, TLS, message), hosts=(A, replace(B, offset=offset, error=error))) is None
+
+
+def test_a_certificate_that_another_host_has_made_too_early() -> None:
+    """The clock of the rank that complains is right; who made the certificate is ahead of it."""
+    found = failure((0, TLS, EARLY), hosts=(A, replace(B, offset=600.0)))
+    assert found is not None
+    assert "the clock of a is 600.0 s behind that of b" == found.text
