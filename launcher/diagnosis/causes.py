@@ -35,7 +35,12 @@ RULES: tuple[Rule, ...] = (
 
 
 # Of ends for which no rank is to blame.
-END_RULES: tuple[EndRule, ...] = (hang_rules.stood_still, loss_rules.lost_executor)
+END_RULES: tuple[EndRule, ...] = (
+    hang_rules.stood_still,
+    loss_rules.lost_executor,
+    cluster_rules.refused_python,
+    cluster_rules.hosts_cut_off,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..errors import CannotPlace
+from ..state.events import RunEnded
 from ..state.outcome_rules import brief
+from ..state.run_state import RunState
 from .failure import Certainty, Finding, FirstFailure, Recognised
 from .sites import HERE, Site, differs, told
 
@@ -247,3 +250,40 @@ def _limit(one: Site, other: Site) -> float:
 def _clocks_told(failure: FirstFailure) -> str:
     clocks = (f"{site.name} {site.offset:+.3f} s" for site in failure.sites if site.name != HERE)
     return f"clocks beside that of {HERE}: {', '.join(clocks)}"
+
+
+# --- gangs that could not be placed
+
+_UNLIKE_DRIVER = re.compile(r"the executors' Python is ([\d.]+) and the driver's is ([\d.]+)")
+_CUT_OFF = re.compile(
+    r"(?P<who>.{1,500}?) cannot reach (?P<first>\S+), where rank 0 would listen, at (?P<at>[^(]{1,500})"
+)
+
+
+def refused_python(state: RunState, ended: RunEnded) -> Finding | None:
+    """Spark started no task, because executors have another Python than the driver."""
+    match = _UNLIKE_DRIVER.match(ended.why) if ended.exit_code == CannotPlace.exit_code else None
+    if match is None:
+        return None
+    text = f"executors run Python {match[1]}, and Spark's driver runs {match[2]}: Spark refuses to mix them"
+    agents = sorted({f"{host.host}: {host.python}" for host in state.hosts.values() if host.python})
+    evidence = (f"Spark says: {brief(match[0])}", *agents)
+    remedy = (
+        "set PYSPARK_PYTHON, or spark.pyspark.python, to the same version on all hosts",
+        _ONE_ENVIRONMENT,
+    )
+    return Finding("version-skew", text, Certainty.CERTAIN, evidence, remedy)
+
+
+def hosts_cut_off(_: RunState, ended: RunEnded) -> Finding | None:
+    """Agents tried the address of rank 0 before the ranks' start, and had no answer."""
+    match = _CUT_OFF.match(ended.why) if ended.exit_code == CannotPlace.exit_code else None
+    if match is None:
+        return None
+    text = f"{match['who']} cannot reach {match['first']}, where rank 0 would have listened"
+    evidence = (f"its agent tried {match['at'].strip()} before the ranks' start, and had no answer",)
+    remedy = (
+        "look at routes, firewalls and security groups between executors' hosts",
+        "open all ports between them: ranks listen on any free one",
+    )
+    return Finding("master-unreachable", text, Certainty.CERTAIN, evidence, remedy)
