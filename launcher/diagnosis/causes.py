@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     cluster_rules.version_skew,
     cluster_rules.module_missing_on_executors,
     cluster_rules.clock_skew,
+    cluster_rules.kept_from_master,
 )
 
 

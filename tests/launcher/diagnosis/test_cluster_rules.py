@@ -260,6 +260,33 @@ def test_a_certificate_that_another_host_has_made_too_early() -> None:
     assert "the clock of a is 600.0 s behind that of b" == found.text
 
 
+STORE = "torch.distributed.DistStoreError"
+NETWORK = "torch.distributed.DistNetworkError"
+WAITED = "wait timeout after 6000ms, keys: /default_pg/0//cpu//0/1"
+DIALLED = "The client socket has timed out after 6000ms while trying to connect to (10.0.0.7, 35857)."
+
+
+def test_a_rank_that_another_one_waited_for_could_not_connect() -> None:
+    found = failure((0, STORE, WAITED), (1, NETWORK, DIALLED))
+    assert found is not None
+    assert ("master-unreachable", "likely", 1) == (found.id, found.certainty, found.rank)
+    assert "rank 1 on b could not connect to 10.0.0.7:35857, where rank 0 waited for it" == found.text
+    assert f"rank 0 on a: {WAITED}" in found.evidence
+    assert "firewalls" in found.remedy[0]
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [(0, STORE, WAITED)],
+        [(0, STORE, WAITED), (1, "ValueError", DIALLED)],
+        [(0, "ValueError", WAITED), (1, NETWORK, DIALLED)],
+    ],
+)
+def test_a_wait_that_nobody_explains(errors: list[tuple[int, str, str]]) -> None:
+    assert failure(*errors) is None
+
+
 def unplaced(error: CannotPlace) -> ev.CauseFound | None:
     """The cause of a run that ended with this error before it had ranks."""
     state = fold_all(
