@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -21,7 +20,7 @@ def make(folder: Path) -> Path:
     place = folder / "lib" / version / "site-packages"
     for name in sorted(_closure(ROOTS)):
         for top in _top_level(name):
-            target = Path(sysconfig.get_path("purelib"), top)
+            target = Path(str(distribution(name).locate_file(top)))
             if target.exists() and not (place / top).exists():
                 (place / top).symlink_to(target)
     return folder / "bin" / "python"

@@ -66,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     model_rules.not_finite,
     network_rules.port_in_use,
     network_rules.unknown_name,
+    cluster_rules.kept_from_master,
     network_rules.unreachable_master,
     collective_rules.missing_ranks,
     collective_rules.left_early,
@@ -77,7 +78,12 @@ RULES: tuple[Rule, ...] = (
 
 
 # Of ends for which no rank is to blame.
-END_RULES: tuple[EndRule, ...] = (hang_rules.stood_still, loss_rules.lost_executor)
+END_RULES: tuple[EndRule, ...] = (
+    hang_rules.stood_still,
+    loss_rules.lost_executor,
+    cluster_rules.refused_python,
+    cluster_rules.hosts_cut_off,
+)
 
 
 @dataclass(frozen=True, slots=True)

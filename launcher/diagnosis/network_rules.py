@@ -83,6 +83,8 @@ _REACHED = re.compile(r"The client socket has (?:timed out|failed)")
 
 def unreachable_master(failure: FirstFailure) -> Finding | None:
     """Nobody answers at the address of the gang's store."""
+    if failure.rank.raised is None or not (failure.rank.doubt or "Dist" in failure.rank.raised.kind):
+        return None
     ranks = [failure.rank, *(each for each in failure.gang if each.rank != failure.rank.rank)]
     for rank in ranks:
         raised = rank.raised

@@ -75,7 +75,7 @@ def _head(text: str) -> dict[str, str]:
     lines = {}
     for line in text.splitlines():
         name, colon, value = line.removeprefix("# ").partition(": ")
-        if not line.startswith("# ") or not colon:
+        if name == "#" or not line.startswith("# ") or not colon:
             break
         lines[name] = value.strip()
     return lines

@@ -84,12 +84,14 @@ def test_a_worker_ends_with_its_executors(
     command = hosts.start(tmp_path, script(TRAINS))
     at_work(command)
     hosts.cluster.workers[1].kill()
-    run = ended(command)
+    try:
+        run = ended(command)
+    finally:
+        monkeypatch.delenv(survivors.MARK)  # the next worker outlives this test
+        hosts.cluster.restart_worker(1)
 
     assert (75, Phase.LOST) == (run.code, run.state.phase)
     run.has("executor-lost", "certain", "went away with the Spark worker", "look whether the host is up")
-    monkeypatch.delenv(survivors.MARK)  # the next worker outlives this test
-    hosts.cluster.restart_worker(1)
 
 
 GREEDY = """

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
+from launcher.backends.spark.failures import read_failure
+from launcher.channel.network import Way
 from launcher.diagnosis.causes import Evidence, find_cause
+from launcher.errors import CannotPlace
+from launcher.placement.topology import choose_address
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
 from launcher.state.fold import fold_all
 from launcher.state.outcome_rules import verdict
 
+TEXTS = Path(__file__).parents[2] / "spark_texts"
 SITE = "/opt/env/lib/python3.11/site-packages"
 HERE = {
     "numpy._core": f"{SITE}/numpy/_core",
@@ -257,3 +263,69 @@ def test_a_certificate_that_another_host_has_made_too_early() -> None:
     found = failure((0, TLS, EARLY), hosts=(A, replace(B, offset=600.0)))
     assert found is not None
     assert "the clock of a is 600.0 s behind that of b" == found.text
+
+
+STORE = "torch.distributed.DistStoreError"
+NETWORK = "torch.distributed.DistNetworkError"
+WAITED = "wait timeout after 6000ms, keys: /default_pg/0//cpu//0/1"
+DIALLED = "The client socket has timed out after 6000ms while trying to connect to (10.0.0.7, 35857)."
+
+
+def test_a_rank_that_another_one_waited_for_could_not_connect() -> None:
+    found = failure((0, STORE, WAITED), (1, NETWORK, DIALLED))
+    assert found is not None
+    assert ("master-unreachable", "likely", 1) == (found.id, found.certainty, found.rank)
+    assert "rank 1 on b could not connect to 10.0.0.7:35857, where rank 0 waited for it" == found.text
+    assert f"rank 0 on a: {WAITED}" in found.evidence
+    assert "firewalls" in found.remedy[0]
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [(0, STORE, WAITED)],
+        [(0, STORE, WAITED), (1, "ValueError", DIALLED)],
+        [(0, "ValueError", WAITED), (1, NETWORK, DIALLED)],
+    ],
+)
+def test_a_wait_that_nobody_explains(errors: list[tuple[int, str, str]]) -> None:
+    assert failure(*errors) is None
+
+
+def unplaced(error: CannotPlace) -> ev.CauseFound | None:
+    """The cause of a run that ended with this error before it had ranks."""
+    state = fold_all(
+        [
+            ev.RunSubmitted(time=0.0, name="t", target="t", mode="cluster", num_processes=2),
+            ev.AgentJoined(time=0.5, agent=0, host="a", pid=1, python="3.11.7"),
+        ]
+    )
+    return find_cause(
+        state, Evidence(), verdict(state, now=9.0, broken=str(error), exit_code=error.exit_code)
+    )
+
+
+def test_spark_refuses_a_python_that_is_not_the_driver_s() -> None:
+    error = read_failure((TEXTS / "python_version.txt").read_text(), time=1.0, tasks=2).error
+    assert isinstance(error, CannotPlace)
+    found = unplaced(error)
+    assert found is not None
+    assert ("version-skew", "certain", None) == (found.id, found.certainty, found.rank)
+    assert "Spark refuses to mix them" in found.text
+    assert "a: 3.11.7" in found.evidence
+    assert "PYSPARK_PYTHON" in found.remedy[0]
+
+
+def test_hosts_that_could_not_reach_rank_0_before_the_start() -> None:
+    there = ["10.0.0.7", "172.16.0.7"]
+    with pytest.raises(CannotPlace) as raised:
+        choose_address(there, {0: dict.fromkeys(there, Way())}, {0: "a", 1: "b"}, first=0)
+    found = unplaced(raised.value)
+    assert found is not None
+    assert ("master-unreachable", "certain") == (found.id, found.certainty)
+    assert "b cannot reach a, where rank 0 would have listened" == found.text
+    assert "tried 10.0.0.7 or 172.16.0.7 before" in found.evidence[0]
+
+
+def test_another_reason_not_to_be_placed_is_no_such_cause() -> None:
+    assert unplaced(CannotPlace("needs 2 slots at once; the cluster has 1")) is None
