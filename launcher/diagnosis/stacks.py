@@ -6,14 +6,16 @@ In a gang that hangs, most ranks wait in a collective, and one does something el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..errors import counted
 from ..state.events import StacksTaken
 from ..state.run_state import RunState
 
 MOST = 8
+T = TypeVar("T")
 # thread identifiers: otherwise equal stacks differ in them
 _IDENTITY = re.compile(r" 0x[0-9a-f]{4,}(?= [(\[])|(?<=thread) \d+(?=:)")
 
@@ -28,13 +30,13 @@ class Group:
 
 
 def grouped(stacks: Iterable[StacksTaken]) -> list[Group]:
-    """The ranks grouped by equal stacks, the largest group first."""
+    """The ranks grouped by equal stacks, the odd one out first: see `standstills`."""
     members: dict[tuple[str, str], list[int]] = {}
     for taken in stacks:
         key = _IDENTITY.sub("", taken.text), _IDENTITY.sub("", taken.reason)
         members.setdefault(key, []).append(taken.rank)
     groups = [Group(tuple(sorted(ranks)), *key) for key, ranks in members.items()]
-    return sorted(groups, key=lambda group: (-len(group.ranks), group.ranks))
+    return sorted(groups, key=lambda group: (len(group.ranks), _where(group.text).waits, group.ranks))
 
 
 def spans(ranks: Sequence[int]) -> str:
@@ -56,11 +58,19 @@ def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
         most: the number of groups that are shown; None for all.
     """
     groups = grouped(state.stacks)
+    shown, more = _ends(groups, most or len(groups))
     hosts = {rank.rank: rank.host for rank in state.ranks}
-    blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in groups[:most]]
-    if len(groups) > len(blocks):
-        blocks.append(f"and {counted(len(groups) - len(blocks), 'other place')}: rankdeck stacks {state.id}")
+    blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in shown]
+    if more:
+        blocks.append(f"and {counted(more, 'other place')}: rankdeck stacks {state.id}")
     return "\n\n".join(blocks)
+
+
+def _ends(groups: Sequence[T], most: int) -> tuple[list[T], int]:
+    """At most `most` of the groups: the first ones and the last, which is the largest; how many are left out."""
+    if len(groups) <= most:
+        return list(groups), 0
+    return [*groups[: most - 1], groups[-1]], len(groups) - most
 
 
 def _block(group: Group, host: str) -> str:
@@ -73,17 +83,30 @@ def _block(group: Group, host: str) -> str:
 
 _MOST = 3
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python\d[\d.]*)/|^<frozen |\.zip/")
-# collectives and waits: a rank in one of these waits for the ranks that are not
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/(?P<module>.+)$")
+_STANDARD = re.compile(r"(?:/lib/python\d[\d.]*/|^<frozen )(?P<module>[^>]+)>?$")
+_SHIPPED = re.compile(r"\.zip/(?P<module>.+)$")
+# code that calls another function for its caller, and tells nothing about where a rank is
+_WRAPPERS = re.compile(r"_*(?:wrapper|wrapped|inner|decorate_\w+|call_impl|wrapped_call_impl)")
+# collectives and waits: a rank in one of these waits for the ranks that are not. A function of these names
+# elsewhere (`requests` has `send`, a queue has `wait`) waits for something else
 _COLLECTIVE = re.compile(
     r"_*(?:monitored_)?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|scatter|gather"
     r"|reduce|send|recv|irecv|isend|wait|synchronize)(?:_\w+)?"
+)
+_COMMUNICATES = re.compile(
+    r"/(?:site|dist)-packages/(?:torch/(?:distributed|cuda)|torch_xla|horovod|deepspeed|mpi4py|tensorflow|jax"
+    r"|accelerate|lightning|pytorch_lightning|ray/util/collective|cupyx?)/|/torch/distributed/"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """Ranks that were in one place; `waits` means that they wait for others there."""
+    """Ranks that were in one place; `waits` means that they wait for others there.
+
+    `function` is the collective, else the library's function that the user's code has called, else the user's
+    own; `place` is the user's line, if any of it is the user's.
+    """
 
     ranks: tuple[int, ...]
     function: str = ""
@@ -102,35 +125,79 @@ class Standstill:
 
 def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
     """The ranks grouped by place: the smallest group first; of equal ones, those that do not wait first."""
-    members: dict[tuple[str, str, bool, str], list[int]] = {}
+    members: dict[_Where, list[int]] = {}
     for taken in stacks:
-        members.setdefault(_where(taken), []).append(taken.rank)
-    groups = [Standstill(tuple(sorted(ranks)), *where) for where, ranks in members.items()]
+        members.setdefault(_where(taken.text, taken.reason), []).append(taken.rank)
+    groups = [
+        Standstill(tuple(sorted(ranks)), where.function, where.place, where.waits, where.reason)
+        for where, ranks in members.items()
+    ]
     return sorted(groups, key=lambda group: (len(group.ranks), group.waits, group.ranks))
 
 
 def standstill_line(stacks: Iterable[StacksTaken]) -> str:
     """The ranks grouped by place, in one line; empty if no stacks were taken."""
-    groups = standstills(stacks)
-    more = len(groups) - _MOST
-    rest = [f"and {counted(more, 'other place')}"] if more > 0 else []
-    return "; ".join([*map(str, groups[:_MOST]), *rest])
+    shown, more = _ends(standstills(stacks), _MOST)
+    rest = [f"and {counted(more, 'other place')}"] if more else []
+    return "; ".join([*map(str, shown), *rest])
 
 
-def _where(taken: StacksTaken) -> tuple[str, str, bool, str]:
-    """Function, place, whether a rank waits for others there, and why the stacks are missing."""
-    frames = [match.groupdict() for match in _FRAME.finditer(_main_thread(taken.text))]
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """One rank's place, with the fields of `Standstill`."""
+
+    function: str = ""
+    place: str = ""
+    waits: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    file: str
+    line: str
+    function: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+    @property
+    def name(self) -> str:
+        """The function without its class, which only some versions of Python print."""
+        return self.function.rpartition(".")[2]
+
+    @property
+    def module(self) -> str:
+        """The module of a library as code imports it; empty for the user's own code."""
+        for pattern in (_INSTALLED, _STANDARD, _SHIPPED):
+            if found := pattern.search(self.file):
+                return found["module"].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return ""
+
+    @property
+    def collective(self) -> bool:
+        return bool(_COMMUNICATES.search(self.file) and _COLLECTIVE.fullmatch(self.name))
+
+
+def _where(text: str, reason: str = "") -> _Where:
+    """A rank's place by its stacks; if they are missing, why."""
+    frames = [_Frame(*match.group("file", "line", "function")) for match in _frames(text)]
     if not frames:
-        return "", "", False, next(iter(taken.reason.strip().splitlines()), "")
-    own = next((n for n, frame in enumerate(frames) if not _LIBRARY.search(frame["file"])), 0)
-    collective = next((f["function"] for f in frames[: own + 1] if _COLLECTIVE.fullmatch(f["function"])), "")
-    file = frames[own]["file"].rpartition("/")[2]
-    function = (collective or frames[own]["function"]).rpartition(".")[2]
-    return function, f"{file}:{frames[own]['line']}", bool(collective), ""
+        return _Where(reason=next(iter(reason.strip().splitlines()), ""))
+    own = next((n for n, frame in enumerate(frames) if not frame.module), None)
+    called = frames[:own] if own is not None else frames[:1]
+    place = frames[own or 0].place
+    if collective := next((frame for frame in called if frame.collective), None):
+        return _Where(collective.name, place, waits=True)
+    if not called:
+        return _Where(frames[0].name, place)
+    entry = next((f for f in reversed(called) if not _WRAPPERS.fullmatch(f.name)), called[-1])
+    return _Where(f"{entry.module}.{entry.name}", place)
 
 
-def _main_thread(text: str) -> str:
-    """The stack of the thread that dumped the stacks, else of the last thread, which is the oldest."""
+def _frames(text: str) -> Iterator[re.Match[str]]:
+    """The frames of the thread that dumped the stacks, else of the last thread, which is the oldest."""
     threads = [block for block in text.strip().split("\n\n") if _FRAME.search(block)]
     current = [block for block in threads if block.startswith("Current thread")]
-    return next(iter((*current, *threads[-1:])), "")
+    return _FRAME.finditer(next(iter((*current, *threads[-1:])), ""))
