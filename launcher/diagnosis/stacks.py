@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeVar
 
 from ..errors import counted
@@ -67,7 +68,7 @@ def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
 
 
 def _ends(groups: Sequence[T], most: int) -> tuple[list[T], int]:
-    """At most `most` of the groups: the first ones and the last, which is the largest; how many are left out."""
+    """At most `most` groups, the first ones and the last, the largest; and how many are left out."""
     if len(groups) <= most:
         return list(groups), 0
     return [*groups[: most - 1], groups[-1]], len(groups) - most
@@ -92,11 +93,12 @@ _WRAPPERS = re.compile(r"_*(?:wrapper|wrapped|inner|decorate_\w+|call_impl|wrapp
 # elsewhere (`requests` has `send`, a queue has `wait`) waits for something else
 _COLLECTIVE = re.compile(
     r"_*(?:monitored_)?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|scatter|gather"
-    r"|reduce|send|recv|irecv|isend|wait|synchronize)(?:_\w+)?"
+    r"|reduce|send|recv|irecv|isend|wait|synchronize|init_process_group|new_group|rendezvous"
+    r"|store_based_barrier)(?:_\w+)?"
 )
 _COMMUNICATES = re.compile(
-    r"/(?:site|dist)-packages/(?:torch/(?:distributed|cuda)|torch_xla|horovod|deepspeed|mpi4py|tensorflow|jax"
-    r"|accelerate|lightning|pytorch_lightning|ray/util/collective|cupyx?)/|/torch/distributed/"
+    r"/(?:site|dist)-packages/(?:horovod|deepspeed|mpi4py|accelerate|lightning|pytorch_lightning"
+    r"|ray/util/collective)/|/torch/(?:distributed/(?!checkpoint/)|_ops\.py)"
 )
 
 
@@ -125,7 +127,7 @@ class Standstill:
 
 def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
     """The ranks grouped by place: the smallest group first; of equal ones, those that do not wait first."""
-    members: dict[_Where, list[int]] = {}
+    members: dict[_StackPlace, list[int]] = {}
     for taken in stacks:
         members.setdefault(_where(taken.text, taken.reason), []).append(taken.rank)
     groups = [
@@ -143,7 +145,7 @@ def standstill_line(stacks: Iterable[StacksTaken]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class _StackPlace:
     """One rank's place, with the fields of `Standstill`."""
 
     function: str = ""
@@ -153,7 +155,7 @@ class _Where:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _StackFrame:
     file: str
     line: str
     function: str
@@ -176,24 +178,26 @@ class _Frame:
         return ""
 
     @property
-    def collective(self) -> bool:
-        return bool(_COMMUNICATES.search(self.file) and _COLLECTIVE.fullmatch(self.name))
+    def communicates(self) -> bool:
+        return _COMMUNICATES.search(self.file) is not None
 
 
-def _where(text: str, reason: str = "") -> _Where:
+def _where(text: str, reason: str = "") -> _StackPlace:
     """A rank's place by its stacks; if they are missing, why."""
-    frames = [_Frame(*match.group("file", "line", "function")) for match in _frames(text)]
+    frames = [_StackFrame(*match.group("file", "line", "function")) for match in _frames(text)]
     if not frames:
-        return _Where(reason=next(iter(reason.strip().splitlines()), ""))
+        return _StackPlace(reason=next(iter(reason.strip().splitlines()), ""))
     own = next((n for n, frame in enumerate(frames) if not frame.module), None)
     called = frames[:own] if own is not None else frames[:1]
     place = frames[own or 0].place
-    if collective := next((frame for frame in called if frame.collective), None):
-        return _Where(collective.name, place, waits=True)
+    # a collective that has called something else (a checkpoint's does: it writes) does not wait
+    inner = takewhile(lambda frame: frame.communicates, called)
+    if collective := next((frame for frame in inner if _COLLECTIVE.fullmatch(frame.name)), None):
+        return _StackPlace(collective.name, place, waits=True)
     if not called:
-        return _Where(frames[0].name, place)
+        return _StackPlace(frames[0].name, place)
     entry = next((f for f in reversed(called) if not _WRAPPERS.fullmatch(f.name)), called[-1])
-    return _Where(f"{entry.module}.{entry.name}", place)
+    return _StackPlace(f"{entry.module}.{entry.name}", place)
 
 
 def _frames(text: str) -> Iterator[re.Match[str]]:

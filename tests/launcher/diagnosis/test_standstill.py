@@ -86,6 +86,14 @@ PACKAGES = "/v/lib/python3.11/site-packages/"
             (f'"{PYTHON}threading.py", line 320 in wait', f'"{PYTHON}queue.py", line 171 in get', MAIN),
             "queue.get (hang.py:12)",
         ),
+        (
+            (
+                f'"{PACKAGES}torch/serialization.py", line 7 in save',
+                f'"{PACKAGES}torch/distributed/checkpoint/utils.py", line 7 in all_reduce',
+                MAIN,
+            ),
+            "torch.distributed.checkpoint.utils.all_reduce (hang.py:12)",
+        ),
         ((f'"{PACKAGES}requests/sessions.py", line 7 in send', MAIN), "requests.sessions.send (hang.py:12)"),
         ((f'"{PYTHON}multiprocessing/connection.py", line 9 in wait', MAIN), "connection.wait (hang.py:12)"),
         ((f'"{PYTHON}subprocess/__init__.py", line 9 in wait', MAIN), "subprocess.wait (hang.py:12)"),
