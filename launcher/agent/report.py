@@ -250,8 +250,8 @@ _pausing = threading.Lock()
 def pause(reason: str = "") -> Iterator[None]:
     """Declare that this rank does nothing for a while on purpose, as ``with launcher.pause("debugging"):``.
 
-    Meanwhile no rank of the gang counts as hung, and the limit without progress does not apply; the time limit
-    does. Does nothing outside a run. Pauses may be nested: the gang goes on after the outermost.
+    Meanwhile no rank of the gang counts as hung, and the limit without progress does not apply; the time
+    limit does. Does nothing outside a run. Pauses may be nested: the gang goes on after the outermost.
     """
     _change_pause(cut_reason(reason), begins=True)
     try:

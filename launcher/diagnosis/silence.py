@@ -10,6 +10,7 @@ What cannot be measured counts as activity, so that no rank is called hung for a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -33,11 +34,13 @@ class SilenceLimits:
     Attributes:
         least_s: after so many seconds at the earliest.
         steps: and not before so many of its steps would have been done.
+        silent_s: ranks are silent after so many seconds, if that is less than half of the time of a hang.
         gap_s: samples that are further apart show nothing of the time between them.
     """
 
     least_s: float = 60.0
     steps: float = 10.0
+    silent_s: float = math.inf
     gap_s: float = GAP_S
 
     def of(self, step_s: float | None) -> float:
@@ -209,7 +212,11 @@ def judge(
     usual = median(paces) if paces else None
     limit = {r.rank: limits.of(pulses[r.rank].step_s or usual) for r in ranks}
     shown = {r.rank: min(now, pulses[r.rank].sampled_at or 0.0) - pulses[r.rank].active_at for r in ranks}
-    silent = {rank: pulses[rank].active_at for rank, age in shown.items() if age >= limit[rank] / 2}
+    silent = {
+        rank: pulses[rank].active_at
+        for rank, age in shown.items()
+        if age >= min(limit[rank] / 2, limits.silent_s)
+    }
     idle = frozenset(rank for rank in silent if shown[rank] >= limit[rank])
     moving = any(now - pulses[r.rank].progress_at < limit[r.rank] for r in ranks)
     if not idle or moving or gang < 2:

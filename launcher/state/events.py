@@ -118,7 +118,7 @@ class DeviceSample:
 class RankSample:
     """One rank's process tree at one moment: CPU in percent of one core, memory and I/O in bytes.
 
-    `disk_wait` is whether one of its processes was in a wait that no signal interrupts: for a disk or its like.
+    `disk_wait` is whether one of its processes was in a wait that no signal interrupts, as for a disk.
     """
 
     rank: Index

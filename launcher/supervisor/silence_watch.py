@@ -10,6 +10,7 @@ from functools import partial
 from ..diagnosis.silence import Pulse, SilenceLimits, SilenceReport, changes, judge, observe
 from ..errors import SpecError
 from ..runs.writer import RunWriter
+from ..spec.job import JobSpec
 from ..state import events as ev
 from ..state.ranks import Rank
 from ..state.run_state import RunState
@@ -22,8 +23,8 @@ _CLOCKS_DIFFER_S = 2.0
 HUNG_VARIABLE = "RANKDECK_HUNG_S"
 
 
-def chosen_limits(sample_s: float, environ: Mapping[str, str] = os.environ) -> SilenceLimits:
-    """The limits of a run that is sampled every `sample_s` seconds.
+def chosen_limits(spec: JobSpec, environ: Mapping[str, str] = os.environ) -> SilenceLimits:
+    """The limits of a run: a rank is silent by half of the run's limit without progress at the latest.
 
     Raises:
         SpecError: the variable `HUNG_VARIABLE` is no number of at least 1.
@@ -36,7 +37,8 @@ def chosen_limits(sample_s: float, environ: Mapping[str, str] = os.environ) -> S
         least_s = 0.0
     if not 1.0 <= least_s < 1e9:
         raise SpecError(f"{HUNG_VARIABLE} must be a number of seconds, at least 1, not {text!r}")
-    return SilenceLimits(least_s=least_s, gap_s=max(default.gap_s, 3 * sample_s))
+    tolerated_s = math.inf if spec.no_progress_timeout_s is None else spec.no_progress_timeout_s
+    return SilenceLimits(least_s, silent_s=tolerated_s / 2, gap_s=max(default.gap_s, 3 * spec.sample_s))
 
 
 class SilenceWatch:

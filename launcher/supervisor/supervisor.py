@@ -42,7 +42,7 @@ class Supervisor(RunLoop):
         self._attempt = Attempt(request, plan, writer=self._writer, roster=self._roster, clock=clock)
         self._stage = Launch(launched=0.0)
         self._watch = Watchdog(request.spec, self._writer, self._roster, clock)
-        limits = chosen_limits(request.spec.sample_s)
+        limits = chosen_limits(request.spec)
         self._silence = SilenceWatch(self._writer, self._roster, self._watch, clock, limits)
 
     @property

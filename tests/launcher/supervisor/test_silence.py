@@ -10,6 +10,7 @@ import pytest
 
 from launcher.diagnosis.silence import SilenceLimits
 from launcher.errors import SpecError
+from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from launcher.state.fold import fold, fold_all
@@ -24,7 +25,7 @@ OWN = '  File "/w/train.py", line 41 in fit'
 
 @dataclass(frozen=True)
 class Doing:
-    """What a rank does in one second: CPU, bytes written, its GPU's use and power, a step, a line of output."""
+    """What a rank does in one second: CPU, bytes written, use and power of its GPU, a step, output."""
 
     cpu: float | None = 0.5
     io: int = 0
@@ -50,7 +51,7 @@ class Gang:
 
     scripts: Mapping[int, Script]
     gpus: bool = False
-    limits: SilenceLimits = SilenceLimits()
+    limits: SilenceLimits = field(default_factory=SilenceLimits)
     now: float = 1000.0
     facts: list[ev.Event] = field(default_factory=list)
     dumps: int = 0
@@ -60,13 +61,9 @@ class Gang:
     steps: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        device = (Device("GPU-1", 0, "H100"),) if self.gpus else ()
         size = len(self.scripts)
         places = [
-            replace(
-                Assignment(r, size, r, size, 0, 1, r, "h"),
-                devices=tuple(replace(d, uuid=f"G{r}") for d in device),
-            )
+            Assignment(r, size, r, size, 0, 1, r, "h", (Device(0, f"G{r}"),) if self.gpus else ())
             for r in range(size)
         ]
         started: list[ev.Event] = [
@@ -335,7 +332,9 @@ def test_when_another_rank_becomes_idle_the_stacks_are_taken_again() -> None:
 
 
 def test_the_limit_may_be_chosen() -> None:
-    assert SilenceLimits() == chosen_limits(1.0, {})
-    assert SilenceLimits(3.0, gap_s=15.0) == chosen_limits(5.0, {"RANKDECK_HUNG_S": "3"})
+    spec = JobSpec(Target(TargetKind.SCRIPT, "/w/t.py"), 1)
+    assert SilenceLimits() == chosen_limits(spec, {})
+    chosen = replace(spec, sample_s=5.0, no_progress_timeout_s=8.0)
+    assert SilenceLimits(3.0, silent_s=4.0, gap_s=15.0) == chosen_limits(chosen, {"RANKDECK_HUNG_S": "3"})
     with pytest.raises(SpecError, match="RANKDECK_HUNG_S must be a number of seconds, at least 1, not 'x'"):
-        chosen_limits(1.0, {"RANKDECK_HUNG_S": "x"})
+        chosen_limits(spec, {"RANKDECK_HUNG_S": "x"})
