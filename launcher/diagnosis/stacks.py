@@ -23,20 +23,28 @@ _IDENTITY = re.compile(r" 0x[0-9a-f]{4,}(?= [(\[])|(?<=thread) \d+(?=:)")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ranks with equal stacks; `text` is their stacks, or `reason` why there are none."""
+    """Ranks with equal stacks; `text` is their stacks, or `reason` why there are none.
+
+    `native` are the native frames of the first of them that has any.
+    """
 
     ranks: tuple[int, ...]
     text: str = ""
     reason: str = ""
+    native: str = ""
 
 
-def grouped(stacks: Iterable[StacksTaken]) -> list[Group]:
+def grouped(stacks: Sequence[StacksTaken]) -> list[Group]:
     """The ranks grouped by equal stacks, the odd one out first: see `standstills`."""
     members: dict[tuple[str, str], list[int]] = {}
     for taken in stacks:
         key = _IDENTITY.sub("", taken.text), _IDENTITY.sub("", taken.reason)
         members.setdefault(key, []).append(taken.rank)
-    groups = [Group(tuple(sorted(ranks)), *key) for key, ranks in members.items()]
+    native = {taken.rank: taken.native for taken in stacks if taken.native}
+    groups = [
+        Group(tuple(sorted(ranks)), *key, next((native[r] for r in sorted(ranks) if r in native), ""))
+        for key, ranks in members.items()
+    ]
     return sorted(groups, key=lambda group: (len(group.ranks), _where(group.text).waits, group.ranks))
 
 
@@ -79,7 +87,8 @@ def _block(group: Group, host: str) -> str:
     who = f"rank {group.ranks[0]}{f' on {host}' if host else ''}" if alone else f"ranks {spans(group.ranks)}"
     first, *rest = (group.text or group.reason).strip().splitlines() or [""]
     head = f"{who}:\n  {first}" if group.text else f"{who}: no stacks: {first}"
-    return "\n".join([head, *(f"  {line}".rstrip() for line in rest)])
+    below = ["with native frames:", *group.native.strip().splitlines()] if group.native else []
+    return "\n".join([head, *(f"  {line}".rstrip() for line in (*rest, *below))])
 
 
 _MOST = 3

@@ -240,12 +240,15 @@ class RanksResumed(Event):
 class StacksTaken(Event):
     """What a rank was doing: the stacks of its threads, as its interpreter printed them.
 
-    `text` is empty where it printed none in time; `reason` is then why, as far as that is known.
+    `text` is empty where it printed none in time; `reason` is then why, as far as that is known. `native` has
+    the native frames too, as `py-spy` printed them; it is empty while another fact with them may follow, and
+    None if there are none.
     """
 
     rank: Index
     text: str = ""
     reason: str = ""
+    native: str | None = None
 
 
 @event(scope="run")
