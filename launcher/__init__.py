@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .names import add_second_name, load_on_use
 
 if TYPE_CHECKING:
-    from .agent.report import UnpicklableResult, publish, report
+    from .agent.report import UnpicklableResult, pause, publish, report
     from .distributor import Distributor
     from .errors import (
         AgentLost,
@@ -52,6 +52,7 @@ __all__ = [
     "SpecError",
     "TimeLimit",
     "UnpicklableResult",
+    "pause",
     "publish",
     "report",
 ]
@@ -63,6 +64,7 @@ _HOMES = {
     "JobSpec": ".spec.job",
     "SparkSpec": ".spec.job",
     "UnpicklableResult": ".agent.report",
+    "pause": ".agent.report",
     "publish": ".agent.report",
     "report": ".agent.report",
 }

@@ -75,6 +75,9 @@ def _asked(name: str) -> list[ev.Event]:
         ev.DeliveryChosen(time=START, way="spool", reason="no way back"),
         ev.RowsAwaited(time=START, rank=1, rows=1 << 30, over=True),
         ev.LogAwaited(time=START, rank=1, over=True),
+        ev.RankPaused(time=START, rank=1, reason="debugging", over=True),
+        ev.RanksSilent(time=START, ranks=(1,), since=START, hung=True, waiting=(0,)),
+        ev.RanksResumed(time=START, ranks=(1,)),
         ev.FilesAwaited(time=START, host="gpu-01", file="data.bin", files=1, sent=1 << 30, size=3 << 30),
         ev.AgentJoined(time=START, agent=0, host="gpu-01", pid=9, python="3.12", devices=PLACES[0].devices),
     ]  # fmt: skip

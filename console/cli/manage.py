@@ -199,7 +199,7 @@ _POLL_S = 0.05
 
 @click.command()
 @click.argument("id")
-@click.option("--json", "as_json", is_flag=True, help="A list of {rank, host, time, text, reason}.")
+@click.option("--json", "as_json", is_flag=True, help="A list of {rank, host, time, text, reason, native}.")
 def stacks(id: str, *, as_json: bool) -> int:  # noqa: A002  the name in the usage line
     """Print the stacks of every rank: now if the run goes on, else those that were taken at its end."""
     return print_stacks(find(id), as_json=as_json)
@@ -234,7 +234,14 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
 def _documents(state: RunState) -> list[dict[str, Any]]:
     hosts = {rank.rank: rank.host for rank in state.ranks}
     return [
-        {"rank": t.rank, "host": hosts.get(t.rank, ""), "time": t.time, "text": t.text, "reason": t.reason}
+        {
+            "rank": t.rank,
+            "host": hosts.get(t.rank, ""),
+            "time": t.time,
+            "text": t.text,
+            "reason": t.reason,
+            "native": t.native,
+        }
         for t in state.stacks
     ]
 
@@ -257,8 +264,8 @@ def taken_now(folder: Path) -> tuple[RunState, list[int]]:
         timed_out = time.monotonic() >= deadline
         for fact in tail.poll():
             state = fold(state, fact)
-        answered = {taken.rank for taken in state.stacks}
+        answered = {taken.rank for taken in state.stacks if taken.native != ""}
         missing = [rank.rank for rank in state.ranks if rank.alive and rank.rank not in answered]
         if timed_out or state.phase.final or not missing:
-            return state, missing
+            return state, [rank for rank in missing if rank not in {taken.rank for taken in state.stacks}]
         time.sleep(_POLL_S)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher.diagnosis.stacks import standstill_line
+from launcher.diagnosis.stacks import Standstill, standstill_line, standstills
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
+from launcher.display.hangs import hung_line, hung_ranks, named, paused_line
 from launcher.display.service import service_line
 
 from ..data.run.narration import value_text
@@ -110,7 +112,13 @@ def _circumstances(state: RunState) -> Iterator[str]:
     for restart in state.restarts:
         how = "in place" if restart.in_place else "with new agents"
         yield f"attempt  {restart.attempt} {how}, because {restart.reason}"
-    if (stood := standstill_line(state.stacks)) and state.found is None:
+    if hung := hung_line(state, time.time()):
+        yield f"hangs    {hung}"
+    elif hung_then := hung_ranks(state):
+        yield f"hung     {named(hung_then)}"
+    if paused := paused_line(state):
+        yield f"paused   {paused}"
+    if stood := "" if hung or state.found is not None else standstill_line(state.stacks):
         yield f"stood    {stood}"
     if count := len(state.stacks):
         yield f"stacks   of {number(count, 'rank')}: rankdeck stacks {state.id}"
@@ -138,7 +146,20 @@ def _rank_row(rank: Rank, *, with_role: bool) -> tuple[str, ...]:
     step = "" if rank.step is None else str(rank.step)
     pid = str(rank.pid or "")
     role = (rank.role,) if with_role else ()
-    return (str(rank.rank), *role, rank.host, pid, rank.phase.value, rank.signal or code, devices, step)
+    return (str(rank.rank), *role, rank.host, pid, _rank_state(rank), rank.signal or code, devices, step)
+
+
+def _rank_state(rank: Rank) -> str:
+    """Its phase; of a living rank that does nothing, in what way."""
+    if not rank.alive:
+        return rank.phase.value
+    if rank.paused is not None:
+        return "paused"
+    if rank.hung:
+        return "HUNG"
+    if rank.waits:
+        return "waiting"
+    return rank.phase.value if rank.silent_since is None else "silent"
 
 
 def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: Status) -> dict[str, Any]:
@@ -168,6 +189,7 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],
         "first_failure": None if first is None else _failure_document(state, first),
+        "places": [_place_document(place) for place in standstills(state.stacks)],
         "cause": None if state.found is None else _cause_document(state.found),
         "cleanup": [h.cleanup for h in state.hosts.values() if h.cleanup],
         "unreadable": [*unreadable_lines(state), *_unreadable(status)],
@@ -193,6 +215,10 @@ def _rank_document(rank: Rank) -> dict[str, Any]:
         "step": rank.step,
         "metrics": rank.metrics,
         "world_size": rank.world_size,
+        "paused": rank.paused,
+        "silent_since": rank.silent_since,
+        "hung": rank.hung,
+        "waits": rank.waits,
     }
 
 
@@ -212,6 +238,16 @@ def _failure_document(state: RunState, rank: Rank) -> dict[str, Any]:
         "variables": raised.variables if raised else [],
         "unreturned": rank.unreturned,
         "left_before": list(early_leavers(state, rank)),
+    }
+
+
+def _place_document(place: Standstill) -> dict[str, Any]:
+    return {
+        "ranks": place.ranks,
+        "function": place.function,
+        "place": place.place,
+        "waits": place.waits,
+        "reason": place.reason,
     }
 
 

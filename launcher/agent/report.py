@@ -1,4 +1,4 @@
-"""The functions by which user code inside a rank tells of itself: `report`, `publish` and `log_message`.
+"""What user code inside a rank tells of itself: `report`, `pause`, `publish` and `log_message`.
 
 Outside a run they do nothing. All send through this module's reporter, which `launcher.agent.rank_main`
 installs.
@@ -6,11 +6,12 @@ installs.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from ..pacing import Allowance
@@ -67,6 +68,12 @@ class Reporter:
         if self._line.mine:
             self._on_report()
             self._line.send_fact("message_logged", {"time": time.time(), "text": cut_message(text)})
+
+    def pause(self, reason: str, *, over: bool) -> None:
+        """Say that a pause begins or is over, after the progress that was made before it."""
+        self.flush()
+        if self._line.mine:
+            self._line.send_fact("rank_paused", {"time": time.time(), "reason": reason, "over": over})
 
     def flush(self) -> None:
         """Send the pending report."""
@@ -236,6 +243,37 @@ def _number(value: object) -> float | None:
         return float(value)  # type: ignore[arg-type]  # handled below
     except Exception:  # noqa: BLE001  a user's __float__ may raise anything, and telemetry ends no training
         return None
+
+
+_pauses: list[str] = []
+_pausing = threading.Lock()
+
+
+@contextlib.contextmanager
+def pause(reason: str = "") -> Iterator[None]:
+    """Declare that this rank does nothing for a while on purpose, as ``with launcher.pause("debugging"):``.
+
+    Meanwhile no rank of the gang counts as hung, and the limit without progress does not apply; the time
+    limit does. Does nothing outside a run. Pauses may be nested: the gang goes on after the outermost.
+    """
+    _change_pause(cut_reason(reason), begins=True)
+    try:
+        yield
+    finally:
+        _change_pause(cut_reason(reason), begins=False)
+
+
+def _change_pause(reason: str, *, begins: bool) -> None:
+    with _pausing:
+        outermost = not _pauses if begins else len(_pauses) == 1
+        _pauses.append(reason) if begins else _pauses.pop()
+        if outermost and _reporter is not None:
+            _reporter.pause(reason, over=not begins)
+
+
+def cut_reason(text: object) -> str:
+    """A reason on one line, of at most `_NAME` characters."""
+    return " ".join(str(text).split())[:_NAME]
 
 
 def publish(value: object) -> None:

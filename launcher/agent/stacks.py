@@ -3,6 +3,7 @@
 A rank's faulthandler writes to a file of the agent's own, so nothing of it gets into the rank's output,
 and it needs neither the interpreter's lock nor a thread that is awake. A signal without a handler
 would end the rank; so it is sent only to a process that handles it and still has our file open.
+Native frames follow where `py-spy` is installed (`native_stacks`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..channel import frames
 from . import exceptions, linux, rank_main
@@ -20,10 +22,16 @@ from .boot import Emit
 from .process import RankProcess
 from .program import Naming
 
+if TYPE_CHECKING:
+    from ..state.events import StacksTaken
+    from .native_stacks import NativeDump
+
 POLL_S = 0.02
 LIMIT_S = 2.0
 SETTLED_S = 0.5  # a dump that has not grown for so long is complete, whatever a thread's signal mask is
 BYTES = 64 << 10
+NATIVE_EVERY_S = 30.0
+"""Native frames cost seconds of CPU: they are not looked at more often."""
 
 _OURS = re.compile(
     r'  File "(?:<string>|[^"]*launcher/agent/(?:rank_main|warm/forking)\.py)", line \d+ in \S+'
@@ -52,13 +60,18 @@ class _StacksRequest:
 
 
 class Dump:
-    """One round: all ranks are signalled at once, and `poll` reports each rank's stacks once complete."""
+    """One round: all ranks are signalled at once, and `poll` reports each rank's stacks once complete.
 
-    def __init__(self, emit: Emit, naming: Naming) -> None:
+    If it `looks_below`, native frames follow where `py-spy` is installed.
+    """
+
+    def __init__(self, emit: Emit, naming: Naming, *, looks_below: bool = False) -> None:
         self._emit = emit
         self._naming = naming
         self._number = 0
         self._requests: dict[int, _StacksRequest] = {}
+        self._natives: dict[int, tuple[NativeDump, StacksTaken]] = {}
+        self._looks_below = looks_below
 
     def add(self, ranks: Mapping[int, RankProcess], *, number: int, now: float) -> None:
         """Request the stacks of ranks without a pending request; a second requester shares the pending ones.
@@ -73,22 +86,50 @@ class Dump:
             self._requests[rank] = _signal_rank(ranks[rank], now)
 
     def poll(self, now: float, time: float) -> bool:
-        """Report complete stacks; return whether no request is pending any more.
+        """Report complete stacks; return whether nothing is pending any more.
 
         Args:
             now: the time on the clock of `add`.
             time: the time of day.
         """
-        from ..state.events import StacksTaken
-
+        waiting = bool(self._requests)
         for rank, request in list(self._requests.items()):
             if now >= request.deadline or _is_whole(request, now):
                 del self._requests[rank]
-                text, reason = _answer(request, self._naming)
-                self._emit.fact(StacksTaken(rank=rank, time=time, text=text, reason=reason))
-        if not self._requests:
+                self._report(rank, request, now, time)
+        if waiting and not self._requests:
             self._emit.raw(frames.Kind.STACKED, json.dumps({"round": self._number}).encode(), rank=0)
-        return not self._requests
+        for rank, (native, _) in list(self._natives.items()):
+            if native.is_over(now):
+                self._finish(rank)
+        return not (self._requests or self._natives)
+
+    def close(self) -> None:
+        """Look no further below Python."""
+        for rank in list(self._natives):
+            self._finish(rank)
+
+    def _report(self, rank: int, request: _StacksRequest, now: float, time: float) -> None:
+        """Report a rank's stacks, and have its native frames looked at if that was not done lately."""
+        from ..state.events import StacksTaken
+
+        text, reason = _answer(request, self._naming)
+        native = self._begin_native(request.process.pid, now) if self._looks_below else None
+        fact = StacksTaken(rank=rank, time=time, text=text, reason=reason, native="" if native else None)
+        self._emit.fact(fact)
+        if native:
+            self._natives[rank] = native, fact
+
+    def _begin_native(self, pid: int, now: float) -> NativeDump | None:
+        from . import native_stacks  # its imports cost more than an agent's start may
+
+        program = native_stacks.find(pid) if linux.is_alive(pid) else None
+        return None if program is None else native_stacks.begin(program, pid, now)
+
+    def _finish(self, rank: int) -> None:
+        """Report a rank's stacks again, with the native frames if there are any."""
+        native, fact = self._natives.pop(rank)
+        self._emit.fact(replace(fact, native=self._naming(native.close()) or None))
 
 
 def _signal_rank(process: RankProcess, now: float) -> _StacksRequest:

@@ -320,6 +320,7 @@ class ProcessReading:
     alive: bool = True
     rss: int | None = None
     io: tuple[int, int] | None = None
+    disk_wait: bool = False
 
 
 class Census:
@@ -378,10 +379,12 @@ class Census:
             with process.oneshot():
                 times = process.cpu_times()
                 own, reaped = times.user + times.system, times.children_user + times.children_system
-                if process.status() == self._psutil.STATUS_ZOMBIE:
+                status = process.status()
+                if status == self._psutil.STATUS_ZOMBIE:
                     return ProcessReading(entry, own, reaped, alive=False, rss=0, io=(0, 0))
                 rss, io = process.memory_info().rss, self._io(process)
-                return ProcessReading(entry, own, reaped, rss=rss, io=io)
+                waits = status == self._psutil.STATUS_DISK_SLEEP
+                return ProcessReading(entry, own, reaped, rss=rss, io=io, disk_wait=waits)
         except self._psutil.Error:
             return None
 
@@ -449,6 +452,7 @@ class Tree:
             processes=sum(reading.alive for reading in readings),
             read_bytes=io[0] if io else None,
             write_bytes=io[1] if io else None,
+            disk_wait=any(reading.disk_wait for reading in readings),
         )
 
     def _read(self, census: Census) -> Readings:

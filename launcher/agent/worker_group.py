@@ -10,6 +10,7 @@ agent, and costs nothing while the ranks' interpreters are starting.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -26,7 +27,7 @@ from .log_waits import LogWaits
 from .process import RankProcess
 from .program import Naming
 from .raising import INQUIRE_SIGNAL
-from .stacks import POLL_S, Dump
+from .stacks import NATIVE_EVERY_S, POLL_S, Dump
 
 if TYPE_CHECKING:
     from ..state.events import Event
@@ -123,6 +124,7 @@ class WorkerGroup:
     _oom_before: int | None = None
     _paused: bool = False
     _dump: Dump | None = None
+    _native_at: float = -math.inf
     _changed: str | None = None
     _log_waits: LogWaits = field(default_factory=LogWaits)
     finished: bool = False
@@ -310,16 +312,21 @@ class WorkerGroup:
 
     def dump_stacks(self, number: int) -> None:
         """Report the stacks of every rank, as part of the current round if there is one."""
+        now = self.monotonic()
         if self._dump is None:
-            self._dump = Dump(self.emit, Naming(self.order.copied))
+            looks_below = now - self._native_at >= NATIVE_EVERY_S
+            self._native_at = now if looks_below else self._native_at
+            self._dump = Dump(self.emit, Naming(self.order.copied), looks_below=looks_below)
         ranks = {rank: live.process for rank, live in self._live.items() if not live.exited}
-        self._dump.add(ranks, number=number, now=self.monotonic())
+        self._dump.add(ranks, number=number, now=now)
 
     def poll_timeouts(self) -> None:
         """Do what is due by the clock: escalate, end leftovers, and finish once nothing is alive."""
         now = self.monotonic()
         if self._dump and self._dump.poll(now, self.clock()):
             self._dump = None
+        if self._dump and self._all_exited:
+            self._dump.close()
         self._tell_log_waits(now)
         if self._all_exited and self._ladder is not StopLadder.KILLING:
             self._end_leftovers(now)

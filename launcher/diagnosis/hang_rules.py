@@ -13,7 +13,7 @@ from ..state.outcome_rules import listed
 from ..state.ranks import RankPhase
 from ..state.run_state import RunState
 from .failure import Certainty, Finding
-from .stacks import Standstill, spans, standstills
+from .stacks import Standstill, spans, standstills, threads_beside
 
 _SHOWN = 3
 # a backward pass of DDP or FSDP waits for the other ranks in native code
@@ -25,7 +25,32 @@ def stood_still(state: RunState, ended: RunEnded) -> Finding | None:
     if ended.exit_code != NoProgress.exit_code:
         return None
     left = tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
-    return standstill(state.stacks, left)
+    return _kept_alive(state.stacks) or standstill(state.stacks, left)
+
+
+def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:
+    """The program of some rank is over, and Python waits for a thread of it before it exits."""
+    ending = [taken for taken in stacks if _is_ending(taken)]
+    if not ending:
+        return None
+    ranks = tuple(taken.rank for taken in ending)
+    places = list(dict.fromkeys(place for taken in ending for place in threads_beside(taken)))
+    return Finding(
+        "thread-keeps-alive",
+        f"the program of {_who(ranks)} is over, and Python waits for a thread of it that does not end",
+        Certainty.LIKELY,
+        tuple(f"a thread is in {place}" for place in places[:_SHOWN]),
+        (
+            "end the thread at the end of the program: a stop marker in its queue, then join()",
+            "threading.Thread(daemon=True), if nothing is lost with what it has not done",
+        ),
+        ranks[0],
+    )
+
+
+def _is_ending(taken: StacksTaken) -> bool:
+    (place,) = standstills([taken])
+    return place.place.startswith("threading.py:") and place.function.endswith("_shutdown")
 
 
 def standstill(stacks: Iterable[StacksTaken], left: Sequence[int] = ()) -> Finding | None:
@@ -42,6 +67,8 @@ def standstill(stacks: Iterable[StacksTaken], left: Sequence[int] = ()) -> Findi
         return None
     if waiting and odd and _count(odd) <= max(1, _count(waiting)):
         return _stuck(odd, waiting)
+    if odd and not waiting and all(_LOADER in group.function for group in odd):
+        return _loader(odd)
     if left and not odd:
         return _left(left, waiting)
     if len(waiting) > 1 and not odd:
@@ -51,6 +78,23 @@ def standstill(stacks: Iterable[StacksTaken], left: Sequence[int] = ()) -> Findi
         "rankdeck stacks RUN while it stands still shows the whole stacks",
     )
     return Finding("standstill", _sentence(groups), Certainty.LIKELY, (), remedy)
+
+
+_LOADER = "dataloader."
+
+
+def _loader(groups: Sequence[Standstill]) -> Finding:
+    return Finding(
+        "loader-stuck",
+        f"every rank waits for the workers of its DataLoader: {_sentence(groups)}",
+        Certainty.LIKELY,
+        (),
+        (
+            "num_workers=0 runs the dataset in the rank: if that goes on, the workers are stuck",
+            'a lock that is held at a fork stays locked in the worker: multiprocessing_context="spawn"',
+            "DataLoader(timeout=60) turns such a wait into an error",
+        ),
+    )
 
 
 def _count(groups: Iterable[Standstill]) -> int:
@@ -99,6 +143,7 @@ EQUAL_STEPS = (
 )
 SAME_ORDER = (
     "every rank calls the same collectives, in one order, of equal shapes: look for an `if` around one",
+    "new_group is such a call too: every rank makes it for every group, also those that it is not in",
     "--env TORCH_DISTRIBUTED_DEBUG=DETAIL names the ranks whose collectives differ",
 )
 

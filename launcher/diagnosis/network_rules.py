@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..state.outcome_rules import brief
-from .failure import Finding, FirstFailure
+from .failure import Certainty, Finding, FirstFailure
 
 _PORT = re.compile(r"\bport: (\d{1,5})\b|\[[^\]]*\]:(\d{1,5})\b|:(\d{1,5})\b|\('[^']{0,200}', (\d{1,5})\)")
 
@@ -91,10 +91,13 @@ def unreachable_master(failure: FirstFailure) -> Finding | None:
         if raised is None or "Dist" not in raised.kind or not _REACHED.match(raised.message):
             continue
         where = _STORE.match(raised.message)
+        alone = all(each.raised is None for each in failure.gang if each.rank != rank.rank)
         place = f"{where[2]}:{where[3]}" if where else "the address of the gang's store"
         return Finding(
             "master-unreachable",
             f"rank {rank.rank} on {rank.host} reached nobody at {place}, where rank 0 should listen",
+            # a rank 0 that failed by itself may not have come so far as to listen
+            certainty=Certainty.CERTAIN if alone else Certainty.LIKELY,
             evidence=(brief(raised.message),),
             remedy=(
                 "MASTER_ADDR and MASTER_PORT are chosen for every run: a script must not set them",

@@ -6,35 +6,46 @@ In a gang that hangs, most ranks wait in a collective, and one does something el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import TypeVar
 
 from ..errors import counted
 from ..state.events import StacksTaken
 from ..state.run_state import RunState
 
 MOST = 8
+T = TypeVar("T")
 # thread identifiers: otherwise equal stacks differ in them
 _IDENTITY = re.compile(r" 0x[0-9a-f]{4,}(?= [(\[])|(?<=thread) \d+(?=:)")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ranks with equal stacks; `text` is their stacks, or `reason` why there are none."""
+    """Ranks with equal stacks; `text` is their stacks, or `reason` why there are none.
+
+    `native` are the native frames of the first of them that has any.
+    """
 
     ranks: tuple[int, ...]
     text: str = ""
     reason: str = ""
+    native: str = ""
 
 
-def grouped(stacks: Iterable[StacksTaken]) -> list[Group]:
-    """The ranks grouped by equal stacks, the largest group first."""
+def grouped(stacks: Sequence[StacksTaken]) -> list[Group]:
+    """The ranks grouped by equal stacks, the odd one out first: see `standstills`."""
     members: dict[tuple[str, str], list[int]] = {}
     for taken in stacks:
         key = _IDENTITY.sub("", taken.text), _IDENTITY.sub("", taken.reason)
         members.setdefault(key, []).append(taken.rank)
-    groups = [Group(tuple(sorted(ranks)), *key) for key, ranks in members.items()]
-    return sorted(groups, key=lambda group: (-len(group.ranks), group.ranks))
+    native = {taken.rank: taken.native for taken in stacks if taken.native}
+    groups = [
+        Group(tuple(sorted(ranks)), *key, next((native[r] for r in sorted(ranks) if r in native), ""))
+        for key, ranks in members.items()
+    ]
+    return sorted(groups, key=lambda group: (len(group.ranks), _where(group.text).waits, group.ranks))
 
 
 def spans(ranks: Sequence[int]) -> str:
@@ -56,11 +67,19 @@ def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
         most: the number of groups that are shown; None for all.
     """
     groups = grouped(state.stacks)
+    shown, more = _ends(groups, most or len(groups))
     hosts = {rank.rank: rank.host for rank in state.ranks}
-    blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in groups[:most]]
-    if len(groups) > len(blocks):
-        blocks.append(f"and {counted(len(groups) - len(blocks), 'other place')}: rankdeck stacks {state.id}")
+    blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in shown]
+    if more:
+        blocks.append(f"and {counted(more, 'other place')}: rankdeck stacks {state.id}")
     return "\n\n".join(blocks)
+
+
+def _ends(groups: Sequence[T], most: int) -> tuple[list[T], int]:
+    """At most `most` groups, the first ones and the last, the largest; and how many are left out."""
+    if len(groups) <= most:
+        return list(groups), 0
+    return [*groups[: most - 1], groups[-1]], len(groups) - most
 
 
 def _block(group: Group, host: str) -> str:
@@ -68,23 +87,37 @@ def _block(group: Group, host: str) -> str:
     who = f"rank {group.ranks[0]}{f' on {host}' if host else ''}" if alone else f"ranks {spans(group.ranks)}"
     first, *rest = (group.text or group.reason).strip().splitlines() or [""]
     head = f"{who}:\n  {first}" if group.text else f"{who}: no stacks: {first}"
-    return "\n".join([head, *(f"  {line}".rstrip() for line in rest)])
+    below = ["with native frames:", *group.native.strip().splitlines()] if group.native else []
+    return "\n".join([head, *(f"  {line}".rstrip() for line in (*rest, *below))])
 
 
 _MOST = 3
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
-_INSTALLED = re.compile(r"/(?:site-packages|dist-packages)/")
-_LIBRARY = re.compile(rf"{_INSTALLED.pattern}|/lib/python\d[\d.]*/|^<frozen |\.zip/")
-# collectives and waits of installed packages: a rank in one of these waits for the ranks that are not
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/(?P<module>.+)$")
+_STANDARD = re.compile(r"(?:/lib/python\d[\d.]*/|^<frozen )(?P<module>[^>]+)>?$")
+_SHIPPED = re.compile(r"\.zip/(?P<module>.+)$")
+# code that calls another function for its caller, and tells nothing about where a rank is
+_WRAPPERS = re.compile(r"_*(?:wrapper|wrapped|inner|decorate_\w+|call_impl|wrapped_call_impl)")
+# collectives and waits: a rank in one of these waits for the ranks that are not. A function of these names
+# elsewhere (`requests` has `send`, a queue has `wait`) waits for something else
 _COLLECTIVE = re.compile(
     r"_*(?:monitored_)?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|scatter|gather"
-    r"|reduce|send|recv|irecv|isend|wait|synchronize)(?:_\w+)?"
+    r"|reduce|send|recv|irecv|isend|wait|synchronize|init_process_group|new_group|rendezvous"
+    r"|store_based_barrier)(?:_\w+)?"
+)
+_COMMUNICATES = re.compile(
+    r"/(?:site|dist)-packages/(?:horovod|deepspeed|mpi4py|accelerate|lightning|pytorch_lightning"
+    r"|ray/util/collective)/|/torch/(?:distributed/(?!checkpoint/)|_ops\.py)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """Ranks that were in one place; `waits` means that they wait for others there."""
+    """Ranks that were in one place; `waits` means that they wait for others there.
+
+    `function` is the collective, else the library's function that the user's code has called, else the user's
+    own; `place` is the user's line, if any of it is the user's.
+    """
 
     ranks: tuple[int, ...]
     function: str = ""
@@ -92,13 +125,9 @@ class Standstill:
     waits: bool = False
     reason: str = ""
 
-    @property
-    def who(self) -> str:
-        """The ranks, as a sentence names them."""
-        return f"rank {self.ranks[0]}" if len(self.ranks) == 1 else f"ranks {spans(self.ranks)}"
-
     def __str__(self) -> str:
-        alone, who = len(self.ranks) == 1, self.who
+        alone = len(self.ranks) == 1
+        who = f"rank {self.ranks[0]}" if alone else f"ranks {spans(self.ranks)}"
         if not self.function:
             return f"{who} gave no stacks" + (f": {self.reason}" if self.reason else "")
         doing = f"wait{'s' * alone} in" if self.waits else "is in" if alone else "are in"
@@ -107,51 +136,93 @@ class Standstill:
 
 def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
     """The ranks grouped by place: the smallest group first; of equal ones, those that do not wait first."""
-    members: dict[tuple[str, str, bool, str], list[int]] = {}
+    members: dict[_StackPlace, list[int]] = {}
     for taken in stacks:
-        members.setdefault(_where(taken), []).append(taken.rank)
-    groups = [Standstill(tuple(sorted(ranks)), *where) for where, ranks in members.items()]
+        members.setdefault(_where(taken.text, taken.reason), []).append(taken.rank)
+    groups = [
+        Standstill(tuple(sorted(ranks)), where.function, where.place, where.waits, where.reason)
+        for where, ranks in members.items()
+    ]
     return sorted(groups, key=lambda group: (len(group.ranks), group.waits, group.ranks))
 
 
 def standstill_line(stacks: Iterable[StacksTaken]) -> str:
     """The ranks grouped by place, in one line; empty if no stacks were taken."""
-    groups = standstills(stacks)
-    more = len(groups) - _MOST
-    rest = [f"and {counted(more, 'other place')}"] if more > 0 else []
-    return "; ".join([*map(str, groups[:_MOST]), *rest])
+    shown, more = _ends(standstills(stacks), _MOST)
+    rest = [f"and {counted(more, 'other place')}"] if more else []
+    return "; ".join([*map(str, shown), *rest])
 
 
-def _where(taken: StacksTaken) -> tuple[str, str, bool, str]:
-    """Function, place, whether a rank waits for others there, and why the stacks are missing."""
-    frames = [match.groupdict() for match in _FRAME.finditer(_main_thread(taken.text))]
+@dataclass(frozen=True, slots=True)
+class _StackPlace:
+    """One rank's place, with the fields of `Standstill`."""
+
+    function: str = ""
+    place: str = ""
+    waits: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _StackFrame:
+    file: str
+    line: str
+    function: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+    @property
+    def name(self) -> str:
+        """The function without its class, which only some versions of Python print."""
+        return self.function.rpartition(".")[2]
+
+    @property
+    def module(self) -> str:
+        """The module of a library as code imports it; empty for the user's own code."""
+        for pattern in (_INSTALLED, _STANDARD, _SHIPPED):
+            if found := pattern.search(self.file):
+                return found["module"].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return ""
+
+    @property
+    def communicates(self) -> bool:
+        return _COMMUNICATES.search(self.file) is not None
+
+
+def threads_beside(taken: StacksTaken) -> list[str]:
+    """Where the threads of a rank are besides its main one, as ``queue.get (data.py:88)``."""
+    blocks = [block for block in taken.text.strip().split("\n\n") if _FRAME.search(block)]
+    main = _main_block(blocks)
+    places = (_where(block) for block in blocks if block is not main)
+    return [f"{each.function} ({each.place})" for each in places if each.function]
+
+
+def _where(text: str, reason: str = "") -> _StackPlace:
+    """A rank's place by its stacks; if they are missing, why."""
+    frames = [_StackFrame(*match.group("file", "line", "function")) for match in _frames(text)]
     if not frames:
-        return "", "", False, next(iter(taken.reason.strip().splitlines()), "")
-    own = next((n for n, frame in enumerate(frames) if not _LIBRARY.search(frame["file"])), 0)
-    place = f"{_file(frames[own])}:{frames[own]['line']}"
-    packages = (f["function"] for f in reversed(frames[:own]) if _INSTALLED.search(f["file"]))
-    if collective := next(filter(_COLLECTIVE.fullmatch, packages), ""):
-        return collective, place, True, ""
-    return _called(frames, own), place, False, ""
+        return _StackPlace(reason=next(iter(reason.strip().splitlines()), ""))
+    own = next((n for n, frame in enumerate(frames) if not frame.module), None)
+    called = frames[:own] if own is not None else frames[:1]
+    place = frames[own or 0].place
+    # a collective that has called something else (a checkpoint's does: it writes) does not wait
+    inner = takewhile(lambda frame: frame.communicates, called)
+    if collective := next((frame for frame in inner if _COLLECTIVE.fullmatch(frame.name)), None):
+        return _StackPlace(collective.name, place, waits=True)
+    if not called:
+        return _StackPlace(frames[0].name, place)
+    entry = next((f for f in reversed(called) if not _WRAPPERS.fullmatch(f.name)), called[-1])
+    return _StackPlace(f"{entry.module}.{entry.name}", place)
 
 
-def _called(frames: Sequence[Mapping[str, str]], own: int) -> str:
-    """The library's function that the user's own frame has called, as ``queue.get``, or that frame's."""
-    if own == 0 or frames[own - 1]["file"].startswith("<"):
-        return frames[own]["function"].rpartition(".")[2]
-    module, function = (
-        _file(frames[own - 1]).removesuffix(".py"),
-        frames[own - 1]["function"].rpartition(".")[2],
-    )
-    return f"{module}.{function}"
-
-
-def _file(frame: Mapping[str, str]) -> str:
-    return frame["file"].rpartition("/")[2]
-
-
-def _main_thread(text: str) -> str:
-    """The stack of the thread that dumped the stacks, else of the last thread, which is the oldest."""
+def _frames(text: str) -> Iterator[re.Match[str]]:
+    """The frames of the thread that dumped the stacks, else of the last thread, which is the oldest."""
     threads = [block for block in text.strip().split("\n\n") if _FRAME.search(block)]
+    return _FRAME.finditer(_main_block(threads))
+
+
+def _main_block(threads: Sequence[str]) -> str:
     current = [block for block in threads if block.startswith("Current thread")]
     return next(iter((*current, *threads[-1:])), "")

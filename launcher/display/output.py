@@ -19,6 +19,7 @@ from ..runs.reader import FactTail
 from ..state.events import MessageLogged
 from ..state.run_state import RunState
 from .artifacts import new_artifacts
+from .hangs import new_hangs
 from .rows import new_rows
 from .streams import CallersStreams
 from .waits import new_limits, new_waits
@@ -73,7 +74,7 @@ class Notices:
     def advance(self) -> None:
         """Say what is new."""
         before, self._seen = self._seen, self._job.state
-        kinds = (new_waits, new_rows, new_limits, new_artifacts)
+        kinds = (new_waits, new_rows, new_hangs, new_limits, new_artifacts)
         for line in chain(*(new(before, self._seen) for new in kinds)):
             self._streams.write(f"rankdeck: {line}", err=True)
 

@@ -116,7 +116,10 @@ class DeviceSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSample:
-    """One rank's process tree at one moment: CPU in percent of one core, memory and I/O in bytes."""
+    """One rank's process tree at one moment: CPU in percent of one core, memory and I/O in bytes.
+
+    `disk_wait` is whether one of its processes was in a wait that no signal interrupts, as for a disk.
+    """
 
     rank: Index
     cpu: float | None = None
@@ -124,6 +127,7 @@ class RankSample:
     processes: int | None = None
     read_bytes: int | None = None
     write_bytes: int | None = None
+    disk_wait: bool | None = None
     device_memory: int | None = None
 
 
@@ -195,17 +199,56 @@ class ProgressResumed(Event):
     """After a `LimitNear` of the limit without progress, a rank has shown a sign of life."""
 
 
+@event(from_rank=True, shows_life=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPaused(Event):
+    """The user's code pauses by `launcher.pause`, for this reason; if `over`, it goes on."""
+
+    rank: Index
+    reason: str = ""
+    over: bool = False
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksSilent(Event):
+    """Ranks show no activity: no step, no output, no use of CPUs, GPUs or disks.
+
+    Attributes:
+        ranks: which.
+        since: the last moment at which one of them showed some.
+        hung: whether the gang's others wait for them, or none of the gang is active.
+        waiting: the ranks that were seen to wait for them; only if they are hung.
+    """
+
+    ranks: tuple[Index, ...]
+    since: Moment
+    hung: bool = False
+    waiting: tuple[Index, ...] = ()
+
+
+@event()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksResumed(Event):
+    """Ranks of a `RanksSilent` show activity again, or a declared pause explains why they show none."""
+
+    ranks: tuple[Index, ...]
+
+
 @event(from_agent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StacksTaken(Event):
     """What a rank was doing: the stacks of its threads, as its interpreter printed them.
 
-    `text` is empty where it printed none in time; `reason` is then why, as far as that is known.
+    `text` is empty where it printed none in time; `reason` is then why, as far as that is known. `native` has
+    the native frames too, as `py-spy` printed them; it is empty while another fact with them may follow, and
+    None if there are none.
     """
 
     rank: Index
     text: str = ""
     reason: str = ""
+    native: str | None = None
 
 
 @event(scope="run")

@@ -408,6 +408,34 @@ def _log_awaited(state: RunState, e: ev.LogAwaited) -> RunState:
     return _update_rank(state, e.rank, awaits_log=not e.over)
 
 
+@folds(ev.RankPaused)
+def _paused(state: RunState, e: ev.RankPaused) -> RunState:
+    return _update_rank(state, e.rank, paused=None if e.over else e.reason)
+
+
+@folds(ev.RanksSilent)
+def _silent(state: RunState, e: ev.RanksSilent) -> RunState:
+    waiting = [changed(r, waits=True) for r in _known_ranks(state, e.waiting)]
+    silent = [
+        changed(r, silent_since=e.since, hung=e.hung, waits=False) for r in _known_ranks(state, e.ranks)
+    ]
+    return _with_ranks(state, [*waiting, *silent])
+
+
+@folds(ev.RanksResumed)
+def _ranks_resumed(state: RunState, e: ev.RanksResumed) -> RunState:
+    """Nobody waits any more once no rank is hung."""
+    active = (changed(r, silent_since=None, hung=False) for r in _known_ranks(state, e.ranks))
+    state = _with_ranks(state, active)
+    if any(rank.hung for rank in state.ranks):
+        return state
+    return _with_ranks(state, [changed(r, waits=False) for r in state.ranks if r.waits])
+
+
+def _known_ranks(state: RunState, numbers: Iterable[int]) -> Iterable[Rank]:
+    return (state.ranks[n] for n in dict.fromkeys(numbers) if 0 <= n < len(state.ranks))
+
+
 @folds(ev.LimitNear)
 def _limit_near(state: RunState, e: ev.LimitNear) -> RunState:
     return changed(state, near=e)

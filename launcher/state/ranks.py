@@ -63,6 +63,10 @@ class Rank:
         awaits_rows: how many rows of the run's DataFrame it has had, while it waits for more; else None.
         message: the last one that its code has sent to whoever started the run.
         not_finite: the first figure that it reported that is NaN or infinite.
+        paused: the reason of a pause that its code has declared; None while it has not.
+        silent_since: since when it shows no activity; None if it does. See `launcher.diagnosis.silence`.
+        hung: whether the gang waits for it meanwhile.
+        waits: whether it was seen to wait for a hung rank.
     """
 
     rank: int
@@ -93,6 +97,10 @@ class Rank:
     awaits_rows: int | None = None
     awaits_log: bool = False
     message: str = ""
+    paused: str | None = None
+    silent_since: float | None = None
+    hung: bool = False
+    waits: bool = False
     world_size: int = 1
     frameworks: tuple[str, ...] = ()
     sample: ev.RankSample | None = None

@@ -47,6 +47,7 @@ class Roster:
         unprepared: why an agent cannot take its files.
         active_at: monotonic time of any rank's last sign of life; None before the gang began.
         received: how many bytes agents have sent, in all.
+        written: the time of each rank's last output, by the engine's clock.
         activity_count: how many batches of frames have shown signs of life.
         stacked: the last round in which each agent has reported all its stacks.
         collection: what comes home of the files that ranks write.
@@ -82,6 +83,7 @@ class Roster:
         self._gang_started = self._dismissed = False
         self.ports: dict[int, int] = {}
         self.active_at: float | None = None
+        self.written: dict[int, float] = {}
         self.stacked: dict[int, int] = {}
         self.held: dict[int, tuple[int, ...]] = {}
         self.reached: dict[int, dict[str, Way]] = {}
@@ -196,6 +198,7 @@ class Roster:
         """Note that a gang starts: no agent is idle any more, and those without a hello are dropped."""
         self._gang_started = True
         self.active_at = self._monotonic()
+        self.written.clear()
         self._idle.clear()
         for agent in self._links.keys() - self._recorders.keys():
             link = self._links.pop(agent)
@@ -329,7 +332,7 @@ class Roster:
         self._hellos[hello.agent] = hello
         self.ports[hello.agent] = hello.port
         incoming = AgentFiles(self._writer, hello, partial(self._refuse_file, hello.agent))
-        self._recorders[hello.agent] = Recorder(self._writer, hello, self._clock, incoming)
+        self._recorders[hello.agent] = Recorder(self._writer, hello, self._clock, incoming, self.written)
         self._writer.append(
             ev.AgentJoined(
                 time=self._clock(),
@@ -383,13 +386,19 @@ def _as_wire_errors() -> Iterator[None]:
 
 
 class Recorder:
-    """Records the frames of one agent, whose files `incoming` takes."""
+    """Records the frames of one agent, whose files `incoming` takes; `written` gets their last output."""
 
     def __init__(
-        self, writer: RunWriter, hello: Hello, clock: Callable[[], float], incoming: AgentFiles
+        self,
+        writer: RunWriter,
+        hello: Hello,
+        clock: Callable[[], float],
+        incoming: AgentFiles,
+        written: dict[int, float],
     ) -> None:
         self._writer = writer
         self._incoming = incoming
+        self._written = written
         self._hello = hello
         self._clock = clock
         self._results: dict[int, ResultFile] = {}
@@ -430,6 +439,7 @@ class Recorder:
 
     def _chunk(self, frame: Frame) -> tuple[Chunk, memoryview]:
         time_ns = frame.time_ns - int(self._hello.clock_offset * 1e9)
+        self._written[frame.rank] = time_ns / 1e9
         return Chunk(time_ns, frame.rank, len(frame.payload), frame.stream), memoryview(frame.payload)
 
     def _flush(self) -> None:

@@ -22,6 +22,7 @@ from ..state.run_state import RunState
 from .attempt import Attempt
 from .collection import Collection
 from .run_loop import RunLoop
+from .silence_watch import SilenceWatch, chosen_limits
 from .watchdog import StacksRequested, Watchdog
 
 
@@ -41,6 +42,8 @@ class Supervisor(RunLoop):
         self._attempt = Attempt(request, plan, writer=self._writer, roster=self._roster, clock=clock)
         self._stage = Launch(launched=0.0)
         self._watch = Watchdog(request.spec, self._writer, self._roster, clock)
+        limits = chosen_limits(request.spec)
+        self._silence = SilenceWatch(self._writer, self._roster, self._watch, clock, limits)
 
     @property
     def _collection(self) -> Collection:
@@ -136,6 +139,7 @@ class Supervisor(RunLoop):
             if not self._restarted_in_place():
                 self._roster.dismiss()
         self._watch.poll_stacks()
+        self._silence.look()
         self._check_stage(now)
 
     def _handle(self, posted: ev.Event) -> None:

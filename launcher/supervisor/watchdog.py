@@ -58,9 +58,11 @@ class Watchdog:
 
     @property
     def quiet_s(self) -> float | None:
-        """Seconds since any rank's last sign of life; None while no gang runs."""
+        """Seconds since any rank's last sign of life; None while no gang runs, or a rank pauses."""
         state = self._writer.state
         if self._roster.active_at is None or not state.ranks or state.all_ended:
+            return None
+        if any(rank.alive and rank.paused is not None for rank in state.ranks):
             return None
         return self._monotonic() - self._roster.active_at
 
@@ -125,6 +127,11 @@ class Watchdog:
         number = self._round
         self._roster.stacked.clear()
         self._roster.send(Kind.STACKS, lambda _: {"round": number})
+
+    @property
+    def takes_stacks(self) -> bool:
+        """Whether stacks are requested that have not all arrived."""
+        return self._until is not None
 
     def poll_stacks(self) -> None:
         """Call what waits for the stacks, if they are taken or the time is over."""

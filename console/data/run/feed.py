@@ -199,7 +199,6 @@ class RunFeed:
             written=self.book.written,
             past=past.history,
             step_s=past.step_s,
-            limit_s=self._read_limits().no_progress_s,
             life=past.life,
             skew=past.skew,
         )

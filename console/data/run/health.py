@@ -1,6 +1,6 @@
 """The health of ranks: their conditions, reported figures that are not finite, and alerts.
 
-Conditions are judged by steps, never by device utilization: a gang that hangs can show 100 %.
+Whether a rank is silent or hung is a fact of the engine's (`launcher.diagnosis.silence`), not judged here.
 
 An alert is raised when a figure has been bad for as long as its rule requires, and ends when the figure has
 been good for as long. An unknown figure neither raises nor ends an alert. No function reads a clock.
@@ -24,9 +24,6 @@ from .figures import Figures
 from .metrics import TABLE, Rule
 
 STALE_S = 10.0
-HUNG_S = 60.0
-SILENT_S, SILENT_PACES = 20.0, 8.0
-HUNG_STEPS = 10.0
 BEHIND_STEPS = 2
 BEHIND_S = 5.0
 BEHIND_PACES = 3.0
@@ -38,11 +35,12 @@ class Condition(StrEnum):
     DONE = "done"
     OK = "running"
     WAITING = "waiting"
+    PAUSED = "paused"
     STOPPED = "stopped"
     STALE = "stale"
     SILENT = "silent"
     BEHIND = "behind"
-    HUNG = "no step"
+    HUNG = "HUNG"
     LOST = "lost"
     FAILED = "failed"
 
@@ -57,47 +55,26 @@ _BY_PHASE = {
 }
 
 
-def condition_of(
-    rank: Rank, *, now: float, front: int | None, step_s: float | None, silent: bool = False
-) -> Condition:
+def condition_of(rank: Rank, *, now: float, front: int | None, step_s: float | None) -> Condition:
     """A rank's condition at `now`.
 
     `front` is the highest step of any rank, `step_s` the usual seconds a step.
     """
     if rank.phase in _BY_PHASE:
         return _BY_PHASE[rank.phase]
-    if rank.awaits_rows is not None or rank.awaits_log:
-        return Condition.WAITING
-    if rank.reported_at is not None and now - rank.reported_at > max(HUNG_S, HUNG_STEPS * (step_s or 0.0)):
+    if rank.paused is not None:
+        return Condition.PAUSED
+    if rank.hung:
         return Condition.HUNG
+    if rank.awaits_rows is not None or rank.awaits_log or rank.waits:
+        return Condition.WAITING
     if front is not None and _is_behind(rank, now, front, step_s or 0.0):
         return Condition.BEHIND
-    if silent:
+    if rank.silent_since is not None:
         return Condition.SILENT
     if rank.sampled_at is not None and now - rank.sampled_at > STALE_S:
         return Condition.STALE
     return Condition.OK
-
-
-def silent_after(step_s: float | None, limit_s: float | None) -> float | None:
-    """Seconds without a sign of life after which a rank is silent, by the run's pace and its progress limit.
-
-    None if both are unknown: some trainings print nothing for hours.
-    """
-    by_pace = None if step_s is None else max(SILENT_S, SILENT_PACES * step_s)
-    by_limit = None if limit_s is None else limit_s / 2
-    return min((seconds for seconds in (by_pace, by_limit) if seconds is not None), default=None)
-
-
-def signs_of_life(ranks: Sequence[Rank], written: Mapping[int, float]) -> list[float | None]:
-    """The time of each rank's last report or output; None for a rank that has not started.
-
-    Often only rank 0 reports steps: for a rank that reports none, the newest sign of any rank counts.
-    """
-    signs = [(rank.reported_at, written.get(rank.rank), rank.entered or rank.started) for rank in ranks]
-    own = [max((time for time in times if time is not None), default=None) for times in signs]
-    newest = max((time for time in own if time is not None), default=None)
-    return [time if rank.step is not None else newest for rank, time in zip(ranks, own, strict=True)]
 
 
 def _is_behind(rank: Rank, now: float, front: int, step_s: float) -> bool:

@@ -19,7 +19,7 @@ from launcher.state.run_state import Phase, RunState
 from ...formatting import device_model, is_finite
 from ..logs.book import LogState
 from .figures import Curve, Figures, History, sampled_figures
-from .health import Alert, Condition, NotFinite, condition_of, front_of, signs_of_life, silent_after
+from .health import Alert, Condition, NotFinite, condition_of, front_of
 from .metrics import LAG, TABLE, Aggregate, Metric, Source
 from .step_times import StepTimes, behind, furthest_behind
 
@@ -227,21 +227,18 @@ class RankViews:
         written: Mapping[int, float],
         past: Past,
         step_s: float | None,
-        limit_s: float | None = None,
         life: Life = _unknown,
         skew: float = 1.0,
     ) -> tuple[RankView, ...]:
         """The views of all ranks of `state` at `now`; made again if the state, the second or `past` changed.
 
         `written` maps ranks to the time of their last line; `past` returns a rank's last figures, `life` the
-        amounts over the life of a rank that has ended. `step_s` is the usual seconds a step, `limit_s` the
-        run's limit without progress, `skew` the steps by which ranks may differ that are not behind.
+        amounts over the life of a rank that has ended. `step_s` is the usual seconds a step,
+        `skew` the steps by which ranks may differ that are not behind.
         """
         if not self._is_current(state, int(now), past):
             self._inputs = state, int(now), past
-            self._all = self._views(
-                state, now, written, past, step_s, silent_after(step_s, limit_s), life, skew
-            )
+            self._all = self._views(state, now, written, past, step_s, life, skew)
         return self._all
 
     def _is_current(self, state: RunState, second: int, past: Past) -> bool:
@@ -255,23 +252,15 @@ class RankViews:
         written: Mapping[int, float],
         past: Past,
         step_s: float | None,
-        silent_s: float | None,
         life: Life,
         skew: float,
     ) -> tuple[RankView, ...]:
         front = front_of(state.ranks)
-        signs = signs_of_life(state.ranks, written)
         return tuple(
             self._view(
                 rank,
                 _devices(state, rank),
-                condition_of(
-                    rank,
-                    now=now,
-                    front=front,
-                    step_s=step_s,
-                    silent=silent_s is not None and sign is not None and now - sign > silent_s,
-                ),
+                condition_of(rank, now=now, front=front, step_s=step_s),
                 (
                     _age(now, rank.reported_at, rank),
                     _age(now, written.get(rank.rank), rank),
@@ -281,7 +270,7 @@ class RankViews:
                 past(rank.rank),
                 life(rank.rank) if rank.phase.ended else None,
             )
-            for rank, sign in zip(state.ranks, signs, strict=True)
+            for rank in state.ranks
         )
 
     def _view(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from launcher.display.artifacts import new_artifacts
+from launcher.display.hangs import new_hangs
 from launcher.display.rows import new_rows
 from launcher.display.service import new_services
 from launcher.display.waits import new_limits, new_waits
@@ -48,6 +49,7 @@ def narrate(before: RunState, after: RunState, *, marks: bool = True) -> Iterato
     yield from map(printable, new_services(before, after))
     if after.delivery is not None and after.delivery != before.delivery and after.delivery.way != "live":
         yield f"output is {_DELIVERY.get(after.delivery.way, after.delivery.way)}: {after.delivery.reason}"
+    yield from new_hangs(before, after)
     yield from new_limits(before, after)
     yield from map(printable, _new_xids(before, after))
     yield from _record(before, after)

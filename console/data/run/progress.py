@@ -20,12 +20,13 @@ from launcher.state.run_state import RunState
 
 from ...formatting import is_finite
 from .figures import Charted, Curve, GangAverages, Histories, History, LifeSums, charted, sampled_figures
-from .health import SILENT_PACES, SILENT_S, Soundness, front_of
+from .health import Soundness, front_of
 from .metrics import Metric
 from .model import Progress
 from .step_times import Paces
 
 _PACES = 32
+_STALLED_S, _STALLED_PACES = 20.0, 8.0
 _POINTS = 512
 _CURVES = 12
 STEP_TIME = "s/step"
@@ -176,7 +177,7 @@ def _whole(value: float | None) -> int | None:
 def _is_stalled(rank: Rank | None, pace: float | None, now: float) -> bool:
     if rank is None or rank.reported_at is None or pace is None:
         return False
-    return now - rank.reported_at > max(SILENT_S, SILENT_PACES * pace)
+    return now - rank.reported_at > max(_STALLED_S, _STALLED_PACES * pace)
 
 
 def slowest_of(state: RunState) -> Rank | None:

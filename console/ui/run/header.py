@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from launcher.display.artifacts import coming_line
+from launcher.display.hangs import hung_line, paused_line
 from launcher.display.rows import RowProgress, row_progress, rows_line
 from launcher.display.service import awaited_line, service_line, tells
 from launcher.display.waits import files_line, near_line, waiting_ranks_line
@@ -17,7 +19,7 @@ from ...data.run.model import PHASE_GLYPHS, Progress, RunView
 from ...data.run.narration import record_line
 from ...data.run.trackers import tracker_records
 from ...sanitize import printable
-from ..widgets.rows import Row, Span, clip, spread, width_of
+from ..widgets.rows import Row, Span, clip, spread, width_of, wrapped_rows
 from .charts import alarm_line, pace_row
 from .failure import failure_rows
 from .view_sheet import ViewSheet
@@ -107,6 +109,7 @@ def gang(view: RunView) -> str:
 
 
 _TALL, _STANDS_OUT = 34, 1.5
+_HANG_ROWS = 3
 _LEAST_COURSE, _COURSE = 8, 24
 _STRIP = (
     (Phase.SUBMITTED, "submit"),
@@ -226,6 +229,11 @@ def headline_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]
     if state.coming and state.all_ended:
         text = " · ".join(map(coming_line, state.coming))
         return [clip(((f" {printable(text)}", "rank-behind bold"),), width)]
+    if hung := hung_line(state, view.now):
+        near = f" · {near_line(state.near, view.now)}" if state.near is not None else ""
+        return list(islice(wrapped_rows(f"{hung}{near}", width, "rank-hung bold"), _HANG_ROWS))
+    if (paused := paused_line(state)) and state.phase is Phase.RUNNING:
+        return [clip(((f" {printable(paused)}", "rank-behind bold"),), width)]
     if state.near is not None:
         return [clip(((f" {near_line(state.near, view.now)}", "rank-behind bold"),), width)]
     if (predicted := row_progress(state, view.now)) is not None:

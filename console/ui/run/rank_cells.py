@@ -26,6 +26,7 @@ HOST_RANKS = 512
 GLYPHS = {
     Condition.OK: "●",
     Condition.WAITING: "○",
+    Condition.PAUSED: "‖",
     Condition.DONE: "✓",
     Condition.STOPPED: "■",
     Condition.STALE: "?",
@@ -38,6 +39,7 @@ GLYPHS = {
 STYLES = {
     Condition.OK: "rank-ok",
     Condition.WAITING: "rank-waiting",
+    Condition.PAUSED: "rank-waiting",
     Condition.DONE: "rank-done",
     Condition.STOPPED: "rank-stopped",
     Condition.STALE: "rank-stale",

@@ -127,15 +127,18 @@ def _lately(view: RankView, metric: Metric, width: int) -> str:
 
 
 def _state_note(view: RankView) -> str:
-    """What a rank waits for, how long a silent one has been silent, or how one ended."""
+    """What a rank waits for, why it pauses, since when it shows no activity, or how it ended."""
     rank = view.rank
     if rank.alive and rank.awaits_rows is not None:
         return f"  for rows, after {rank.awaits_rows:,}"
     if rank.alive and rank.awaits_log:
         return "  for its log"
-    if view.condition is Condition.SILENT:
-        ages = [age for age in (view.step_age, view.log_age) if age is not None]
-        return f"  {fig.age(min(ages, default=None))} without step or output"
+    if view.condition is Condition.PAUSED:
+        return f"  {printable(' '.join((rank.paused or '').split()))}"
+    if rank.alive and rank.waits:
+        return "  for ranks that hang"
+    if rank.silent_since is not None and rank.alive:
+        return f"  no activity since {fig.moment(rank.silent_since)}"
     return f"  {ending(rank)}" if rank.phase.ended and (rank.exit_code or rank.signal) else ""
 
 

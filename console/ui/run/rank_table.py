@@ -13,8 +13,10 @@ from launcher.spec.places import host_labels
 from launcher.state.run_state import Host
 
 from ... import formatting as fig
+from ...data.run.health import Condition
 from ...data.run.metrics import LAG, TABLE, Metric, Source
 from ...data.run.model import RankView
+from ...sanitize import printable
 from ..widgets.lists import Column, fitting
 from ..widgets.rows import Row, Span, clip, width_of
 from .charts import gpu_figures, system_figures
@@ -91,6 +93,7 @@ _STEPS: tuple[Column[RankView], ...] = (
 _ROWS: Column[RankView] = Column("rows", 8, lambda v: fig.count(v.rank.rows), 8)
 _ONLY_CHARTED = 6
 _LEAD = 16
+_WORD = 8
 _STRIP = (8, 48)
 
 
@@ -178,12 +181,16 @@ def _table_row(
 ) -> Row:
     ground = " on cursor-row" if here else ""
     state = STYLES[view.condition]
-    history = view.past.of(metric, strip)
     cells: list[Span] = [
         (f"{GLYPHS[view.condition]:>2}", state + ground),
         (f"{view.rank.rank:>4} ", "bold" + ground),
-        (f" {view.condition:<8}", state + ground),
-        (" " + fig.strip(history, strip, top=metric.scale_of(history)), "bar dim" + ground),
     ]
+    if view.condition is Condition.PAUSED and view.rank.paused:
+        text = f"paused: {' '.join(printable(view.rank.paused).split())}"
+        cells.append((f" {fig.shorten(text, _WORD + 1 + strip):<{_WORD + 1 + strip}}", state + ground))
+    else:
+        history = view.past.of(metric, strip)
+        cells.append((f" {view.condition:<{_WORD}}", state + ground))
+        cells.append((" " + fig.strip(history, strip, top=metric.scale_of(history)), "bar dim" + ground))
     cells += [(" " + c.text(view), c.style + ground) for c in shown]
     return tuple(cells)

@@ -13,6 +13,7 @@ from launcher.diagnosis.failing_code import ShownLine, traceback_lines
 from launcher.diagnosis.stacks import standstills
 from launcher.diagnosis.wording import cause_lines
 from launcher.display.artifacts import total_line
+from launcher.display.hangs import hung_line
 from launcher.errors import size_text
 from launcher.spec.places import host_labels
 from launcher.state.ranks import Rank
@@ -58,6 +59,9 @@ def result_rows(view: RunView, width: int) -> list[Row]:
     first = view.state.first_failure
     if first is not None:
         rows += _failure(view, first, width)
+    elif hung := hung_line(view.state, view.now):
+        rows.append(((f" {hung.partition(':')[0]}", "rank-hung bold"),))
+        rows += [((f"   {place}", ""),) for place in standstills(view.state.stacks)]
     elif no_result_yet(view) and not view.artifacts:
         nothing: Row = ((" nothing yet: values appear here as ranks return", "muted"),)
         return [nothing, *_warnings(view, width)]

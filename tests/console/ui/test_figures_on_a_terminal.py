@@ -193,11 +193,11 @@ def test_a_hang_ends_with_its_evidence_and_is_seen_before(
     terminal = attach("attach", run)
     terminal.until("silent", "T Stacks")
     terminal.until("✗ stopped: no progress for 15 s", "q Leave", "T Stacks")
-    screen = terminal.until("rank 0 waits in all_reduce (script.py:5); ranks 1-2 are in main (script.py:12)")
-    assert 2 == screen.count("rank 0 waits in all_reduce (script.py:5)"), "in headline and result"
+    screen = terminal.until("rank 0 is in all_reduce (script.py:5); ranks 1-2 are in main (script.py:12)")
+    assert 2 == screen.count("rank 0 is in all_reduce (script.py:5)"), "in headline and result"
     terminal.press("q")
     assert 125 == terminal.exit_code()
-    assert "rank 0 waits in all_reduce (script.py:5); ranks 1-2 are in main" in command("show", run).stdout
+    assert "rank 0 is in all_reduce (script.py:5); ranks 1-2 are in main" in command("show", run).stdout
 
 
 def test_progress_is_that_of_the_slowest_rank_that_lives(

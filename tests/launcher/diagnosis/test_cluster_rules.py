@@ -285,11 +285,19 @@ def test_a_rank_that_another_one_waited_for_could_not_connect() -> None:
     [
         [(0, STORE, WAITED)],
         [(0, STORE, WAITED), (1, "ValueError", DIALLED)],
-        [(0, "ValueError", WAITED), (1, NETWORK, DIALLED)],
     ],
 )
 def test_a_wait_that_nobody_explains(errors: list[tuple[int, str, str]]) -> None:
     assert failure(*errors) is None
+
+
+def test_a_rank_that_connects_to_nobody_is_told_with_a_doubt_if_another_failed_by_itself() -> None:
+    alone = failure((1, NETWORK, DIALLED))
+    both = failure((0, "ValueError", WAITED), (1, NETWORK, DIALLED))
+    assert alone is not None
+    assert both is not None
+    assert ("master-unreachable", "certain") == (alone.id, alone.certainty)
+    assert ("master-unreachable", "likely") == (both.id, both.certainty)
 
 
 def unplaced(error: CannotPlace) -> ev.CauseFound | None:

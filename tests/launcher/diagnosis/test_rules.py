@@ -454,6 +454,31 @@ def test_ranks_that_all_stand_in_one_place_and_ranks_without_stacks() -> None:
     assert alike.id == "standstill"
 
 
+LOADS = stack(
+    '"/v/site-packages/torch/utils/data/dataloader.py", line 725 in __next__', '"/w/t.py", line 27 in f'
+)
+ENDS = (
+    'Thread 0x1:\n  File "/usr/lib/python3.11/queue.py", line 171 in get\n  File "/w/log.py", line 9 in f\n\n'
+    'Current thread (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line 9 in _shutdown'
+)
+
+
+def test_ranks_that_all_wait_for_their_loaders() -> None:
+    found = hang(LOADS, LOADS)
+    assert found is not None
+    assert (found.id, found.certainty) == ("loader-stuck", "likely")
+    stuck = hang(LOADS, REDUCES)
+    assert stuck is not None
+    assert (stuck.id, stuck.rank) == ("rank-stuck", 0)
+
+
+def test_a_thread_that_keeps_a_finished_program_alive() -> None:
+    found = hang(ENDS)
+    assert found is not None
+    assert (found.id, found.certainty, found.rank) == ("thread-keeps-alive", "likely", 0)
+    assert found.evidence == ("a thread is in queue.get (log.py:9)",)
+
+
 def test_a_limit_of_time_is_not_taken_for_a_hang() -> None:
     stop = ev.StopRequested(time=6.0, by="limit", reason="the time limit of 5 s", grace_s=1.0, exit_code=124)
     taken = [ev.StacksTaken(time=6.0, rank=rank, text=REDUCES) for rank in (0, 1)]

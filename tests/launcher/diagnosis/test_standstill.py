@@ -21,7 +21,7 @@ LAST = '"/w/hang.py", line 20 in <module>'
 
 
 def test_the_odd_one_out_comes_first() -> None:
-    waiting = taken(0, f'"{TORCH}nn.py", line 4 in all_reduce_wait', MAIN, LAST)
+    waiting = taken(0, f'"{TORCH}x.py", line 4 in all_reduce_wait', MAIN, LAST)
     assert (
         "rank 0 waits in all_reduce_wait (hang.py:12); ranks 1-2 are in main (hang.py:12)"
         == standstill_line([taken(2, MAIN, LAST), waiting, taken(1, MAIN, LAST)])
@@ -39,17 +39,7 @@ def test_who_is_in_a_collective_is_told_by_its_name_and_the_users_own_line() -> 
     assert ["rank 3 is in socket.readinto (data.py:7)", "ranks 0-2 wait in all_reduce (hang.py:12)"] == [
         str(group) for group in standstills([*(taken(n, *frames) for n in range(3)), taken(3, *loading)])
     ]
-    assert "rank 0 waits in all_reduce (hang.py:12)" == standstill_line([taken(0, *wrapped)])
-
-
-def test_a_function_of_the_user_or_of_the_standard_library_is_no_collective() -> None:
-    lock = (
-        '"/v/lib/python3.11/threading.py", line 327 in wait',
-        '"/v/lib/python3.11/queue.py", line 171 in get',
-    )
-    own = '"/w/hang.py", line 4 in reduce'
-    assert "rank 0 is in reduce (hang.py:4)" == standstill_line([taken(0, own, MAIN)])
-    assert "rank 0 is in queue.get (hang.py:12)" == standstill_line([taken(0, *lock, MAIN)])
+    assert "rank 0 waits in wait (hang.py:12)" == standstill_line([taken(0, *wrapped)])
 
 
 def test_of_as_many_ranks_those_come_first_that_wait_for_nobody() -> None:
@@ -79,4 +69,56 @@ def test_what_is_not_known_is_said(given: list[StacksTaken], said: str) -> None:
 
 def test_library_code_alone_is_told_by_its_innermost_frame() -> None:
     (group,) = standstills([taken(0, '"/usr/lib/python3.11/runpy.py", line 3 in run')])
-    assert Standstill((0,), "run", "runpy.py:3") == group
+    assert Standstill((0,), "runpy.run", "runpy.py:3") == group
+
+
+PYTHON = "/usr/lib/python3.11/"
+PACKAGES = "/v/lib/python3.11/site-packages/"
+
+
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [
+        (('"/w/hang.py", line 4 in wait', MAIN), "wait (hang.py:4)"),
+        (('"/w/hang.py", line 4 in reduce', MAIN), "reduce (hang.py:4)"),
+        ((f'"{PYTHON}threading.py", line 629 in wait', MAIN), "threading.wait (hang.py:12)"),
+        (
+            (f'"{PYTHON}threading.py", line 320 in wait', f'"{PYTHON}queue.py", line 171 in get', MAIN),
+            "queue.get (hang.py:12)",
+        ),
+        (
+            (
+                f'"{PACKAGES}torch/serialization.py", line 7 in save',
+                f'"{PACKAGES}torch/distributed/checkpoint/utils.py", line 7 in all_reduce',
+                MAIN,
+            ),
+            "torch.distributed.checkpoint.utils.all_reduce (hang.py:12)",
+        ),
+        ((f'"{PACKAGES}requests/sessions.py", line 7 in send', MAIN), "requests.sessions.send (hang.py:12)"),
+        ((f'"{PYTHON}multiprocessing/connection.py", line 9 in wait', MAIN), "connection.wait (hang.py:12)"),
+        ((f'"{PYTHON}subprocess/__init__.py", line 9 in wait', MAIN), "subprocess.wait (hang.py:12)"),
+        (
+            ('"<frozen importlib._bootstrap>", line 9 in _find', MAIN),
+            "importlib._bootstrap._find (hang.py:12)",
+        ),
+        (
+            (
+                f'"{PACKAGES}torch/nn/modules/linear.py", line 9 in forward',
+                f'"{PACKAGES}torch/nn/modules/module.py", line 8 in _call_impl',
+                f'"{PACKAGES}torch/nn/modules/module.py", line 7 in _wrapped_call_impl',
+                MAIN,
+            ),
+            "torch.nn.modules.linear.forward (hang.py:12)",
+        ),
+    ],
+)
+def test_only_a_library_that_communicates_has_collectives(frames: tuple[str, ...], told: str) -> None:
+    (group,) = standstills([taken(0, *frames)])
+    assert not group.waits
+    assert str(group).endswith(told)
+
+
+def test_of_many_places_the_largest_group_is_told_too() -> None:
+    many = [taken(n, f'"/w/x.py", line {n} in f') for n in range(5)]
+    line = standstill_line([*many, *(taken(n, MAIN) for n in (7, 8))])
+    assert line.endswith("ranks 7-8 are in main (hang.py:12); and 3 other places")

@@ -49,7 +49,7 @@ def test_what_ranks_and_agents_may_tell() -> None:
     """Everything else is the engine's own; each line here is something that a broken agent could claim."""
     ranks = {
         "rank_entered", "rank_reported", "rank_raised", "rank_raising", "rank_recovered", "group_joined",
-        "frameworks_used", "tracker_linked", "message_logged",
+        "frameworks_used", "tracker_linked", "message_logged", "rank_paused",
     }  # fmt: skip
     agents = {
         "rank_started", "rank_exited", "cleanup_proven", "sampled", "note_made", "task_lost", "stacks_taken",

@@ -55,7 +55,7 @@ def test_ranks_in_a_row_are_named_by_their_ends(ranks: tuple[int, ...], text: st
 def test_ranks_are_grouped_by_what_they_do_and_not_by_their_threads_names() -> None:
     found = grouped([taken(7, THERE), *(taken(r, HERE) for r in reversed(range(7)))])
 
-    assert [(0, 1, 2, 3, 4, 5, 6), (7,)] == [group.ranks for group in found]
+    assert [(7,), (0, 1, 2, 3, 4, 5, 6)] == [group.ranks for group in found]
     assert "0x" not in found[0].text
 
 
@@ -75,15 +75,15 @@ def test_the_block_names_the_many_and_the_odd_one_with_its_host() -> None:
     block = stacks_block(state(*told))
 
     assert [
-        "ranks 0-5:",
-        "  Current thread (most recent call first):",
-        '    File "/w/train.py", line 5 in all_reduce',
-        "",
         "rank 6 on host6: no stacks: it ended",
         "",
         "rank 7 on host7:",
         "  Current thread (most recent call first):",
         '    File "/w/train.py", line 9 in load',
+        "",
+        "ranks 0-5:",
+        "  Current thread (most recent call first):",
+        '    File "/w/train.py", line 5 in all_reduce',
     ] == block.splitlines()
 
 

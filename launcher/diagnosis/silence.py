@@ -1,0 +1,267 @@
+"""Which ranks show no activity, and for which of them the gang waits. Pure: no function reads a clock.
+
+A rank is idle while it shows no step, output, use of CPUs or GPUs, and no I/O. That alone is no fault: it may
+wait for another rank that works. It is *silent* after half of its limit. It is *hung* after all of it, if
+no rank of the gang makes progress, none is at work, and its stacks do not show that it is one of those that
+wait. If none is active and the stacks single out no rank, all idle ranks are: the gang stands still.
+
+What cannot be measured counts as activity, so that no rank is called hung for a lack of figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from ..state import events as ev
+from ..state.ranks import Rank
+from ..state.run_state import RunState
+from .stacks import standstills
+
+IDLE_CPU, IDLE_GPU = 5.0, 5.0
+IO_PER_S = 256 << 10
+SPIN_GPU, SPIN_POWER = 95.0, 0.5
+GAP_S = 10.0
+_PACES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceLimits:
+    """When idle ranks count as hung.
+
+    Attributes:
+        least_s: after so many seconds at the earliest.
+        steps: and not before so many of its steps would have been done.
+        silent_s: ranks are silent after so many seconds, if that is less than half of the time of a hang.
+        gap_s: samples that are further apart show nothing of the time between them.
+    """
+
+    least_s: float = 60.0
+    steps: float = 10.0
+    silent_s: float = math.inf
+    gap_s: float = GAP_S
+
+    def of(self, step_s: float | None) -> float:
+        """The seconds for a rank whose steps take `step_s`."""
+        return max(self.least_s, self.steps * (step_s or 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What was seen of one rank until now; times are on the engine's clock.
+
+    Attributes:
+        progress_at: its last step or output, or its start.
+        active_at: its last sign of activity, or the last moment of which nothing is known.
+        worked_at: like `active_at`, without samples that only show a GPU's kernel that waits for others.
+        sampled_at: its last sample.
+        io: the bytes that it had read and written by then.
+        step: its last step, reported at `stepped_at`; `paces` are its last seconds a step.
+    """
+
+    progress_at: float
+    active_at: float
+    worked_at: float
+    sampled_at: float | None = None
+    io: int | None = None
+    step: int | None = None
+    stepped_at: float | None = None
+    paces: tuple[float, ...] = ()
+
+    @property
+    def step_s(self) -> float | None:
+        """Its median seconds a step."""
+        return median(self.paces) if self.paces else None
+
+    def restarted(self, now: float) -> Pulse:
+        """The same rank, judged by what it does from now on."""
+        return replace(self, progress_at=now, active_at=now, worked_at=now)
+
+
+def observe(
+    before: Pulse | None,
+    rank: Rank,
+    devices: Sequence[ev.DeviceSample],
+    *,
+    written: float | None,
+    now: float,
+    gap_s: float = GAP_S,
+) -> Pulse:
+    """A rank's pulse after one more look.
+
+    Args:
+        before: its pulse at the last look.
+        rank: the rank as folded.
+        devices: the last samples of its devices.
+        written: the time of its last output.
+        now: the time of the look.
+        gap_s: see `SilenceLimits`.
+    """
+    pulse = before or Pulse(progress_at=now, active_at=now, worked_at=now)
+    pulse = _with_steps(pulse, rank)
+    signs = [each for each in (rank.reported_at, written, rank.entered, rank.started) if each is not None]
+    progress = max([pulse.progress_at, *(min(sign, now) for sign in signs)])
+    pulse = replace(
+        pulse,
+        progress_at=progress,
+        active_at=max(pulse.active_at, progress),
+        worked_at=max(pulse.worked_at, progress),
+    )
+    if rank.sampled_at is None or rank.sampled_at == pulse.sampled_at:
+        return pulse
+    return _with_sample(pulse, rank, devices, rank.sampled_at, gap_s)
+
+
+def _with_steps(pulse: Pulse, rank: Rank) -> Pulse:
+    if rank.step is None or rank.step == pulse.step:
+        return pulse
+    seen = replace(pulse, step=rank.step, stepped_at=rank.reported_at)
+    if pulse.step is None or pulse.stepped_at is None or rank.reported_at is None or rank.step < pulse.step:
+        return seen
+    pace = max(rank.reported_at - pulse.stepped_at, 0.0) / (rank.step - pulse.step)
+    return replace(seen, paces=(*pulse.paces, pace)[-_PACES:])
+
+
+def _with_sample(
+    pulse: Pulse, rank: Rank, devices: Sequence[ev.DeviceSample], at: float, gap_s: float
+) -> Pulse:
+    sample = rank.sample or ev.RankSample(rank=rank.rank)
+    busy = _is_busy(pulse, sample, _utils(rank, devices), at, gap_s)
+    seen = replace(pulse, sampled_at=at, io=_io(sample))
+    if busy is False:
+        return seen
+    worked = pulse.worked_at if busy and _spins(devices) else max(pulse.worked_at, at)
+    return replace(seen, active_at=max(pulse.active_at, at), worked_at=worked)
+
+
+def _is_busy(
+    pulse: Pulse, sample: ev.RankSample, utils: Sequence[float | None], at: float, gap_s: float
+) -> bool | None:
+    """Whether a sample shows activity since the one before; None if one of the figures is unknown."""
+    moved, elapsed = _io(sample), 0.0 if pulse.sampled_at is None else at - pulse.sampled_at
+    if sample.cpu is None or moved is None or pulse.io is None or not 0.0 < elapsed <= gap_s:
+        return None
+    known = [util for util in utils if util is not None]
+    if len(known) < len(utils):
+        return None
+    io = moved - pulse.io >= IO_PER_S * elapsed
+    return sample.cpu >= IDLE_CPU or io or sample.disk_wait is True or any(u >= IDLE_GPU for u in known)
+
+
+def _utils(rank: Rank, devices: Sequence[ev.DeviceSample]) -> list[float | None]:
+    """The use of each of its devices; None for one without a sample."""
+    return [device.util for device in devices] + [None] * (len(rank.devices) - len(devices))
+
+
+def _io(sample: ev.RankSample) -> int | None:
+    if sample.read_bytes is None or sample.write_bytes is None:
+        return None
+    return sample.read_bytes + sample.write_bytes
+
+
+def _spins(devices: Sequence[ev.DeviceSample]) -> bool:
+    """Whether all its GPUs are in full use at little power, as by a collective's kernel that waits."""
+    return bool(devices) and all(map(_waits_in_a_kernel, devices))
+
+
+def _waits_in_a_kernel(device: ev.DeviceSample) -> bool:
+    if device.util is None or device.power_w is None or not device.power_limit_w:
+        return False
+    return device.util >= SPIN_GPU and device.power_w < SPIN_POWER * device.power_limit_w
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceReport:
+    """What the rule finds.
+
+    Attributes:
+        silent: the silent ranks, hung ones included, and since when each shows no activity.
+        hung: the hung ones.
+        waiting: those that were seen to wait for the hung ones.
+        idle: those that stacks must tell apart from others; empty if no rank can be hung anyway.
+    """
+
+    silent: Mapping[int, float] = field(default_factory=dict)
+    hung: frozenset[int] = frozenset()
+    waiting: frozenset[int] = frozenset()
+    idle: frozenset[int] = frozenset()
+
+
+def judge(
+    ranks: Sequence[Rank],
+    pulses: Mapping[int, Pulse],
+    *,
+    now: float,
+    limits: SilenceLimits,
+    gang: int,
+    stacks: Iterable[ev.StacksTaken] | None,
+) -> SilenceReport:
+    """Which ranks are silent, and which of those are hung.
+
+    Args:
+        ranks: the living ranks that run the target.
+        pulses: what was seen of each of them.
+        now: the time, on the engine's clock.
+        limits: after what time.
+        gang: how many ranks the gang has, those that have ended included.
+        stacks: the ranks' stacks since they are idle; None if they were not taken yet.
+    """
+    paces = [pulse.step_s for pulse in pulses.values() if pulse.step_s is not None]
+    usual = median(paces) if paces else None
+    limit = {r.rank: limits.of(pulses[r.rank].step_s or usual) for r in ranks}
+    shown = {r.rank: min(now, pulses[r.rank].sampled_at or 0.0) - pulses[r.rank].active_at for r in ranks}
+    silent = {
+        rank: pulses[rank].active_at
+        for rank, age in shown.items()
+        if age >= min(limit[rank] / 2, limits.silent_s)
+    }
+    idle = frozenset(rank for rank in silent if shown[rank] >= limit[rank])
+    moving = any(now - pulses[r.rank].progress_at < limit[r.rank] for r in ranks)
+    if not idle or moving or gang < 2:
+        return SilenceReport(silent)
+    if stacks is None:
+        return SilenceReport(silent, idle=idle)
+    waiting = frozenset(rank for place in standstills(stacks) if place.waits for rank in place.ranks)
+    spinning = frozenset(r for r in limit if r not in idle and now - pulses[r].worked_at >= limit[r])
+    return _told_apart(SilenceReport(silent, idle=idle), frozenset(limit), waiting & idle | spinning)
+
+
+def _told_apart(report: SilenceReport, living: frozenset[int], waiting: frozenset[int]) -> SilenceReport:
+    """The report with the hung ranks of a gang without progress, of which these wait for others."""
+    idle = report.idle
+    if living - idle - waiting:  # somebody works, or may do so
+        return report
+    if (hung := idle - waiting) and waiting:
+        return replace(report, hung=hung, waiting=waiting)
+    if idle == living and (len(living) > 1 or waiting):
+        return replace(report, hung=idle)
+    return report
+
+
+def changes(state: RunState, report: SilenceReport, *, now: float) -> list[ev.RanksSilent | ev.RanksResumed]:
+    """The facts by which the state comes to say what the report says.
+
+    A hung rank stays so until it shows activity: that another one does so meanwhile explains nothing.
+    """
+    known = {rank.rank: rank for rank in state.ranks if rank.silent_since is not None and rank.alive}
+    gone = tuple(sorted(known.keys() - report.silent.keys()))
+    fresh = tuple(sorted(report.silent.keys() - known.keys() - report.hung))
+    hung = tuple(sorted(n for n in report.hung if n not in known or not known[n].hung))
+    facts: list[ev.RanksSilent | ev.RanksResumed] = []
+    if gone:
+        facts.append(ev.RanksResumed(time=now, attempt=state.attempt, ranks=gone))
+    for ranks, is_hung in ((fresh, False), (hung, True)):
+        if ranks:
+            facts.append(
+                ev.RanksSilent(
+                    time=now,
+                    attempt=state.attempt,
+                    ranks=ranks,
+                    since=max(report.silent[rank] for rank in ranks),
+                    hung=is_hung,
+                    waiting=tuple(sorted(report.waiting)) if is_hung else (),
+                )
+            )
+    return facts
