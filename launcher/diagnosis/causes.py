@@ -45,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     collective_rules.nccl_without_gpu,
     collective_rules.group_missing,
     collective_rules.group_twice,
+    collective_rules.outside_group,
     collective_rules.mismatch,
     collective_rules.missing_at_barrier,
     program_rules.missing_module,

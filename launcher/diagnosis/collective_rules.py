@@ -86,7 +86,9 @@ _FINGERPRINT = re.compile(
     r"OpType=(\w{1,40})"
     r"(?:, TensorShape=(\[[\d, ]{0,200}\]))?"
 )
-_GLOO_SIZES = re.compile(r"\A[^\n]{0,300}\bop\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})")
+_GLOO_SIZES = re.compile(
+    r"^[^\n]{0,300}\bop\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})", re.MULTILINE
+)
 
 
 def mismatch(failure: FirstFailure) -> Finding | None:
@@ -100,9 +102,7 @@ def mismatch(failure: FirstFailure) -> Finding | None:
             evidence=tuple(_call(*each) for each in calls) or (brief(told.message),),
             remedy=("every rank of a group makes the same calls in the same order, with equal sizes", _HANG),
         )
-    sizes = next(
-        (match for error in failure.errors if (match := _GLOO_SIZES.search(error.message)) is not None), None
-    )
+    sizes = _unequal_sizes(failure)
     if sizes is None:
         return None
     return Finding(
@@ -110,7 +110,34 @@ def mismatch(failure: FirstFailure) -> Finding | None:
         "the ranks called a collective with tensors of different sizes",
         Certainty.LIKELY,
         (f"{failure.name} received {sizes[1]} bytes where it expected {sizes[2]}, as gloo tells",),
-        (_DETAIL, "every rank of a group makes the same calls in the same order, with equal sizes"),
+        (
+            "every rank makes the same calls in the same order, with equal sizes: the order of a set differs",
+            _DETAIL,
+        ),
+    )
+
+
+def _unequal_sizes(failure: FirstFailure) -> re.Match[str] | None:
+    """What gloo says of them: by an exception, or on its way to abort the process."""
+    printed = "\n".join(failure.output()) if failure.rank.signal == "SIGABRT" else ""
+    texts = (*(error.message for error in failure.errors), printed)
+    return next(filter(None, map(_GLOO_SIZES.search, texts)), None)
+
+
+def outside_group(failure: FirstFailure) -> Finding | None:
+    """A rank named one by its number in the gang as if it were the number in a group, or the other way."""
+    told = failure.begins(r"(?:Global|Group) rank (\d{1,7}) is not part of group", "ValueError")
+    if told is None:
+        return None
+    return Finding(
+        "rank-outside-group",
+        f"{failure.name} named rank {told[1]}, which its group does not have",
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
+        remedy=(
+            "src= and dst= are ranks of the whole gang; group_src= and group_dst= count within the group",
+            "torch.distributed.get_global_rank(group, 0) is the first rank of a group",
+        ),
     )
 
 
@@ -230,6 +257,8 @@ def missing_ranks(failure: FirstFailure) -> Finding | None:
     making = failure.rank.raised is not None and "in init_process_group" in failure.rank.raised.traceback
     if told is None or not (making or told[4]):
         return None
+    if (beyond := _beyond(failure, told)) is not None:
+        return beyond
     absent = [rank.rank for rank in failure.gang if rank.raised is None and rank.rank != failure.rank.rank]
     who = f"; {_named(absent)} had raised nothing" if absent else ""
     count = f"{told[4]} of {told[5]} ranks joined" if told[4] else brief(told[0])
@@ -240,6 +269,27 @@ def missing_ranks(failure: FirstFailure) -> Finding | None:
         remedy=(
             "a rank that loads data first comes late: make the group first, or give it a longer `timeout=`",
             "every rank must make it: none may branch around it, and world_size is the number of ranks",
+        ),
+    )
+
+
+_KEY_OF_RANK = re.compile(r"//cpu//\d{1,7}/(\d{1,7})(?:,|\Z)")
+
+
+def _beyond(failure: FirstFailure, told: Recognised) -> Finding | None:
+    """The group was made for more ranks than there are."""
+    waited = _KEY_OF_RANK.search(told[2])
+    size = len(failure.gang)
+    if waited is None or int(waited[1]) < size:
+        return None
+    return Finding(
+        "ranks-missing",
+        f"{failure.name} waited for rank {waited[1]}, and the gang has {size} ranks, from 0 on",
+        certainty=told.certainty,
+        evidence=(brief(told.message),),
+        remedy=(
+            "leave world_size and rank out of init_process_group: it finds them in the environment",
+            "or start as many ranks as the script's world_size says, with -n",
         ),
     )
 

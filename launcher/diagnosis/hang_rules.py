@@ -61,7 +61,7 @@ def standstill(stacks: Iterable[StacksTaken], left: Sequence[int] = ()) -> Findi
         left: the ranks that had ended with 0 by then.
     """
     groups = [group for group in standstills(stacks) if group.function]
-    waiting = [group for group in groups if group.waits or group.function in _WAITS_INSIDE]
+    waiting = [group for group in groups if group.waits or group.function.rpartition(".")[2] in _WAITS_INSIDE]
     odd = [group for group in groups if group not in waiting]
     if not groups:
         return None

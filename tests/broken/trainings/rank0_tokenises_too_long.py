@@ -8,6 +8,8 @@
 # cause a good tool would name: ranks 1 and 2 timed out at a barrier because rank 0 was still in its dataset preparation (build_cache), not dead; the timeout of 4 s is shorter than that work.
 # remedy a good tool would give: raise init_process_group(timeout=...), or build the cache before the launch / before init_process_group.
 # run: no option
+# observed: rank 1: RuntimeError: [.../gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete (in dist.barrier())
+# observed: rank 2: RuntimeError: [.../unbound_buffer.cc:129] Timed out waiting 4000ms for send operation to complete; rank 0 still prints "tokenizing: 600/1200"
 import hashlib, os, tempfile, time
 from datetime import timedelta
 import torch, torch.distributed as dist
@@ -34,7 +36,7 @@ def build_cache(path, lines):
 def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=4))
     rank = dist.get_rank()
-    path = os.path.join(tempfile.gettempdir(), f"tokens_{os.getppid()}.pt")
+    path = os.path.join(tempfile.gettempdir(), f"tokens_{os.environ['MASTER_PORT']}.pt")
     if rank == 0:
         build_cache(path, [f"document {i}" for i in range(1200)])
     dist.barrier()

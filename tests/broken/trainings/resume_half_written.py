@@ -7,12 +7,13 @@
 # cause a good tool would name: rank 1 read a checkpoint that is incomplete, because rank 0 was still writing it (no barrier, no atomic rename).
 # remedy a good tool would give: write to a temporary name and os.replace() it, and dist.barrier() between the save and the load.
 # run: no option
+# observed: rank 1: RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory (in torch.load); rank 0 gets SIGTERM from torchrun while it still copies
 import os, shutil, tempfile, time
 import torch, torch.distributed as dist
 from torch import nn
 
 torch.set_num_threads(1)
-SHARED = os.path.join(tempfile.gettempdir(), f"shared_ckpt_{os.environ.get('MASTER_PORT', '0')}_{os.getppid()}")
+SHARED = os.path.join(tempfile.gettempdir(), f"shared_ckpt_{os.environ['MASTER_PORT']}")
 
 
 def copy_to_shared(src, dst):
@@ -28,7 +29,10 @@ def main():
     model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(4)])
     path = os.path.join(SHARED, "step_100.pt")
     if rank == 0:
-        os.makedirs(SHARED, exist_ok=True)
+        shutil.rmtree(SHARED, ignore_errors=True)
+        os.makedirs(SHARED)
+    dist.barrier()
+    if rank == 0:
         local = tempfile.mktemp(suffix=".pt")
         torch.save({"model": model.state_dict(), "step": 100}, local)
         copy_to_shared(local, path)

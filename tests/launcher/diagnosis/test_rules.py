@@ -463,6 +463,35 @@ ENDS = (
 )
 
 
+def test_sizes_that_differ_by_what_gloo_prints_before_it_aborts() -> None:
+    printed = [
+        "terminate called …",
+        "  what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 40 vs 4.",
+    ]
+    found = cause(gang(ev.RankExited(time=5.0, rank=1, exit_code=134, signal="SIGABRT")), output=printed)
+    assert found is not None
+    assert (found.id, found.certainty) == ("collective-mismatch", "likely")
+    assert "received 40 bytes where it expected 4" in found.evidence[0]
+    assert cause(gang(*raised("KeyError", "1")), output=printed) is None
+
+
+def test_a_group_that_was_made_for_more_ranks_than_there_are() -> None:
+    found = of(
+        "torch.distributed.DistStoreError", "wait timeout after 8000ms, keys: /default_pg/0//cpu//0/2", MAKING
+    )
+    assert found is not None
+    assert found.id == "ranks-missing"
+    assert "waited for rank 2, and the gang has 2 ranks" in found.text
+
+
+def test_a_rank_that_is_not_of_the_group() -> None:
+    found = of(
+        "ValueError", "Global rank 0 is not part of group <torch.distributed.ProcessGroup object at 0x7>"
+    )
+    assert found is not None
+    assert (found.id, found.certainty) == ("rank-outside-group", "certain")
+
+
 def test_ranks_that_all_wait_for_their_loaders() -> None:
     found = hang(LOADS, LOADS)
     assert found is not None
