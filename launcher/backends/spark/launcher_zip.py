@@ -29,6 +29,7 @@ _DRIVER_ONLY = (
     "channel/multiplex.py",
     "channel/relay.py",
     "data/sharing.py",
+    "diagnosis/",
     "display/",
     "engine/",
     "estimators/keras_estimator.py",
@@ -51,12 +52,14 @@ _DRIVER_ONLY = (
     "spec/script_options.py",
     "state/xids.py",
     "testing.py",
+    "supervisor/silence_watch.py",
     "tracking/",
 )
 # What neither agents nor ranks import at their start: sent without bytecode, which takes more room.
 _RARELY_IMPORTED = (
     "agent/build_locks.py",
     "agent/cell.py",
+    "agent/native_stacks.py",
     "agent/services/",
     "agent/warm/",
     "agent/watcher.py",
@@ -67,7 +70,6 @@ _RARELY_IMPORTED = (
     "data/batches.py",
     "data/files.py",
     "data/rows.py",
-    "diagnosis/",
     "distributor.py",
     "estimators/",
     "examples/",
