@@ -1,7 +1,7 @@
 """Native frames of a rank by `py-spy`, where that is installed: what its extensions do below Python.
 
-It stops the rank for as long as it looks, and takes much longer than the rank's own handler; so it runs
-beside the agent, rarely, and with a deadline. Where it fails (often it may not trace), nothing is told.
+It stops the rank while it looks, and takes much longer than the rank's own handler; so it runs beside
+the agent, rarely, and with a deadline. Where it fails (often it may not trace), nothing is told.
 """
 
 from __future__ import annotations

@@ -516,6 +516,7 @@ class HostMeter:
     def __init__(self, psutil: Any | None) -> None:
         self._psutil = psutil
         self._times: tuple[float, float] | None = None
+        self._stolen: tuple[float, float] | None = None
 
     def read(self) -> HostSample:
         """Measure the host now."""
@@ -527,9 +528,10 @@ class HostMeter:
     def _measure(self) -> HostSample:
         if self._psutil is None:
             return HostSample(load1=_load())
-        memory = self._psutil.virtual_memory()
+        memory, times = self._psutil.virtual_memory(), self._psutil.cpu_times()._asdict()
         return HostSample(
-            cpu=self._cpu(self._psutil.cpu_times()._asdict()),
+            cpu=self._cpu(times),
+            steal=self._steal(times),
             memory_used=memory.total - memory.available,
             memory_total=memory.total,
             load1=_load(),
@@ -538,6 +540,12 @@ class HostMeter:
     def _cpu(self, times: dict[str, float]) -> float | None:
         before, self._times = self._times, busy_and_all(times)
         return None if before is None else share(before, self._times)
+
+    def _steal(self, times: dict[str, float]) -> float | None:
+        if "steal" not in times:
+            return None
+        before, self._stolen = self._stolen, (times["steal"], busy_and_all(times)[1])
+        return None if before is None else share(before, self._stolen)
 
 
 def busy_and_all(times: dict[str, float]) -> tuple[float, float]:

@@ -133,9 +133,13 @@ class RankSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """One host at one moment: CPU in percent of the whole machine, memory in bytes."""
+    """One host at one moment: CPU in percent of the whole machine, memory in bytes.
+
+    `steal` is the part of `cpu` that a hypervisor gave to other machines.
+    """
 
     cpu: float | None = None
+    steal: float | None = None
     memory_used: int | None = None
     memory_total: int | None = None
     load1: float | None = None

@@ -109,7 +109,7 @@ class Past:
             curves=self._all_curves(),
             checkpoint=_whole(saved[0]) if saved else None,
             checkpoint_age=max(int(now - saved[1]), 0) if saved else None,
-            step_times=self._steps.times,
+            step_times=self._steps.times(frozenset(r.rank for r in state.ranks if r.alive)),
             lags=self._steps.lags,
             gang=self._gang.means,
             not_finite=self._sound.all,

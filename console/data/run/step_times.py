@@ -49,6 +49,7 @@ class Paces:
         self.skew = 1.0
         self._times: StepTimes | None = None
         self._stale = False
+        self._living: frozenset[int] = frozenset()
 
     def reported(self, rank: int, step: int, time: float) -> float | None:
         """Add a report; return the seconds a step since the rank's last one, None if unknown."""
@@ -78,11 +79,15 @@ class Paces:
         """The lag of the slowest rank, once a second, oldest first; empty if only one rank reports."""
         return tuple(self._lags)
 
-    @property
-    def times(self) -> StepTimes | None:
-        """The seconds a step over all ranks; None before any rank has reported two steps."""
-        if self._stale:
-            self._times, self._stale = step_times(self._paces), False
+    def times(self, living: frozenset[int] = frozenset()) -> StepTimes | None:
+        """The seconds a step over the living ranks, or over all if none of these has reported two steps.
+
+        One that has ended is no slow rank, whatever its steps took.
+        """
+        if self._stale or living != self._living:
+            some = {rank: own for rank, own in self._paces.items() if rank in living}
+            self._times = step_times(some or self._paces)
+            self._stale, self._living = False, living
         return self._times
 
     def _compare(self, time: float) -> None:

@@ -13,6 +13,7 @@ from ...data.run.health import Alert, NotFinite, named_ranks
 from ...data.run.metrics import LAG, POWER, TABLE, Metric, Source
 from ...data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
 from ...data.run.narration import xid_line, xid_lines
+from ...data.run.stragglers import differences, loader_line
 from ...sanitize import printable
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, Span, clip
@@ -93,11 +94,11 @@ def alarm_line(view: RunView) -> Row:
     for alert in view.alerts:
         if alert.over is None:
             by_kind.setdefault(alert.what, []).append(alert)
-    xids = xid_lines(view.state)
-    if not (by_kind or xids):
+    lines = [*xid_lines(view.state), *filter(None, [loader_line(view)])]
+    if not (by_kind or lines):
         return ()
-    text = " · ".join([*xids, *map(_alert_text, by_kind.values())])
-    count = len(xids) + sum(map(len, by_kind.values()))
+    text = " · ".join([*lines, *map(_alert_text, by_kind.values())])
+    count = len(lines) + sum(map(len, by_kind.values()))
     return ((f" ! {_alerts(count)}: ", "rank-behind bold"), (printable(text), "rank-behind"))
 
 
@@ -181,7 +182,8 @@ def _lag(view: RunView) -> Row:
         return ((strip, "bar dim"), ("  no rank is behind", "muted"))
     rank, steps = view.straggler
     behind = f"  r{rank} {fig.number(round(steps), 'step')} behind"
-    return ((strip, "bar dim"), (behind, "rank-behind"))
+    why = " · ".join(("", *differences(view, rank)))
+    return ((strip, "bar dim"), (behind, "rank-behind"), *(((why, ""),) if why else ()))
 
 
 def _power(view: RunView) -> Row:

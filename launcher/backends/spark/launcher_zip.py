@@ -52,6 +52,7 @@ _DRIVER_ONLY = (
     "spec/script_options.py",
     "state/xids.py",
     "testing.py",
+    "supervisor/silence_watch.py",
     "tracking/",
 )
 # What neither agents nor ranks import at their start: sent without bytecode, which takes more room.
@@ -59,6 +60,7 @@ _RARELY_IMPORTED = (
     "agent/build_locks.py",
     "agent/cell.py",
     "agent/failing_frames.py",
+    "agent/native_stacks.py",
     "agent/services/",
     "agent/warm/",
     "agent/watcher.py",

@@ -68,6 +68,8 @@ class FakePsutil:
 
     STATUS_ZOMBIE = "zombie"
 
+    STATUS_DISK_SLEEP = "disk-sleep"
+
     def __init__(self, *rows: Row) -> None:
         self.rows = {row.pid: row for row in rows}
         self.met = 0

@@ -31,7 +31,7 @@ def test_nothing_is_said_before_a_second_report() -> None:
     paces = Paces()
     told(paces, 0, (1, 1.0))
 
-    assert paces.times is None
+    assert paces.times() is None
     assert step_times({0: []}) is None
 
 
