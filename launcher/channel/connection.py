@@ -24,6 +24,7 @@ ENGINE_RECEIVE_BYTES = 1 << 20
 UNPROVEN_BYTES = 64 << 10
 CHUNK = 1 << 20
 MAX_AGENTS = 1 << 16
+SILENT = "the agent's host was silent"
 
 
 class ConnectionClosed(Exception):
@@ -159,7 +160,7 @@ class AgentConnection:
         if (pulse := self._updated_pulse(now)) is None:
             return
         if pulse.dead(now):
-            raise ConnectionClosed(f"the agent's host was silent for {pulse.silence(now):.0f} s")
+            raise ConnectionClosed(f"{SILENT} for {pulse.silence(now):.0f} s")
         if pulse.due(now):
             if self.hello and not self._outbox.pending:  # queued frames show the same
                 self.send(Kind.BEAT, {})

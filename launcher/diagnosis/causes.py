@@ -82,6 +82,7 @@ RULES: tuple[Rule, ...] = (
 END_RULES: tuple[EndRule, ...] = (
     hang_rules.stood_still,
     loss_rules.lost_executor,
+    loss_rules.silent_host,
     cluster_rules.refused_python,
     cluster_rules.hosts_cut_off,
 )

@@ -6,7 +6,7 @@ Only what the reason says is told as certain: of a SIGKILL it says nothing of wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import size_text
@@ -21,6 +21,8 @@ _MEMORY = (
     "more spark.executor.memoryOverhead: ranks are not of the JVM, and count as overhead",
     "fewer ranks a host, or fewer workers of the DataLoader",
 )
+_SILENT = "the agent's host was silent"  # as `launcher.channel.connection` says it
+_HOST = "look whether the host is up, and reachable from here and from the other hosts"
 _LOG = "the executor's own log has more: Spark's page of the application, Executors, stderr"
 
 
@@ -164,6 +166,20 @@ def lost_executor(state: RunState, ended: RunEnded) -> Finding | None:
     return cause_of_loss(lost)
 
 
+def silent_host(state: RunState, ended: RunEnded) -> Finding | None:
+    """Nothing came from a host any more: neither its agent nor its connection ended in order."""
+    if ended.state != Phase.LOST or state.losses:
+        return None
+    for rank in state.ranks:
+        host = state.hosts.get(rank.agent)
+        if host is not None and host.departed.startswith(_SILENT):
+            who = tuple(each.rank for each in state.ranks.of_agent(rank.agent))
+            text = f"{rank.host} went silent: it is down, stands still, or is cut off from this machine"
+            evidence = (f"its agent's connection: {brief(host.departed)}", *_of_ranks(who))
+            return Finding("host-silent", text, Certainty.CERTAIN, evidence, (_HOST, RESTART))
+    return None
+
+
 def cause_of_loss(lost: Lost) -> Finding | None:
     """What Spark's reason means; None for one that says too little."""
     for known in _REASONS:
@@ -171,7 +187,7 @@ def cause_of_loss(lost: Lost) -> Finding | None:
             break
     else:
         return None
-    evidence = [f"Spark says: {brief(lost.reason)}", *_of_ranks(lost)]
+    evidence = [f"Spark says: {brief(lost.reason)}", *_of_ranks(lost.ranks)]
     if known.id == "executor-lost" and "137" in match[0] and (full := _nearly_full(lost)):
         text = f"{lost.name} was killed while its host had hardly any memory left"
         return Finding("executor-memory", text, Certainty.LIKELY, (*evidence, full), (*_MEMORY, RESTART))
@@ -180,11 +196,11 @@ def cause_of_loss(lost: Lost) -> Finding | None:
     )
 
 
-def _of_ranks(lost: Lost) -> list[str]:
-    if not lost.ranks:
+def _of_ranks(ranks: Sequence[int]) -> list[str]:
+    if not ranks:
         return []
-    who = listed([str(rank) for rank in lost.ranks])
-    return [f"rank{'s' * (len(lost.ranks) > 1)} {who} ran there, and the others cannot go on without it"]
+    who = listed([str(rank) for rank in ranks])
+    return [f"rank{'s' * (len(ranks) > 1)} {who} ran there, and the others cannot go on without it"]
 
 
 def _nearly_full(lost: Lost) -> str:

@@ -216,7 +216,7 @@ def _joined(state: RunState, e: ev.AgentJoined) -> RunState:
         state = changed(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
     clock = {"clock_offset": e.clock_offset, "clock_error": e.clock_error}
     versions = {"python": e.python, "torch": e.torch, "cuda": e.cuda}
-    known = {"host": e.host, "pid": e.pid, "address": e.address, "present": True}
+    known = {"host": e.host, "pid": e.pid, "address": e.address, "present": True, "departed": ""}
     return _update_host(state, e.agent, attempt=e.attempt, **known, **clock, **versions)
 
 
@@ -228,7 +228,7 @@ def _departed(state: RunState, e: ev.AgentDeparted) -> RunState:
         if old is None or old.attempt >= state.attempt:
             return state
         return changed(state, hosts={a: h for a, h in state.hosts.items() if a != e.agent})
-    state = _update_host(state, e.agent, present=False)
+    state = _update_host(state, e.agent, present=False, departed="" if e.expected else e.reason)
     if state.prediction is not None:  # Spark repeats what a lost worker has not done, and others go on
         how = RankPhase.SUCCEEDED if e.expected else RankPhase.LOST
         workers = (r for r in state.ranks.of_agent(e.agent) if not r.phase.ended)

@@ -39,7 +39,8 @@ class Host:
     """One agent's host: its clock, its last system sample and its devices by UUID.
 
     `attempt` is the last one that the agent belonged to; `address` is the agent's end of its connection to
-    the engine. `python`, `torch` and `cuda` are versions; empty for those that are not known.
+    the engine. `python`, `torch` and `cuda` are versions; empty for those that are not known. `departed` is
+    why its agent went away before its work was done.
     """
 
     agent: int
@@ -57,6 +58,7 @@ class Host:
     python: str = ""
     torch: str = ""
     cuda: str = ""
+    departed: str = ""
 
 
 @dataclass(frozen=True)

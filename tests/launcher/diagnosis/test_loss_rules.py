@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.backends.spark.failures import read_failure
+from launcher.channel.connection import SILENT
 from launcher.diagnosis.causes import Evidence, find_cause
 from launcher.diagnosis.loss_rules import Lost, cause_of_loss
 from launcher.spec.places import Assignment
@@ -132,3 +133,20 @@ def test_the_words_of_kubernetes_are_several() -> None:
 def test_a_lost_task_without_a_reason_has_no_cause() -> None:
     crashed = "Python worker exited unexpectedly (crashed)"
     assert lost(ev.TaskLost(time=5.0, task=1, reason=crashed)) is None
+
+
+def departed(reason: str) -> ev.AgentDeparted:
+    return ev.AgentDeparted(time=5.0, agent=1, host="b", expected=False, reason=reason)
+
+
+def test_a_host_that_went_silent() -> None:
+    found = lost(departed(f"{SILENT} for 16 s"))
+    assert found is not None
+    assert ("host-silent", "certain", None) == (found.id, found.certainty, found.rank)
+    assert "b went silent: it is down, stands still, or is cut off from this machine" == found.text
+    assert f"its agent's connection: {SILENT} for 16 s" in found.evidence
+    assert "rank 1 ran there, and the others cannot go on without it" in found.evidence
+
+
+def test_an_agent_that_closed_its_channel_has_no_known_cause() -> None:
+    assert lost(departed("the agent closed the channel")) is None

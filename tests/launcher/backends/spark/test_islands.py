@@ -127,6 +127,9 @@ def test_a_link_that_is_cut_for_good(islands: Cluster, bare: Path, tmp_path: Pat
     assert Phase.LOST is read_state(last()).phase
     assert over.time - cut < 30
     assert islands.host(1) in err
+    found = [fact for fact in facts(ev.CauseFound) if isinstance(fact, ev.CauseFound)]
+    assert ["host-silent"] == [fact.id for fact in found]
+    assert found[0].text in err
     until(lambda: len(islands.state()["workers"]) >= 2, within=90)
 
 
