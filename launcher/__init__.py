@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TimeLimit,
     )
     from .job import Job
+    from .preflight import doctor
     from .spec.job import JobSpec, SparkSpec
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [
     "SpecError",
     "TimeLimit",
     "UnpicklableResult",
+    "doctor",
     "publish",
     "report",
 ]
@@ -63,6 +65,7 @@ _HOMES = {
     "JobSpec": ".spec.job",
     "SparkSpec": ".spec.job",
     "UnpicklableResult": ".agent.report",
+    "doctor": ".preflight",
     "publish": ".agent.report",
     "report": ".agent.report",
 }

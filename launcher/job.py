@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .diagnosis.wording import cause_text
 from .errors import (
     AgentLost,
     CannotPlace,
@@ -211,7 +210,8 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
 
 def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
     """The first failing rank's error, with its traceback or the end of its stderr."""
-    from .runs.logs.tail import tail_of  # only a failure needs the index of lines
+    from .diagnosis.wording import cause_text  # only a failure needs a cause, and the index of lines
+    from .runs.logs.tail import tail_of
 
     tail = tail_of(folder, state.attempt, rank.rank, paths.STDERR, most=TAIL_LINES)
     return RankFailed(
