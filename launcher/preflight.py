@@ -17,7 +17,7 @@ from typing import Any, Unpack
 from .agent.hello import torch_version
 from .agent.host_probe import disk
 from .backends.registry import make_backend
-from .diagnosis.checks.check import Check, CheckState, Report
+from .diagnosis.checks.check import Check, CheckReport, CheckState
 from .diagnosis.checks.facts import CallerFacts, CapturedValue, CheckedLaunch, Examined, RefusedLaunch
 from .diagnosis.checks.rules import judge
 from .distributor import Distributor, LaunchOptions, described, plan_for
@@ -32,7 +32,7 @@ from .spec.target_imports import own_folders, target_imports
 from .state.host_facts import HostQuestions
 from .supervisor.examination import SESSION_S, Examination
 
-__all__ = ["Check", "CheckState", "Report", "doctor"]
+__all__ = ["Check", "CheckReport", "CheckState", "doctor"]
 
 _MOST_PATHS, _MOST_CAPTURED = 32, 5
 _LARGE_PICKLE = 16 << 20
@@ -47,7 +47,7 @@ def doctor(
     spark: Any = None,
     parameters: Mapping[str, Any] | None = None,
     **options: Unpack[LaunchOptions],
-) -> Report:
+) -> CheckReport:
     """Check whether a launch can work, and where it cannot, say why and what to do.
 
     Agents are started by the usual way, as many as the run would have; each looks at its host and leaves. No
@@ -112,7 +112,7 @@ class PreparedCheck:
         backend = make_backend(self.asking.spec.mode)
         return Examination(self.asking, self.plan, backend, self.questions, gone=gone).run()
 
-    def judge(self, examined: Examined) -> Report:
+    def judge(self, examined: Examined) -> CheckReport:
         """The report of what came of it."""
         return judge(CheckedLaunch(self.request.spec, self.caller, examined))
 
@@ -176,7 +176,7 @@ def _placed(request: Request) -> tuple[RefusedLaunch | None, Plan | None, Reques
         return None, None, asking
     try:
         return None, plan_for(asking), asking
-    except CannotPlace as error:
+    except LauncherError as error:  # if it is not about places, it is raised below
         alone = replace(spec, num_processes=1, min_processes=None, gpu=False, roles={}, framework="none")
         asking = replace(bare, spec=alone)
         return RefusedLaunch.of(error), plan_for(asking), asking

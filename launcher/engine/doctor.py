@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..diagnosis.checks.check import Report
+from ..diagnosis.checks.check import CheckReport
 from ..preflight import prepare
 from ..spec.request import Request
 from .client import examine
 
 
-def diagnose(request: Request) -> Report:
+def diagnose(request: Request) -> CheckReport:
     """Check a launch: on this machine by this process, on a cluster by the engine of such runs. Blocks.
 
     Raises:

@@ -32,8 +32,13 @@ from ..state import events as ev
 from ..state.host_facts import HostFacts, HostQuestions, PeerAddress, read_answer
 
 SESSION_S = 60.0
-SLOTS_S = 8.0
-"""For how long slots are waited for that somebody holds. A run waits longer; a check is to be told of it."""
+SLOTS_S, COLD_SLOTS_S = 8.0, 40.0
+"""For how long slots are waited for that somebody holds, and for those of a session that was just made.
+
+A run waits for longer; a check is to be told of it.
+"""
+COLD_S = 1.0
+"""A session that takes longer to be opened was not there before: its executors have yet to start."""
 
 JOIN_S = 15.0
 SPARE_S = 2.0
@@ -48,6 +53,7 @@ class ExaminationCourse:
 
     Attributes:
         began: when it began.
+        cold: whether the Spark session had to be made.
         waiting_since: since when slots are waited for that are not free.
         expected_at: when the agents were being started.
         asked_at: when all had joined and were asked.
@@ -55,6 +61,7 @@ class ExaminationCourse:
     """
 
     began: float
+    cold: bool = False
     waiting_since: float | None = None
     expected_at: float | None = None
     asked_at: float | None = None
@@ -67,7 +74,7 @@ class ExaminationCourse:
         if self.expected_at is not None:
             return self.expected_at + JOIN_S
         if self.waiting_since is not None:
-            return self.waiting_since + SLOTS_S
+            return self.waiting_since + (COLD_SLOTS_S if self.cold else SLOTS_S)
         return self.began + SESSION_S
 
 
@@ -210,6 +217,7 @@ class Examination:
                     self._progress.waiting_since = self._monotonic()
                 self._examined = replace(self._examined, waiting=fact.reason)
             case ev.SparkReady():
+                self._progress.cold = self._monotonic() - self._progress.began > COLD_S
                 self._examined = replace(self._examined, spark=f"Spark {fact.version} at {fact.master}")
             case ev.DeliveryChosen():
                 self._examined = replace(self._examined, way=fact.reason)

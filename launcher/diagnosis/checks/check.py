@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class CheckState(StrEnum):
@@ -101,7 +102,7 @@ _SEVERITY = {state: place for place, state in enumerate(("pass", "unknown", "war
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Report:
+class CheckReport:
     """What all checks have found, the worst last.
 
     Attributes:
@@ -151,8 +152,30 @@ class Report:
         return " · ".join(parts)
 
     def __repr__(self) -> str:
-        """A line a check, and the remedies below."""
-        return "\n".join([*(line for each in self.checks for line in lines_of(each)), self.summary])
+        """A line a check, with its remedy below, and the summary."""
+        return "\n".join([*self.lines(), self.summary])
+
+    def lines(self) -> list[str]:
+        """A line a check, with its remedy indented below; what is unknown for the same reason is one line."""
+        same: dict[str, list[Check]] = {}
+        for each in self.having(CheckState.UNKNOWN):
+            same.setdefault(each.text, []).append(each)
+        width = max((len(each.id) for each in self.checks), default=0)
+        lines = []
+        for each in self.checks:
+            alike = same.get(each.text, [each])
+            if alike[0] is each or each.state != CheckState.UNKNOWN:
+                lines += lines_of(each, width)
+            if alike[0] is each and len(alike) > 1:
+                lines.append(f"{'':<8}{'':<{width}} so are {', '.join(c.id for c in alike[1:])}")
+        return lines
+
+    def document(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        checks = [
+            {**asdict(each), "state": each.state.value, "hosts": list(each.hosts)} for each in self.checks
+        ]
+        return {"ok": self.ok, "exit_code": self.exit_code, "seconds": self.seconds, "checks": checks}
 
 
 def counted_checks(number: int) -> str:
@@ -160,9 +183,8 @@ def counted_checks(number: int) -> str:
     return f"{number} check{'s' * (number != 1)} pass{'es' * (number == 1)}"
 
 
-def lines_of(check: Check) -> list[str]:
+def lines_of(check: Check, width: int) -> list[str]:
     """A finding as text: a line, and the remedy indented below it."""
-    width = max(map(len, CHECKS))
     line = f"{check.state.value:<7} {check.id:<{width}} {check.text}"
     return [line, f"        {'':<{width}} → {check.remedy}"] if check.remedy else [line]
 

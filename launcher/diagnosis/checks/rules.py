@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from . import gpu_health, placing, reachability, resources, sending, versions
-from .check import Check, Report, in_order, unknown
+from .check import Check, CheckReport, in_order, unknown
 from .facts import CheckedLaunch
 
 Rule = Callable[[CheckedLaunch], Iterator[Check]]
@@ -55,20 +55,20 @@ _ALWAYS = ("python", "memory", "shared-memory", "limits.files", "disk.scratch")
 """What is unknown, rather than without meaning, where no host has answered."""
 
 
-def judge(launch: CheckedLaunch) -> Report:
+def judge(launch: CheckedLaunch) -> CheckReport:
     """The report of a launch."""
     checks = [check for rule in RULES for check in rule(launch)]
     if launch.hosts:
         checks += [check for rule in HOST_RULES.values() for check in rule(launch)]
     else:
         checks += [unknown(check, "no host could be asked") for check in _ALWAYS]
-    return Report(in_order(checks), launch.examined.seconds, unplaced=_is_unplaced(launch))
+    return CheckReport(in_order(checks), launch.examined.seconds, unplaced=_is_unplaced(launch))
 
 
 def _is_unplaced(launch: CheckedLaunch) -> bool:
     """Whether the ranks have no place now: no slots, or no GPUs for all."""
-    refused = launch.caller.placement, launch.examined.error
-    if any(each is not None and each.is_placement for each in refused):
+    error = launch.examined.error
+    if launch.caller.placement is not None or (error is not None and error.is_placement):
         return True
     lacking = (c for rule in (placing.slots, placing.gpus) for c in rule(launch))
     return any(check.state == "fail" for check in lacking)
