@@ -11,6 +11,7 @@ import pickletools
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from .. import names
@@ -20,7 +21,8 @@ from .request import Request, sent_path
 
 _CATCHES = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _ALWAYS = frozenset({"__main__", "__mp_main__", "__future__", names.own(), names.SECOND, "cloudpickle"})
-_MODULE_BY_NAME = ("subimport", "dynamic_subimport")
+_IMPORTERS = ("subimport", "dynamic_subimport")  # functions of cloudpickle's, called with a module's name
+_IMPORTER = "\0importer"
 _OPS = 1_000_000
 
 
@@ -103,36 +105,31 @@ def _is_for_type_checkers(test: ast.expr) -> bool:
 
 def modules_in(pickled: bytes) -> Iterator[str]:
     """The top-level modules that a pickle names: of its classes and functions, and modules themselves."""
-    texts: list[str] = []  # those pushed last
+    texts = [""]  # those on the stack, the last ones at least
     memo: list[str] = []
-    by_name = False
     try:
-        for count, (code, argument, _) in enumerate(pickletools.genops(pickled)):
-            if count > _OPS:
-                return
-            if code.name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
-                memo.append(texts[-1] if texts else "")
-                continue
-            if code.name in ("BINGET", "LONG_BINGET", "GET"):
-                place = int(str(argument))
-                texts.append(memo[place] if place < len(memo) else "")
-            elif code.name == "GLOBAL":
-                yield str(argument).partition(" ")[0].partition(".")[0]
-                texts.append("")
-            elif code.name == "STACK_GLOBAL" and len(texts) > 1:
-                yield texts[-2].partition(".")[0]
-                by_name = texts[-1] in _MODULE_BY_NAME
-                texts.append("")
-                continue
-            elif isinstance(argument, str):
-                texts.append(argument)
-            else:
-                continue
-            if by_name and texts[-1]:
-                yield texts[-1].partition(".")[0]
-                by_name = False
-            del texts[:-4]
-    except (ValueError, IndexError):
+        for code, argument, _ in islice(pickletools.genops(pickled), _OPS):
+            match code.name:
+                case "MEMOIZE" | "PUT" | "BINPUT" | "LONG_BINPUT":
+                    memo.append(texts[-1])
+                    continue
+                case "GLOBAL":
+                    module, _, name = str(argument).partition(" ")
+                    yield module.partition(".")[0]
+                    text = _IMPORTER if name in _IMPORTERS else ""
+                case "STACK_GLOBAL":
+                    yield texts[-2].partition(".")[0]
+                    text = _IMPORTER if texts[-1] in _IMPORTERS else ""
+                case "BINGET" | "LONG_BINGET" | "GET":
+                    text = memo[int(str(argument))]
+                case _ if isinstance(argument, str):
+                    text = argument
+                case _:
+                    continue
+            if texts[-1] == _IMPORTER and text:
+                yield text.partition(".")[0]
+            texts = [*texts[-2:], text]
+    except (ValueError, IndexError):  # it is no pickle, or one of an older kind with marks of its own
         return
 
 

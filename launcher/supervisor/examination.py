@@ -132,7 +132,10 @@ class Examination:
             with self._selector:
                 self._examine(folder)
         finally:
-            for link in self._links.values():
+            if not self._progress.over:  # its backend may still be about to start agents
+                self._backend.abort()
+            late = (news for news in self._backend.news() if isinstance(news, AgentConnection))
+            for link in (*self._links.values(), *late):
                 link.close()
             self._backend.close(CLOSE_S)
             os.close(self._wake)
@@ -149,6 +152,7 @@ class Examination:
             self._backend.launch(self._request, self._plan, folder, attempt=0)
             while not self._done():
                 self._turn()
+            self._note_silent()
             self._note_settings()
             self._dismiss()
         except LauncherError as error:
@@ -287,6 +291,11 @@ class Examination:
 
     # --- the end -------------------------------------------------------------------------------------
 
+    def _note_silent(self) -> None:
+        late = f"has not answered within {self._questions.limit_s + SPARE_S:g} s"
+        for agent in self._hellos.keys() - self._facts.keys():
+            self._troubles.setdefault(agent, late)
+
     def _note_settings(self) -> None:
         with contextlib.suppress(LauncherError):
             self._examined = replace(self._examined, settings=self._backend.settings(SETTINGS))
@@ -307,16 +316,11 @@ class Examination:
 
     def _result(self) -> Examined:
         hosts = tuple(
-            answer_of(hello, self._facts.get(agent), self._trouble(agent))
+            answer_of(hello, self._facts.get(agent), self._troubles.get(agent, ""))
             for agent, hello in sorted(self._hellos.items())
         )
         took = self._monotonic() - self._progress.began
         return replace(self._examined, hosts=hosts, seconds=round(took, 3))
-
-    def _trouble(self, agent: int) -> str:
-        """Why an agent has given no answer."""
-        late = f"has not answered within {self._questions.limit_s + SPARE_S:g} s"
-        return "" if agent in self._facts else self._troubles.get(agent, late)
 
 
 def peers_of(agent: int, leaders: list[Hello]) -> Iterator[PeerAddress]:
