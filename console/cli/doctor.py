@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from launcher.errors import RunStopped, SpecError
+from launcher.errors import SpecError
 from launcher.spec.job import LAUNCH_OPTIONS, RUN_MODULE
 
 from ..echo import print_json, print_text, say
 from ..sanitize import escaped
 from .run import given_options, launch_options, request_from
 
-INTERRUPTED = RunStopped.exit_code
+INTERRUPTED = 130
 
 
 @click.command()

@@ -40,8 +40,10 @@ A run waits for longer; a check is to be told of it.
 COLD_S = 1.0
 """A session that takes longer to be opened was not there before: its executors have yet to start."""
 
-JOIN_S = 15.0
-SPARE_S = 2.0
+JOIN_S = 30.0
+SPARE_S = 7.0
+"""A host answers within its own limit; so much later, if it is overloaded, or the way to it slow."""
+
 LEAVE_S, CLOSE_S = 3.0, 20.0
 POLL_S = 0.5
 MOST_PEERS = 64
@@ -111,7 +113,7 @@ class Examination:
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._gone = gone
-        self._stopped = False
+        self._stopped = self._leaving = False
 
     def stop(self) -> None:
         """End it soon; `run` then raises."""
@@ -234,7 +236,7 @@ class Examination:
     # --- agents --------------------------------------------------------------------------------------
 
     def _admit(self, link: AgentConnection) -> None:
-        if link.agent in self._links:
+        if self._leaving or link.agent in self._links:
             return link.close()
         self._links[link.agent] = link
         self._selector.register(link, selectors.EVENT_READ, link)
@@ -302,6 +304,7 @@ class Examination:
 
     def _dismiss(self) -> None:
         """Have agents leave by themselves, which Spark then needs not be asked for."""
+        self._leaving = True
         for link in self._links.values():
             link.send(Kind.QUIT, {})
         until = self._monotonic() + LEAVE_S

@@ -34,7 +34,7 @@ from launcher.state.host_facts import (
     PathFacts,
 )
 
-MANUAL = Path(__file__).parents[4] / "console" / "manual" / "doctor.md"
+MANUAL = Path(__file__).parents[4] / "console" / "manual" / "checks.md"
 GIB, MIB = 1 << 30, 1 << 20
 ROOM = DiskFacts("/var/tmp", 100 * GIB, 50 * GIB)
 INSTALLED = Installed("3.11.7", "2.6.0+cu124", "12.4", "2.21.5", {"torch": True, "numpy": True, "ray": True})
