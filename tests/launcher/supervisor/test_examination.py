@@ -195,7 +195,12 @@ def test_it_can_be_stopped_from_another_thread() -> None:
     running = Examination(
         request(), None, ScriptedCluster(ScriptedStage([waits])), HostQuestions(limit_s=60.0)
     )
-    stopper = threading.Thread(target=lambda: (joined.wait(10), running.stop()))
+
+    def stop() -> None:
+        joined.wait(10)
+        running.stop()
+
+    stopper = threading.Thread(target=stop)
     stopper.start()
     with pytest.raises(RunStopped):
         running.run()

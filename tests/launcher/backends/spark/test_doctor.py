@@ -85,7 +85,7 @@ def test_ctrl_c_cancels_the_stage(cluster: Cluster, tmp_path: Path) -> None:
     begun, waits = tmp_path / "begun", tmp_path / "python"
     waits.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
     waits.chmod(0o755)
-    words = ("doctor", "-n", "2", "--no-gpu", "--python", waits, *common_options(cluster))
+    words = ("doctor", "-n", "2", "--no-gpu", "--python", str(waits), *common_options(cluster))
     with Foreground(*words, folder=tmp_path) as command:
         until(begun.exists)
         command.signal(signal.SIGINT)
