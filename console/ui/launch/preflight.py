@@ -181,13 +181,13 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
         """What keys do here."""
         start, again = keys_of(self, "preflight.launch", "ctrl+r"), keys_of(self, "preflight.again", "p")
         hosts = keys_of(self, "preflight.hosts", "d")
-        return f"{start} launches · {hosts} asks the hosts · {again} again · esc closes"
+        return f"{start} launches · {hosts} hosts · {again} again · esc closes"
 
     @on(Done)
     def _show(self, message: Done) -> None:
         self._plan = tuple(message.lines)
         self._show_lines(self._plan)
-        self.query_one("#verdict", Static).update(f"✓ it can be started · {self._keys}")
+        self.query_one("#verdict", Static).update(f"✓ it can start · {self._keys}")
 
     @on(Failed)
     def _close(self, message: Failed) -> None:
