@@ -25,7 +25,7 @@ from ..agent.linux import resident
 from ..agent.warm.starting import Started
 from ..backends.base import Backend
 from ..backends.registry import SharedResources, make_backend
-from ..distributor import launch
+from ..distributor import launch, plan_for
 from ..errors import InternalError, LauncherError, RunStopped, SpecError
 from ..job import Job
 from ..runs.paths import runs_root
@@ -241,7 +241,8 @@ class Engine:
             if not backend.reserve(request, whole=bool(fields.get("whole", True))):
                 backend.close(0.0)
                 return talk.send({"full": True})
-            examination = Examination(request, None, backend, questions, gone=talk.sock.fileno())
+            plan = plan_for(request, backend) if request.spec.mode.traits.plans_ahead else None
+            examination = Examination(request, plan, backend, questions, gone=talk.sock.fileno())
             self._examinations.add(examination)
             try:
                 examined = examination.run()

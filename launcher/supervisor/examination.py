@@ -23,6 +23,7 @@ from ..channel.handshake import Hello
 from ..channel.network import is_loopback
 from ..diagnosis.checks.facts import Examined, HostAnswer, RefusedLaunch
 from ..diagnosis.checks.placing import SETTINGS
+from ..diagnosis.checks.reachability import MOST_DIALLED
 from ..errors import LauncherError, RunStopped, SpecError
 from ..placement.plan import Plan
 from ..placement.topology import host_names
@@ -32,7 +33,7 @@ from ..state import events as ev
 from ..state.host_facts import HostFacts, HostQuestions, PeerAddress, read_answer
 
 SESSION_S = 60.0
-SLOTS_S, COLD_SLOTS_S = 8.0, 40.0
+SLOTS_S, COLD_SLOTS_S = 12.0, 40.0  # a gang that may be smaller settles after 10 s
 """For how long slots are waited for that somebody holds, and for those of a session that was just made.
 
 A run waits for longer; a check is to be told of it.
@@ -46,7 +47,6 @@ SPARE_S = 7.0
 
 LEAVE_S, CLOSE_S = 3.0, 20.0
 POLL_S = 0.5
-MOST_PEERS = 64
 
 
 @dataclass(slots=True)
@@ -329,7 +329,7 @@ class Examination:
 def peers_of(agent: int, leaders: list[Hello]) -> Iterator[PeerAddress]:
     """The agents of other hosts that an agent dials: the next ones by number, of many hosts not all."""
     place = next(i for i, each in enumerate(leaders) if each.agent == agent)
-    others = [*leaders[place + 1 :], *leaders[:place]][:MOST_PEERS]
+    others = [*leaders[place + 1 :], *leaders[:place]][:MOST_DIALLED]
     for other in others:
         addresses = dict.fromkeys(filter(None, (other.address, *other.addresses)))
         outside = [each for each in addresses if not is_loopback(each)]

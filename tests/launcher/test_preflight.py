@@ -9,6 +9,7 @@ import pytest
 
 import launcher
 from launcher.diagnosis.checks.check import CheckState
+from launcher.engine.client import engines, examine
 from launcher.errors import SpecError
 from launcher.preflight import captured, prepare
 from launcher.runs.catalog import run_ids
@@ -80,6 +81,18 @@ def test_gpus_that_are_missing_leave_no_place(
     assert report.exit_code == 69
     assert report["slots"].state == CheckState.FAIL
     assert report["memory"].state in (CheckState.PASS, CheckState.WARN)
+
+
+@pytest.mark.process
+def test_an_engine_asks_for_its_client(mark: str, home: Path, tmp_path: Path) -> None:
+    """As for a cluster, whose session it keeps."""
+    target = Target(TargetKind.SCRIPT, script(tmp_path, "import no_such_module\n"))
+    prepared = prepare(Request(JobSpec(target, gpu=False, workdir=str(tmp_path))))
+    report = prepared.judge(examine(prepared.asking, prepared.questions))
+
+    assert report["hosts"].state == CheckState.PASS
+    assert report["target.imports"].state == CheckState.FAIL
+    assert [each["runs"] for each in engines()] == [[]]
 
 
 def test_a_target_that_does_not_exist_is_refused(home: Path) -> None:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from ...runs.logs.text import plain_text
+
 
 class CheckState(StrEnum):
     """What a check has found; `UNKNOWN` where the facts for it are missing."""
@@ -152,8 +154,8 @@ class CheckReport:
         return " · ".join(parts)
 
     def __repr__(self) -> str:
-        """A line a check, with its remedy below, and the summary."""
-        return "\n".join([*self.lines(), self.summary])
+        """A line a check, with its remedy below, and the summary, for any terminal."""
+        return plain_text("\n".join([*self.lines(), self.summary]))
 
     def lines(self) -> list[str]:
         """A line a check, with its remedy indented below; what is unknown for the same reason is one line."""

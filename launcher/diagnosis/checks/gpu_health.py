@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...errors import counted, size_text
 from ...state.host_facts import GpuFacts, GpuHolder, HostFacts
 from ...state.outcome_rules import listed
+from ...state.xids import xid_text
 from .check import Check, failed, passed, unknown, warned
 from .facts import CheckedLaunch
 
@@ -16,8 +17,9 @@ HELD_BACK = frozenset(
 )
 """Reasons for lower clocks that are no choice of a person. A cap of power under load is the usual state."""
 
-BROKEN_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
-"""Xids of the hardware, the link or the driver; others are mostly an application's own."""
+OF_PROGRAMS = frozenset({13, 31, 43, 45})
+"""Xids that a program usually causes by itself."""
+
 _SHOWN = 3
 
 
@@ -124,12 +126,11 @@ def xids(launch: CheckedLaunch) -> Iterator[Check]:
     silent = [name for name, facts in with_gpus if facts.xids is None]
     found = [(name, facts.xids) for name, facts in with_gpus if facts.xids]
     for name, numbers in found:
-        grave = sorted(BROKEN_XIDS & set(numbers))
-        text = f"{name} has logged Xid {listed([str(n) for n in numbers], most=_SHOWN)} since it was started"
-        remedy = "look at its kernel log (dmesg): " + (
-            f"Xid {grave[0]} is of the hardware or driver" if grave else "they may be an application's own"
-        )
-        yield warned("gpu.xid", text, remedy, [name])
+        told = listed([xid_text(number) for number in numbers], most=_SHOWN, joint="; ", last="; ")
+        remedy = "look at its kernel log (dmesg): they may be of an earlier run"
+        if set(numbers) <= OF_PROGRAMS:
+            remedy += ", and a program's own"
+        yield warned("gpu.xid", f"{name} has logged {told}, since it was started", remedy, [name])
     if silent:
         yield unknown("gpu.xid", f"the kernel's log may not be read on {listed(silent)}", silent)
     if not found and not silent:

@@ -86,13 +86,20 @@ def slots(launch: CheckedLaunch) -> Iterator[Check]:
     if refused is not None:
         yield _refusal("slots", refused)
     elif examined.expected is not None:
-        ranks, agents = counted(launch.spec.num_processes, "rank"), counted(examined.expected, "task")
-        room = f"in {agents} of Spark" if launch.spec.mode.traits.scheduled else "on this machine"
-        yield passed("slots", f"there is room for {ranks}, {room}")
+        yield passed("slots", _room(launch, examined.expected))
     elif examined.waiting:
         yield failed("slots", examined.waiting, (error.hint if error else "") or _LATER)
     elif error is not None:
         yield _refusal("slots", error)
+
+
+def _room(launch: CheckedLaunch, agents: int) -> str:
+    """For how many ranks there is room; a gang that may be smaller may have got less."""
+    spec = launch.spec
+    if not spec.mode.traits.scheduled:
+        return f"there is room for {counted(spec.num_processes, 'rank')}, on this machine"
+    ranks = counted(min(spec.num_processes, agents * spec.ranks_per_task), "rank")
+    return f"there is room for {ranks}, in {counted(agents, 'task')} of Spark"
 
 
 def _refusal(check: str, error: RefusedLaunch) -> Check:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands import COMMAND, Foreground, rankdeck, runs, until
+from tests.fakes.nvml_build import FakeGpu, FakeNvml
 
+pytest_plugins = ("tests.launcher.nvml_fixture",)
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("mark", "home")]
 
 
@@ -78,6 +80,18 @@ def test_gpus_that_are_not_there_are_no_place(project: Path) -> None:
 
     assert done.returncode == 69
     assert "CUDA_VISIBLE_DEVICES= hides every GPU" in done.stdout
+
+
+def test_a_foreign_process_on_a_gpu_is_named(project: Path, nvml_elsewhere: FakeNvml) -> None:
+    ours = ((os.getpid(), 30 << 30),)
+    nvml_elsewhere.say(FakeGpu("GPU-1", memory=(31 << 30, 80 << 30), compute=ours, ecc=(0, 0), throttle=0))
+    done = rankdeck("doctor", "train.py", "--json", cwd=project, env=nvml_elsewhere.environment)
+    found = {each["id"]: each for each in json.loads(done.stdout)["checks"]}
+
+    assert done.returncode == 0
+    assert found["gpu.processes"]["state"] == "warn"
+    assert f"process {os.getpid()} (" in found["gpu.processes"]["text"]
+    assert (found["gpus"]["state"], found["gpu.clocks"]["state"]) == ("pass", "pass")
 
 
 @pytest.mark.parametrize(

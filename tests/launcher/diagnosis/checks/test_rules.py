@@ -258,7 +258,7 @@ BROKEN: Mapping[str, tuple[CheckedLaunch, str, str, str]] = {
     "rows to be remapped": (with_gpu(pending=True), "gpu.memory-errors", "fail", "wait to be remapped"),
     "broken rows": (with_gpu(broken=True), "gpu.memory-errors", "fail", "could not be remapped"),
     "a hot GPU": (with_gpu(throttle=("hw_thermal_slowdown",)), "gpu.clocks", "warn", "hw_thermal_slowdown"),
-    "an Xid": (with_host(xids=(79,)), "gpu.xid", "warn", "Xid 79"),
+    "an Xid": (with_host(xids=(79,)), "gpu.xid", "warn", "Xid 79, fallen off the bus"),
     "a function that cannot be pickled": (
         with_caller(target=RefusedLaunch("SpecError", "fn cannot be pickled: a lock")),
         "target",
@@ -409,6 +409,21 @@ def test_interfaces_are_chosen_as_nccl_does(wanted: str, fits: bool) -> None:
 def test_gloo_takes_whole_names() -> None:
     assert not judge(asking(env={"GLOO_SOCKET_IFNAME": "eth"})).ok
     assert judge(asking(env={"GLOO_SOCKET_IFNAME": "eth0"})).ok
+
+
+def test_a_gang_that_may_be_smaller_is_told_what_it_gets() -> None:
+    elastic = replace(SPEC, num_processes=9, min_processes=1)
+
+    assert (
+        judge(replace(GOOD, spec=elastic))["slots"].text == "there is room for 2 ranks, in 2 tasks of Spark"
+    )
+
+
+def test_its_text_cannot_control_a_terminal() -> None:
+    report = CheckReport((failed("slots", "\x1b[2Jnothing", "\x07"),))
+
+    assert "\x1b" not in repr(report)
+    assert "\x07" not in repr(report)
 
 
 def test_the_worst_comes_last_with_its_remedy() -> None:
