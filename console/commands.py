@@ -1,4 +1,4 @@
-"""The console's commands to the launcher: start a run, stop it, take its stacks.
+"""The console's commands to the launcher: check a launch, start a run, stop it, take its stacks.
 
 Tests and the demo replace these commands. Every one may block and must run in a thread.
 """
@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from launcher.diagnosis.checks.check import CheckReport
     from launcher.spec.request import Request
 
 
 class Commands(Protocol):
     """Starts and stops runs, and has their stacks taken. Every method raises `LauncherError`."""
+
+    def check(self, request: Request) -> CheckReport:
+        """Check a launch on all its hosts; nothing of it is started."""
 
     def start(self, request: Request) -> str:
         """Start a run that outlives the console, and return its id."""
@@ -27,6 +31,12 @@ class Commands(Protocol):
 
 class LauncherCommands:
     """The commands, executed by the launcher."""
+
+    def check(self, request: Request) -> CheckReport:
+        """Have agents look at the hosts, as `rankdeck doctor` does."""
+        from launcher.engine.doctor import diagnose
+
+        return diagnose(request)
 
     def start(self, request: Request) -> str:
         """Start a detached process that owns the run."""

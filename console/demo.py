@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launcher.errors import SpecError
 from launcher.runs.catalog import new_id
@@ -20,6 +21,9 @@ from launcher.spec.request import Request
 from launcher.state import events as ev
 
 from .data.replay import Replay, Script, replay
+
+if TYPE_CHECKING:
+    from launcher.diagnosis.checks.check import CheckReport
 
 RECORDED_AT = 1_767_261_600.0
 
@@ -67,6 +71,11 @@ class DemoCommands:
         self._recordings, self._root, self._speed = recordings, root, speed
         self._replays: dict[str, Replay] = {}
         self._lock = threading.Lock()
+
+    def check(self, request: Request) -> CheckReport:
+        """Refuse: a recording has no hosts."""
+        del request
+        raise SpecError("this is a recording: it has no hosts to be checked")
 
     def start(self, request: Request) -> str:
         """Replay the recorded run, with the requested number of ranks."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TimeLimit,
     )
     from .job import Job
+    from .preflight import doctor
     from .spec.job import JobSpec, SparkSpec
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [
     "SpecError",
     "TimeLimit",
     "UnpicklableResult",
+    "doctor",
     "pause",
     "publish",
     "report",
@@ -65,6 +67,7 @@ _HOMES = {
     "SparkSpec": ".spec.job",
     "UnpicklableResult": ".agent.report",
     "pause": ".agent.report",
+    "doctor": ".preflight",
     "publish": ".agent.report",
     "report": ".agent.report",
 }

@@ -189,6 +189,11 @@ class _Scripted:
             thread.join(timeout_s)
         return not any(thread.is_alive() for thread in self._threads)
 
+    def settings(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Scripts have no scheduler."""
+        del names
+        return {}
+
     def complaint(self) -> str:
         """Scripts write nothing to stderr."""
         return ""

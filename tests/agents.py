@@ -87,6 +87,9 @@ class Agents:
         self._box.close()
         return self._waiter is None or not self._waiter.is_alive()
 
+    def settings(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
     def complaint(self) -> str:
         return ""
 

@@ -114,6 +114,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _LAZY = {
     "run": "console.cli.run:run",
     "predict": "console.cli.predict:predict",
+    "doctor": "console.cli.doctor:doctor",
     "ps": "console.cli.history:ps",
     "show": "console.cli.history:show",
     "artifacts": "console.cli.artifacts:artifacts",

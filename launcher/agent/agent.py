@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..state.events import Event
     from .files.collector import Collector
     from .files.preparation import Preparation
+    from .host_probe import HostProbe
     from .shares import TaskShares
     from .telemetry import Sampling
     from .warm.forking import Fork, Zygote
@@ -118,6 +119,7 @@ class Agent:
         self._forwarded = 0
         self._quitting = False
         self._store: GangStore | None = None
+        self._probe: HostProbe | None = None
 
     def run(self) -> None:
         """Join, serve until told to quit, and leave nothing running."""
@@ -271,6 +273,8 @@ class Agent:
                 self._group.request_exceptions()
             case frames.Kind.STACKS if self._group:
                 self._group.dump_stacks(int(frame.document()["round"]))
+            case frames.Kind.CHECK if self._group is None and self._probe is None:
+                self._check(frame.document())
             case frames.Kind.QUIT:
                 self._quitting = True
                 self._stop_group()
@@ -288,6 +292,23 @@ class Agent:
         reached = network.reach(request["addresses"], int(request["port"]), REACH_S)
         found = {address: [way.interface, way.source] for address, way in reached.items()}
         self._line.put(frames.document(frames.Kind.REACHED, {"found": found}))
+
+    def _check(self, document: Mapping[str, Any]) -> None:
+        """Begin to find out about this host. Such an agent starts no ranks."""
+        from .. import serialization
+        from ..state.host_facts import HostQuestions
+        from .host_probe import HostProbe
+
+        questions = serialization.from_plain(HostQuestions, document)
+        self._probe = HostProbe(questions, self._root, self._boot.agent, self._port.sock, self._files)
+        self._selector.register(self._probe, selectors.EVENT_READ, self._on_probed)
+
+    def _on_probed(self) -> None:
+        from .. import serialization
+
+        assert self._probe is not None
+        for facts in self._probe.take():
+            self._line.put(frames.document(frames.Kind.CHECKED, serialization.to_plain(facts)))
 
     def _hold(self, count: int) -> None:
         """Hold ports for the ranks' framework, in place of those of the last attempt."""

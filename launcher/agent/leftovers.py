@@ -37,6 +37,11 @@ def make_folder(environ: Mapping[str, str]) -> str:
     return _make_one(map(_own, _places(environ)))
 
 
+def scratch_place(environ: Mapping[str, str]) -> str:
+    """The first of the places where `make_folder` tries to make one."""
+    return next(_places(environ))
+
+
 def make_short_folder(environ: Mapping[str, str]) -> str:
     """The same with a path that leaves room for the names of Unix sockets, of 107 bytes in all.
 

@@ -256,6 +256,11 @@ class NvmlSession:
         """The driver's version; empty if unknown."""
         return text(self._ask("nvmlSystemGetDriverVersion") or "")
 
+    def newest_cuda(self) -> str:
+        """The newest version of CUDA that the driver runs, such as ``12.4``; empty if unknown."""
+        number = self._number("nvmlSystemGetCudaDriverVersion")
+        return "" if number is None else f"{number // 1000}.{number % 1000 // 10}"
+
     def process_memory(self, uuid: str) -> dict[int, int | None]:
         """Device memory in bytes by pid; None for a process whose share the driver does not report."""
         gpu = self._find(uuid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -77,6 +77,10 @@ class Backend(Protocol):
 
     def close(self, timeout_s: float) -> bool:
         """Wait for the agents' processes and release all resources; whether all processes are gone."""
+        ...
+
+    def settings(self, names: Sequence[str]) -> Mapping[str, str]:
+        """The scheduler's settings of these names, as far as they are set and it tells them."""
         ...
 
     def complaint(self) -> str:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -168,6 +168,11 @@ class LocalBackend:
         if self._errors and self._errors.exists() and not self._errors.stat().st_size:
             self._errors.unlink()
         return True
+
+    def settings(self, names: Sequence[str]) -> Mapping[str, str]:
+        """None: nothing schedules here."""
+        del names
+        return {}
 
     def complaint(self) -> str:
         """The last line of the agent's error file, and the file's path."""

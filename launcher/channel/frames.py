@@ -23,7 +23,8 @@ HEADER_SIZE = _HEADER.size
 class Kind(IntEnum):
     """The first group opens and keeps a channel, agents send the second, engines the third.
 
-    With the last group agents send files that ranks wrote, one after another.
+    With the fourth agents send files that ranks wrote, one after another. With the last an engine asks about
+    a host on which no rank was started, and the agent answers.
     """
 
     READY = 1
@@ -69,6 +70,9 @@ class Kind(IntEnum):
     FILE_END = 50
     FILE_ABORT = 51
     FILES_GONE = 52
+
+    CHECK = 64
+    CHECKED = 65
 
 
 class WireError(Exception):

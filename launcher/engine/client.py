@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, runtime_dir
+from ..diagnosis.checks.facts import Examined
 from ..errors import AgentLost, InternalError, LauncherError, RunStopped
 from ..runs.paths import home, runs_root
 from ..runs.status import process_start
+from ..serialization import from_plain, to_plain
 from ..spec.files.packing import Tell, with_bundle
 from ..spec.request import Request
+from ..state.host_facts import HostQuestions
 from ..supervisor.control import send_command
 from .address import ROOT, EngineKey, key_for
 from .protocol import Conversation, Message, error_from, pack_request
@@ -121,6 +124,38 @@ def start_detached(request: Request, tell: Tell = None) -> str:
     started = _submit(request, hold=False, on_disconnect="detach", tell=tell)
     started.close()
     return started.id
+
+
+def examine(request: Request, questions: HostQuestions) -> Examined:
+    """Have the engine of a launch ask its hosts. If this process leaves, the engine ends that.
+
+    Raises:
+        LauncherError: there can be no engine, or it refuses.
+    """
+    _require_address(request)
+    key, packed = key_for(request), pack_request(request)
+    fields = {"op": "examine", "version": key.version, "build": key.build, "questions": to_plain(questions)}
+    for lane in range(LANES):
+        message = Message({**packed.document, **fields, "whole": lane == LANES - 1}, packed.blobs)
+        if (examined := _examined_by(key.lane(lane), message)) is not None:
+            return examined
+    raise InternalError("no engine has room for the check", hint="rankdeck engine status")
+
+
+def _examined_by(key: EngineKey, message: Message) -> Examined | None:
+    """What the engine of this key has found; None if its session has no room for the launch."""
+    talk = engine_for(key)
+    try:
+        talk.sock.settimeout(EXAMINE_LIMIT_S)
+        talk.send(message.document, *message.blobs)
+        answer = talk.receive().document
+    except ConnectionError as error:
+        raise InternalError(f"the engine did not answer: {error}", hint=f"see {log_of(key)}") from error
+    finally:
+        talk.close()
+    if "error" in answer:
+        raise error_from(answer)
+    return None if answer.get("full") else from_plain(Examined, answer["examined"])
 
 
 def request_stop(
@@ -295,6 +330,7 @@ def _withdraw(started: Attachment) -> None:
 
 
 START_LIMIT_S = 60.0
+EXAMINE_LIMIT_S = 150.0
 CONNECT_S = 15.0
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.engine import daemon; daemon.main()"
 

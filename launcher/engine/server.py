@@ -15,23 +15,28 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .. import settings
+from .. import serialization, settings
 from ..agent.linux import resident
 from ..agent.warm.starting import Started
 from ..backends.base import Backend
 from ..backends.registry import SharedResources, make_backend
-from ..distributor import launch
+from ..distributor import launch, plan_for
 from ..errors import InternalError, LauncherError, RunStopped, SpecError
 from ..job import Job
 from ..runs.paths import runs_root
 from ..runtime_dir import has_left
 from ..spec.request import Request
+from ..state.host_facts import HostQuestions
 from .address import EngineAddress, fingerprint, sweep_dead_engines
 from .protocol import Conversation, Message, another_version, error_document, unpack_request
+
+if TYPE_CHECKING:
+    from ..supervisor.examination import Examination
 
 HELLO_S = 10.0
 CLIENT_GONE = "its client is gone"
@@ -54,6 +59,7 @@ class Engine:
             session_idle_s=chosen.engine.session_idle_s,
         )
         self._jobs: dict[str, Job] = {}
+        self._examinations: set[Examination] = set()
         self._guard = threading.Lock()
         self._clients = self._launching = 0
         self._busy_at = time.monotonic()
@@ -90,6 +96,8 @@ class Engine:
         self._leaving = True
         for job in list(self._jobs.values()):
             job.stop(reason=TERMINATED)
+        for examination in list(self._examinations):
+            examination.stop()
         self._wake_up()
 
     # --- the main thread -----------------------------------------------------------------------------
@@ -188,6 +196,8 @@ class Engine:
             match request.get("op"):
                 case "submit":
                     return self._submit(talk, message)
+                case "examine":
+                    return self._examine(talk, message)
                 case "status":
                     return talk.send(self._status())
                 case "stop":
@@ -221,14 +231,43 @@ class Engine:
             self._on_disconnect(job, str(fields.get("on_disconnect", "detach")))
         return None
 
-    def _launch(self, request: Request, root: Path, *, whole: bool) -> Job | None:
-        """Start a run; None if it should have another engine, since this one's session has no room for it."""
+    def _examine(self, talk: Conversation, message: Message) -> None:
+        """Ask the hosts of a launch that a client wants checked, for as long as it waits for that."""
+        from ..supervisor.examination import Examination  # most engines check nothing
+
+        request, fields = unpack_request(message), message.document
+        questions = serialization.from_plain(HostQuestions, fields["questions"])
+        with self._backend_for(request) as backend:
+            if not backend.reserve(request, whole=bool(fields.get("whole", True))):
+                backend.close(0.0)
+                return talk.send({"full": True})
+            plan = plan_for(request, backend) if request.spec.mode.traits.plans_ahead else None
+            examination = Examination(request, plan, backend, questions, gone=talk.sock.fileno())
+            self._examinations.add(examination)
+            try:
+                examined = examination.run()
+            finally:
+                self._examinations.discard(examination)
+            return talk.send({"examined": serialization.to_plain(examined)})
+
+    @contextlib.contextmanager
+    def _backend_for(self, request: Request) -> Iterator[Backend]:
+        """A backend for what is about to start; until it has, the engine does not leave."""
         with self._guard:
             if self._leaving:
                 raise InternalError("the engine is being stopped", hint="try again")
             backend = make_backend(request.spec.mode, self._shared)
             self._launching += 1
         try:
+            yield backend
+        finally:
+            with self._guard:
+                self._launching -= 1
+            self._wake_up()
+
+    def _launch(self, request: Request, root: Path, *, whole: bool) -> Job | None:
+        """Start a run; None if it should have another engine, since this one's session has no room for it."""
+        with self._backend_for(request) as backend:
             if not backend.reserve(request, whole=whole):
                 backend.close(0.0)
                 return None
@@ -237,10 +276,6 @@ class Engine:
             if self._leaving:  # `leave` was called meanwhile, and did not see this job
                 job.stop(reason=TERMINATED)
             return job
-        finally:
-            with self._guard:
-                self._launching -= 1
-            self._wake_up()
 
     def _start(self, request: Request, root: Path, backend: Backend) -> Job:
         """Start a run; if that fails, its backend is closed, so that what was reserved is free."""

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.agent import linux
@@ -100,6 +100,9 @@ class SimulatedBackend:
         """Wait for the gang."""
         self._box.close()
         return self._gang.wait(timeout_s) is not None
+
+    def settings(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {}
 
     def complaint(self) -> str:
         """None."""

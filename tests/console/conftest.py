@@ -11,6 +11,7 @@ import pytest
 
 from console.app import RankdeckApp
 from console.demo import record_demo
+from launcher.diagnosis.checks.check import CheckReport
 from launcher.errors import LauncherError
 from launcher.spec.request import Request
 
@@ -29,6 +30,14 @@ class FakeCommands:
         self.started: list[Request] = []
         self.stopped: list[tuple[Path, bool]] = []
         self.asked: list[Path] = []
+        self.report = CheckReport()
+        self.checked: list[Request] = []
+
+    def check(self, request: Request) -> CheckReport:
+        if self.error is not None:
+            raise self.error
+        self.checked.append(request)
+        return self.report
 
     def start(self, request: Request) -> str:
         if self.error is not None:

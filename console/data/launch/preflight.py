@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from launcher.diagnosis.checks.check import CheckReport, CheckState
 from launcher.distributor import plan_for
 from launcher.errors import CannotPlace, size_text
 from launcher.frameworks.registry import choose
@@ -17,6 +18,7 @@ from launcher.spec.redaction import redacted
 from launcher.spec.request import Request
 
 from ...formatting import number, tilde
+from ...sanitize import escaped
 from .detect import Detected, Line, look, mode_line, room_line
 from .draft import Draft, errors_in
 from .targets import choice_text
@@ -37,6 +39,21 @@ def preflight(draft: Draft) -> tuple[Line, ...]:
         if not works:
             raise CannotPlace(how)
     return tuple(_lines(draft, spec, detected, how))
+
+
+def findings(report: CheckReport) -> tuple[Line, ...]:
+    """What checks on the hosts have found, as pairs of a label and a text; those that pass are one line."""
+    return tuple((label, escaped(text)) for label, text in _findings(report))
+
+
+def _findings(report: CheckReport) -> Iterator[Line]:
+    if fine := report.having(CheckState.PASS):
+        yield CheckState.PASS.value, ", ".join(each.id for each in fine)
+    for each in report.checks:
+        if each.state != CheckState.PASS:
+            yield each.state.value, f"{each.id}: {each.text}"
+            if each.remedy:
+                yield "", f"→ {each.remedy}"
 
 
 def _lines(draft: Draft, spec: JobSpec, detected: Detected, how: str) -> Iterator[Line]:

@@ -34,6 +34,7 @@ class CommandLine(Sheet):
         self.problem: str | None = None
         self.doubt = ""
         self.busy = ""
+        self.checked, self.checked_fine = "", True
         self.begun = True
         self._typing = False
 
@@ -60,6 +61,11 @@ class CommandLine(Sheet):
         """
         self.begun = begun
         self.problem, self.doubt, self.busy = problem, doubt, ""
+        self.refresh_rows()
+
+    def note_checks(self, summary: str, *, fine: bool) -> None:
+        """Show what checks on the hosts have found; empty for none. It prevents no launch."""
+        self.checked, self.checked_fine = summary, fine
         self.refresh_rows()
 
     def wait(self, for_what: str) -> None:
@@ -93,6 +99,9 @@ class CommandLine(Sheet):
         check = keys_of(self, "launch.preflight", "f5" if self._typing else "p")
         if self.doubt:
             return ((f" ? {self.doubt}", "rank-behind"), (f" · {start} launches all the same", "muted"))
+        if self.checked:
+            glyph, style = ("✓", "rank-done") if self.checked_fine else ("?", "rank-behind")
+            return ((f" {glyph} {self.checked}", style), (f" · {start} launches", "muted"))
         return ((" ✓ ready", "rank-done"), (f" · {start} launches · {check} checks", "muted"))
 
 

@@ -1,8 +1,13 @@
-"""The preflight: the checks of ``--dry-run`` for the form, and the plan of what would be started."""
+"""The preflight: the checks of ``--dry-run`` for the form, the plan of what would be started, and its hosts.
+
+Hosts are asked on request only, since that may take seconds, on a thread that holds up nothing: when the
+console is left, the check ends with its process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import on, work
@@ -13,18 +18,24 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from launcher.errors import LauncherError
+from launcher.spec.request import Request
 
 from ...data.launch.draft import Draft, Misfit
+from ...sanitize import escaped
 from ..widgets.key_line import keys_of
 from ..widgets.rows import Row, ScrollingSheet, clip
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+    from launcher.diagnosis.checks.check import CheckReport
+
+    from ...commands import Commands
     from ...data.launch.detect import Line
 
 LAUNCH: Literal["launch"] = "launch"
 _LABEL_WIDTH = 9
+_NOTABLE = frozenset({"note", "warn", "fail"})
 _FRAME = 10
 _ROWS = 4
 
@@ -50,7 +61,7 @@ class Checks(ScrollingSheet):
         return [clip(self._row(label, text), width) for label, text in self.lines]
 
     def _row(self, label: str, text: str) -> Row:
-        style = "rank-behind" if label == "note" else "muted"
+        style = "rank-behind" if label in _NOTABLE else "muted"
         return ((f"{label:<{_LABEL_WIDTH}} ", style), (text, ""))
 
 
@@ -65,6 +76,7 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "Close", show=False, id="preflight.close"),
         Binding("p,f5", "again", "Check again", show=False, id="preflight.again"),
+        Binding("d", "ask_hosts", "Check the hosts", show=False, id="preflight.hosts"),
         Binding("ctrl+r", "launch", "Launch", show=False, priority=True, id="preflight.launch"),
     ]
 
@@ -82,9 +94,20 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
             super().__init__()
             self.misfit = misfit
 
-    def __init__(self, draft: Draft) -> None:
+    class Asked(Message):
+        """The hosts were asked; `error` is why they could not be."""
+
+        def __init__(self, report: CheckReport | None, error: str = "") -> None:
+            super().__init__()
+            self.report, self.error = report, error
+
+    def __init__(
+        self, draft: Draft, commands: Commands, on_report: Callable[[Draft, CheckReport], None]
+    ) -> None:
         super().__init__()
-        self._draft = draft
+        self._draft, self._commands, self._on_report = draft, commands, on_report
+        self._plan: tuple[Line, ...] = ()
+        self._asking = False
 
     def compose(self) -> ComposeResult:
         """The lines of the checks, and the verdict."""
@@ -119,16 +142,52 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
         else:
             self.post_message(self.Done(lines))
 
-    @on(Done)
-    def _show(self, message: Done) -> None:
+    def action_ask_hosts(self) -> None:
+        """Have agents look at every host of the launch."""
+        if not self._asking:
+            self._asking = True
+            self.query_one("#verdict", Static).update("◐ asking the hosts …")
+            threading.Thread(target=self._ask, name="rankdeck-check", daemon=True).start()
+
+    def _ask(self) -> None:
+        try:
+            report = self._commands.check(Request(self._draft.resolved()))
+        except (LauncherError, Misfit) as error:
+            self.post_message(self.Asked(None, str(error)))
+        else:
+            self.post_message(self.Asked(report))
+
+    @on(Asked)
+    def _show_report(self, message: Asked) -> None:
+        self._asking = False
+        if (report := message.report) is None:
+            self.query_one("#verdict", Static).update(f"✗ {escaped(message.error)}")
+            return
+        from ...data.launch.preflight import findings
+
+        self._on_report(self._draft, report)
+        self._show_lines((*self._plan, *findings(report)))
+        glyph = "✓" if report.ok else "?"
+        self.query_one("#verdict", Static).update(f"{glyph} {escaped(report.summary)} · {self._keys}")
+
+    def _show_lines(self, lines: Sequence[Line]) -> None:
         checks = self.query_one(Checks)
         room = max(self.app.size.height * 9 // 10 - _FRAME, _ROWS)
-        checks.styles.height = min(len(message.lines), room)
-        checks.show(message.lines)
+        checks.styles.height = min(len(lines), room)
+        checks.show(lines)
+
+    @property
+    def _keys(self) -> str:
+        """What keys do here."""
         start, again = keys_of(self, "preflight.launch", "ctrl+r"), keys_of(self, "preflight.again", "p")
-        self.query_one("#verdict", Static).update(
-            f"✓ it can be started · {start} launches · {again} again · esc closes"
-        )
+        hosts = keys_of(self, "preflight.hosts", "d")
+        return f"{start} launches · {hosts} hosts · {again} again · esc closes"
+
+    @on(Done)
+    def _show(self, message: Done) -> None:
+        self._plan = tuple(message.lines)
+        self._show_lines(self._plan)
+        self.query_one("#verdict", Static).update(f"✓ it can start · {self._keys}")
 
     @on(Failed)
     def _close(self, message: Failed) -> None:

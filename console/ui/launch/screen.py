@@ -29,6 +29,7 @@ from ...data.launch.completion import misgiven
 from ...data.launch.detect import Detected, look
 from ...data.launch.draft import Draft, Misfit, command_text, draft_of, require_editable, unwritten
 from ...data.launch.targets import framework_of, functions_of, options_of
+from ...sanitize import escaped
 from ..navigation import Site
 from ..rerun import StartsAgain
 from ..widgets.key_line import KeyLine
@@ -39,6 +40,8 @@ from .panes import CommandLine, RecentRuns
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.timer import Timer
+
+    from launcher.diagnosis.checks.check import CheckReport
 
 
 _LIST_S = 2.0
@@ -123,6 +126,7 @@ class LaunchScreen(StartsAgain):
         self.site = Site(root, workdir, commands)
         self._first = draft
         self._refused: tuple[Draft, Misfit] | None = None
+        self._checked: tuple[Draft, CheckReport] | None = None
         self._launching = False
         self._list_timer: Timer
 
@@ -165,6 +169,7 @@ class LaunchScreen(StartsAgain):
     def _changed(self) -> None:
         draft = self.draft
         self.query_one(CommandLine).show(command_text(draft, self._defaults))
+        self._show_checks()
         self._check(draft)
 
     @work(thread=True, exclusive=True, group="check")
@@ -352,7 +357,18 @@ class LaunchScreen(StartsAgain):
         """Check all that can be checked before a start, and show the plan."""
         from .preflight import PreflightScreen
 
-        self.app.push_screen(PreflightScreen(self.draft), self._preflight_closed)
+        screen = PreflightScreen(self.draft, self._commands, self._hosts_checked)
+        self.app.push_screen(screen, self._preflight_closed)
+
+    def _hosts_checked(self, draft: Draft, report: CheckReport) -> None:
+        """Show what checks on the hosts have found, until the form changes."""
+        self._checked = (draft, report)
+        self._show_checks()
+
+    def _show_checks(self) -> None:
+        report = self._checked[1] if self._checked and self._checked[0] == self.draft else None
+        summary = escaped(report.summary) if report else ""
+        self.query_one(CommandLine).note_checks(summary, fine=report is None or report.ok)
 
     def _preflight_closed(self, outcome: Misfit | str | None) -> None:
         from .preflight import LAUNCH

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,6 +151,17 @@ class SparkBackend:
         self._sessions.release(self)
         self._box.close()
         return self._thread is None or not self._thread.is_alive()
+
+    def settings(self, names: Sequence[str]) -> Mapping[str, str]:
+        """The session's settings, once it is open; none of a session that does not tell them."""
+        session = self._session
+        if session is None or not session.settings_known:
+            return {}
+        try:
+            found = {name: session.conf(name) for name in names}
+        except Exception:  # noqa: BLE001  whatever pyspark raises for a session that is gone: it tells nothing
+            return {}
+        return {name: value for name, value in found.items() if value}
 
     def complaint(self) -> str:
         """What agents wrote to their own stderr."""

@@ -26,6 +26,8 @@ from console.ui.launch.screen import LaunchScreen
 from console.ui.run.screen import RunScreen
 from console.ui.widgets.fields import Choice, FormRow, Toggle
 from console.ui.widgets.key_line import KeyLine
+from launcher.diagnosis.checks.check import CheckReport, failed, in_order, passed
+from launcher.errors import CannotPlace
 from launcher.runs.catalog import create_folder
 from launcher.runs.writer import RunWriter
 from launcher.spec.job import JobSpec, Target, TargetKind
@@ -306,6 +308,55 @@ async def test_the_preflight_shows_the_plan_and_starts_nothing(
     assert said["room"].startswith("1 node × 2")
     assert "CPU" in said["rank 1"]
     assert commands.started == []
+
+
+async def test_the_preflight_asks_the_hosts_and_the_form_keeps_the_summary(
+    open_app: Open, until: Until, commands: FakeCommands
+) -> None:
+    found = [
+        failed("slots", "no \x1b[31mroom", "wait"),
+        passed("java", "there is one"),
+        passed("clock", "fine"),
+    ]
+    commands.report = CheckReport(in_order(found))
+    app = open_app()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(app, pilot, until, "script.py")
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(app.screen, PreflightScreen))
+        await until(pilot, lambda: bool(app.screen.query_one(Checks).lines))
+        await pilot.press("d")
+        await until(pilot, lambda: ("", "→ wait") in app.screen.query_one(Checks).lines)
+        lines = app.screen.query_one(Checks).lines
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        line = app.screen.query_one(CommandLine)
+        await until(pilot, lambda: "2 checks pass · 1 failure" in str(line._verdict()))
+        field(app, "processes").value = "3"
+        await until(pilot, lambda: "failure" not in str(line._verdict()))
+
+    assert ("fail", "slots: no \\x1b[31mroom") in lines
+    assert [request.spec.target.source.rpartition("/")[2] for request in commands.checked] == ["script.py"]
+    assert commands.started == []
+
+
+async def test_hosts_that_cannot_be_asked_hold_up_nothing(
+    open_app: Open, until: Until, commands: FakeCommands
+) -> None:
+    app = open_app()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(app, pilot, until, "script.py")
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(app.screen, PreflightScreen))
+        await until(pilot, lambda: bool(app.screen.query_one(Checks).lines))
+        commands.error = CannotPlace("there is no engine")
+        await pilot.press("d")
+        await until(
+            pilot, lambda: "there is no engine" in str(app.screen.query_one("#verdict", Static).content)
+        )
+        commands.error = None
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: bool(commands.started))
 
 
 @pytest.mark.parametrize(
