@@ -61,7 +61,21 @@ def show(folder: Path, *, as_json: bool) -> int:
     for line in (record_line(state), *_unreadable(status)):
         if line:
             print_text(line)
+    for line in _failing_code(state):
+        print_text(line)
     return 0
+
+
+def _failing_code(state: RunState) -> Iterator[str]:
+    """The traceback of the first failure, after an empty line; nothing without one."""
+    first = state.first_failure
+    if first is None or first.raised is None:
+        return
+    from launcher.diagnosis.failing_code import traceback_text
+
+    yield ""
+    yield f"rank {first.rank} on {first.host}:"
+    yield traceback_text(first.raised)
 
 
 def _spec_of(folder: Path) -> JobSpec | None:

@@ -101,8 +101,12 @@ def user_steps(tb: types.TracebackType | None) -> list[tuple[types.FrameType, in
     return [step for step in steps if _is_users(step[0].f_code.co_filename)] or steps
 
 
+_LIBRARIES = (sys.base_prefix, "<frozen", *(os.path.join(root, "") for root in _ROOTS))
+_EXAMPLES = tuple(os.path.join(root, "examples", "") for root in _ROOTS)
+
+
 def _is_users(file: str) -> bool:
-    return "site-packages" not in file and not file.startswith((sys.base_prefix, "<frozen"))
+    return file.startswith(_EXAMPLES) or not ("site-packages" in file or file.startswith(_LIBRARIES))
 
 
 def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:

@@ -88,7 +88,8 @@ def excerpts(
     own, linked = _places(tb), _linked(error)
     others = (place for each in linked for place in (*_of(each, error), *_quoted(each)))
     places = itertools.islice(_distinct(itertools.chain(own, others)), MOST_EXCERPTS)
-    return (made for place in places if (made := _excerpt(place, naming)) is not None)
+    start = linux.started(os.getpid())
+    return (made for place in places if (made := _excerpt(place, naming, start)) is not None)
 
 
 def _distinct(places: Iterable[_NamedLine]) -> Iterator[_NamedLine]:
@@ -135,14 +136,21 @@ _FRAME = re.compile(r'^\s*File "([^"\n]{1,4096})", line (\d{1,9}), in (\S{1,200}
 def _quoted(error: BaseException) -> list[_NamedLine]:
     """The frames of a traceback that is the exception's message, the innermost first."""
     message = error.args[0] if error.args else None
-    if type(message) is not str or "Traceback (most recent call last)" not in message:
-        return []
-    found = [_NamedLine(file, int(line), name) for file, line, name in _FRAME.findall(message[-_EXCERPTS:])]
+    text = (
+        str.__str__(message) if isinstance(message, str) else ""
+    )  # a KeyError's may be of a class of torch's
+    found = [_NamedLine(file, int(line), name) for file, line, name in _FRAME.findall(text[-_EXCERPTS:])]
     return [p for p in reversed(found) if "site-packages" not in p.file and os.path.isfile(p.file)]
 
 
-def _excerpt(place: _NamedLine, naming: Naming) -> dict[str, Any] | None:
-    """The lines around a place; None if its source cannot be read, or is shorter now."""
+def _excerpt(place: _NamedLine, naming: Naming, start: float | None) -> dict[str, Any] | None:
+    """The lines around a place; None if its source cannot be read, or is shorter now.
+
+    Args:
+        place: the frame's line.
+        naming: how tracebacks name the target's files.
+        start: when this process started; None if unknown.
+    """
     source = linecache.getlines(place.file, place.names)
     if not 1 <= place.line <= len(source):
         return None
@@ -156,7 +164,7 @@ def _excerpt(place: _NamedLine, naming: Naming) -> dict[str, Any] | None:
         "function": place.function[:_NAME],
         "first": first,
         "lines": lines,
-        "changed": _is_changed(place.file),
+        "changed": start is not None and _written(place.file) > start + _EDITED_S,
     }
 
 
@@ -165,14 +173,11 @@ def _shortened(line: str) -> str:
     return text if len(text) <= _LINE else f"{text[:_LINE]}…"
 
 
-def _is_changed(file: str) -> bool:
-    """Whether a file was written after this process had started, so that it may have run other lines."""
+def _written(file: str) -> float:
     try:
-        written = os.stat(file).st_mtime
+        return os.stat(file).st_mtime
     except (OSError, ValueError):  # a notebook's cell, or a module in a zip
-        return False
-    start = linux.started(os.getpid())
-    return start is not None and written > start + _EDITED_S
+        return 0.0
 
 
 _MODULE, _QUALNAME, _MRO = (vars(type)[name].__get__ for name in ("__module__", "__qualname__", "__mro__"))

@@ -174,8 +174,8 @@ def _masked_in(part: T, names: Sequence[str], redactor: Redactor) -> T:
 
 
 _LITERAL = re.compile(
-    r"""(?P<name>[A-Za-z_]\w*)(?P<q>['"]?)\]?\s*(?::[^=\n]{0,80})?[=:]\s*[rbuf]{0,2}(?P<v>['"]{1,3})"""
-    r"""(?P<value>(?:\\.|(?!(?P=v)).)+)"""
+    r"""(?<!\w)(?P<name>[A-Za-z_]\w{0,80})['"]?\]?\s{0,9}(?::[^=:'"\n]{1,80}=|[=:]=?)\s{0,9}"""
+    r"""[rbufRBUF]{0,2}(?P<v>['"]{1,3})(?P<value>(?:\\.|(?!(?P=v)).)+)"""
 )
 
 

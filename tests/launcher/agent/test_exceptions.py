@@ -246,6 +246,31 @@ def test_frames_that_a_loaders_message_quotes_have_excerpts(tmp_path: Path) -> N
     assert [__file__, str(data)] == [each["file"] for each in describe(failing)["excerpts"]]
 
 
+class Message(str):
+    __slots__ = ()
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise AssertionError
+
+
+def test_a_message_may_be_of_a_class_of_its_own() -> None:
+    def failing() -> NoReturn:
+        raise KeyError(Message(f'  File "{json.__file__}", line 1, in load'))
+
+    assert [__file__, json.__file__] == [each["file"] for each in describe(failing)["excerpts"]]
+
+
+def test_frames_of_the_launcher_are_not_the_users() -> None:
+    def failing() -> None:
+        numbers = [1]
+        exceptions.cut(numbers, 3)  # type: ignore[arg-type]
+        exceptions.cut("longer", numbers)  # type: ignore[arg-type]
+
+    told = describe(failing)
+    assert {__file__} == {frame[0] for frame in told["frames"]}
+    assert ["numbers"] == [each["name"] for each in told["variables"]]
+
+
 def test_a_quoted_name_that_is_no_file_is_not_opened(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

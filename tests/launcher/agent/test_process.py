@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,6 +147,17 @@ def test_a_rank_dies_with_its_agent(tmp_path: Path) -> None:
         started.kill()
 
     until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in _state(pid))
+
+
+def test_the_start_of_a_process_is_known_to_a_second() -> None:
+    before = time.time()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        start = linux.started(child.pid)
+        child.kill()
+
+    assert start is not None
+    assert before - 1.5 < start < time.time() + 0.1
+    assert linux.started(1 << 22) is None
 
 
 def _state(pid: int) -> str:

@@ -8,7 +8,15 @@ import pytest
 
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
-from launcher.spec.redaction import REDACTED, Redactor, hides, looks_secret, redacted_text, without_secrets
+from launcher.spec.redaction import (
+    REDACTED,
+    Redactor,
+    hides,
+    looks_secret,
+    redacted_source,
+    redacted_text,
+    without_secrets,
+)
 from launcher.state import events as ev
 
 SECRET_NAMES = (  # noqa: SIM905
@@ -195,3 +203,54 @@ def test_a_fact_that_quotes_a_secret_is_told_without_it() -> None:
 
     assert "cannot reach postgres://u:***@h/d" == without_secrets(fact, SPEC.secrets()).why
     assert "failed" == without_secrets(fact, {"failed"}).state
+
+
+@pytest.mark.parametrize(
+    ("line", "masked"),
+    [
+        ('API_KEY = "hunter2abc"', 'API_KEY = "***"'),
+        ("    token: str | None = 'abcdef'", "    token: str | None = '***'"),
+        ("login(token=config.token, password='hunter2')", "login(token=config.token, password='***')"),
+        ("headers = {'api_key': f'{a}b', 'lr': '0.1'}", "headers = {'api_key': f'***', 'lr': '0.1'}"),
+        ('os.environ["HF_TOKEN"] = "hunter2"', 'os.environ["HF_TOKEN"] = "***"'),
+        ("secret = '''begin", "secret = '''***"),
+        ('url = "postgres://u:hunter2@h/d"', 'url = "postgres://u:***@h/d"'),
+        (f"key = [{KEYS[0]}]", "key = [***]"),
+    ],
+)
+def test_secrets_that_are_written_in_source_are_masked(line: str, masked: str) -> None:
+    assert masked == redacted_source(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "max_tokens = '12'",
+        "x = tokens['a']",
+        "password = getpass()",
+        "for key in 'abc':",
+        "lr: float = 0.1",
+        "",
+    ],
+)
+def test_source_without_secrets_stays_as_it_is(line: str) -> None:
+    assert line == redacted_source(line)
+
+
+def test_a_lines_secrets_take_no_time_without_end() -> None:
+    for text in ("name='" * 4000, "a" * 100_000, "key: " * 4000, "'\\" * 10_000):
+        redacted_source(text)
+
+
+def test_secrets_of_the_request_are_masked_in_source_and_variables() -> None:
+    raised = ev.RankRaised(
+        time=1.0, rank=0, kind="E", message="no hunter2", traceback="hunter2",
+        excerpts=(ev.SourceExcerpt(file="t.py", line=1, lines=("login('hunter2')", "x = 1")),),
+        variables=(ev.Variable(name="word", type="str", text="'hunter2'"), ev.Variable(name="n", type="int")),
+    )  # fmt: skip
+    masked = without_secrets(raised, {"hunter2"})
+
+    assert "hunter2" not in str(masked)
+    assert ("login('***')", "x = 1") == masked.excerpts[0].lines
+    assert ("'***'", None) == tuple(each.text for each in masked.variables)
+    assert raised == without_secrets(raised, {"another"})

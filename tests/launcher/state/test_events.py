@@ -14,7 +14,11 @@ from launcher.serialization import DecodeError
 from launcher.state import events
 from launcher.state import events as ev
 
-RAISED = ev.RankRaised(time=1.0, rank=0, kind="E", message="m", traceback="t", frames=(("a.py", 3, "f"),))
+RAISED = ev.RankRaised(
+    time=1.0, rank=0, kind="E", message="m", traceback="t", frames=(("a.py", 3, "f"),),
+    excerpts=(ev.SourceExcerpt(file="a.py", line=3, function="f", first=2, lines=("def f():", "    g()")),),
+    variables=(ev.Variable(name="x", type="int", text="1"), ev.Variable(name="t", type="T", about="(2)")),
+)  # fmt: skip
 
 
 def test_a_line_says_schema_event_run_time_and_attempt() -> None:
@@ -83,6 +87,10 @@ def test_two_facts_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         ("rank", {"event": "rank_exited", "exit_code": 0}),
         ("rank", {"event": "task_lost", "reason": "none"}),
         ("rank", {"event": "rank_entered", "time": "noon"}),
+        ("rank", {**ev.to_wire(RAISED), "excerpts": [{"file": "a.py", "line": "3"}]}),
+        ("rank", {**ev.to_wire(RAISED), "excerpts": [{"file": "a.py", "line": 3, "lines": [7]}]}),
+        ("rank", {**ev.to_wire(RAISED), "variables": [{"name": "x"}]}),
+        ("rank", {**ev.to_wire(RAISED), "variables": {"x": "int"}}),
     ],
 )
 def test_what_a_sender_may_not_tell_or_tells_wrongly_is_refused(
@@ -104,6 +112,14 @@ def test_facts_are_frozen() -> None:
 
 def test_frames_come_back_as_tuples() -> None:
     assert RAISED == ev.decode(ev.encode(RAISED, "r"))
+
+
+def test_an_exception_of_an_older_version_has_neither_source_nor_variables() -> None:
+    fact = ev.decode(
+        b'{"event":"rank_raised","time":1,"rank":0,"kind":"E","message":"m","traceback":"t","frames":[]}'
+    )
+    assert isinstance(fact, ev.RankRaised)
+    assert ((), ()) == (fact.excerpts, fact.variables)
 
 
 def test_a_fact_of_a_newer_version_is_kept_as_unrecognised() -> None:

@@ -426,6 +426,9 @@ def test_tracebacks_name_the_callers_own_files(work: Path, host: Host, target: s
     assert all(f'File "{path}", line' in told.traceback for path in here)
     assert str(host.tmp) not in told.traceback
     assert "raise ValueError('from afar')" in told.traceback
+    assert here == list(dict.fromkeys(each.file for each in reversed(told.excerpts)))
+    assert any("raise ValueError('from afar')" in line for line in told.excerpts[0].lines)
+    assert not any(each.changed for each in told.excerpts)
 
 
 @pytest.mark.process
