@@ -41,7 +41,10 @@ class Supervisor(RunLoop):
         self._attempt = Attempt(request, plan, writer=self._writer, roster=self._roster, clock=clock)
         self._stage = Launch(launched=0.0)
         self._watch = Watchdog(request.spec, self._writer, self._roster, clock)
-        from .silence_watch import SilenceWatch, chosen_limits  # executors import this module without the rules
+        from .silence_watch import (  # executors import this module without the rules
+            SilenceWatch,
+            chosen_limits,
+        )
 
         limits = chosen_limits(request.spec)
         self._silence = SilenceWatch(self._writer, self._roster, self._watch, clock, limits)
