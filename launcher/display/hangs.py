@@ -30,11 +30,11 @@ def paused_line(state: RunState) -> str:
     paused = [rank for rank in state.ranks if rank.alive and rank.paused is not None]
     told = [f"rank {r.rank} is paused{_because(r.paused)}" for r in paused[:_SHOWN]]
     more = [f"{len(paused) - _SHOWN} more are paused"] if len(paused) > _SHOWN else []
-    return plain_text(" · ".join([*told, *more]))
+    return " · ".join([*told, *more])
 
 
 def _because(reason: str | None) -> str:
-    return f": {' '.join(reason.split())}" if reason else ""
+    return f": {' '.join(plain_text(reason).split())}" if reason else ""
 
 
 def named(ranks: Sequence[int]) -> str:

@@ -57,6 +57,45 @@ def reports(near: socket.socket) -> list[tuple[int | None, dict[str, float]]]:
     return [(d["step"], d["metrics"]) for d in documents]
 
 
+# --- pauses
+
+
+def pauses(near: socket.socket) -> list[tuple[str, str, bool]]:
+    found = [rank_pipe.parse(data) for kind, data in packets(near) if kind == rank_pipe.FACT]
+    return [(d["event"], d.get("reason", ""), d.get("over", False)) for d in found]
+
+
+def test_a_pause_is_told_with_its_end_however_it_ends(agent: socket.socket) -> None:
+    with pytest.raises(KeyError), report.pause("debugging\nthe loss " + "x" * 500):
+        raise KeyError
+    begun, over = pauses(agent)
+    assert ("rank_paused", False) == (begun[0], begun[2])
+    assert begun[1].startswith("debugging the loss xxx")
+    assert 100 == len(begun[1])
+    assert over[2]
+
+
+def test_of_nested_pauses_the_outermost_counts(agent: socket.socket) -> None:
+    with report.pause("outer"):
+        with report.pause("inner"):
+            assert [("rank_paused", "outer", False)] == pauses(agent)
+        assert [] == pauses(agent)
+    assert [("rank_paused", "outer", True)] == pauses(agent)
+
+
+def test_progress_before_a_pause_comes_before_it(agent: socket.socket, clock: FakeClock) -> None:
+    for step in range(100):  # more than are sent at once
+        report.report(step=step)
+    packets(agent)
+    with report.pause():
+        assert ["rank_reported", "rank_paused"] == [name for name, _, _ in pauses(agent)]
+
+
+def test_outside_a_run_a_pause_does_nothing() -> None:
+    with report.pause("debugging"):
+        pass
+
+
 # --- report
 
 
