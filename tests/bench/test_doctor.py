@@ -26,7 +26,8 @@ def test_a_good_cluster_of_two_workers(session: Any, home: Path) -> None:
     seconds()
     taken = sorted(seconds() for _ in range(ROUNDS))
     print(
-        f"doctor, warm session, 4 agents on 2 workers: {statistics.median(taken):.2f} s, at most {taken[-1]:.2f}"
+        f"doctor, warm session, 4 agents on 2 workers: {statistics.median(taken):.2f} s, "
+        f"at most {taken[-1]:.2f}"
     )
 
     assert statistics.median(taken) <= LIMIT_S
