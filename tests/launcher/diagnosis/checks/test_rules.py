@@ -419,6 +419,15 @@ def test_a_gang_that_may_be_smaller_is_told_what_it_gets() -> None:
     )
 
 
+def test_slots_that_spark_does_not_tell_are_unknown_until_all_agents_came() -> None:
+    note = "how many slots are free is not known; Spark waits for them itself"
+    report = judge(with_examined(expected=9, notes=(note,)))
+
+    assert report["slots"].state == CheckState.UNKNOWN
+    assert note in report["slots"].text
+    assert report["hosts"].state == CheckState.FAIL
+
+
 def test_its_text_cannot_control_a_terminal() -> None:
     report = CheckReport((failed("slots", "\x1b[2Jnothing", "\x07"),))
 
