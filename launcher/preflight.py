@@ -133,7 +133,7 @@ def prepare(request: Request, *, refused: LauncherError | None = None, value: An
     sent, refusal = _sent(spec, refused)
     placement, plan, asking = _placed(request)
     option_paths = {spec.spark.spool: "--spool"} if spec.spark.spool else {}
-    argument_paths = () if spec.mode.traits.one_host else tuple(_argument_paths(spec))[:_MOST_PATHS]
+    argument_paths = () if spec.mode.traits.one_host else tuple(dict.fromkeys(_argument_paths(spec)))
     size = len(request.payload) if request.payload is not None else None
     caller = CallerFacts(
         python=platform.python_version(),
@@ -148,7 +148,7 @@ def prepare(request: Request, *, refused: LauncherError | None = None, value: An
         pickle=size,
         captured=tuple(captured(value)) if value is not None and (size or 0) >= _LARGE_PICKLE else (),
         option_paths=option_paths,
-        argument_paths=argument_paths,
+        argument_paths=argument_paths[:_MOST_PATHS],
         workdir=disk(spec.workdir),
         sent=sent,
     )
@@ -156,7 +156,7 @@ def prepare(request: Request, *, refused: LauncherError | None = None, value: An
         modules=(*caller.needed, *caller.lazy),
         folders=_import_folders(request),
         python=spec.python,
-        paths=(*option_paths, *argument_paths),
+        paths=(*option_paths, *argument_paths[:_MOST_PATHS]),
     )
     return PreparedCheck(request, asking, plan, caller, questions)
 
@@ -219,13 +219,13 @@ def _import_folders(request: Request) -> tuple[str, ...]:
 
 
 def _argument_paths(spec: JobSpec) -> Iterator[str]:
-    """The absolute paths among the target's arguments that exist here and do not travel."""
-    own = own_folders(spec)
-    words = [word.rpartition("=")[2] for word in spec.target.args]
-    words += [value.strip("'\"") for _, value in spec.target.kwargs]
-    masked = Redactor()
-    for word in dict.fromkeys(words):
-        if not word.startswith("/") or word == "/" or masked.mask(word, "") != word:
+    """The absolute paths in arguments and variables that exist here and do not travel; no secret is one."""
+    own, redactor = own_folders(spec), Redactor()
+    words = [("", word.rpartition("=")[2]) for word in spec.target.args]
+    words += [(name, value.strip("'\"")) for name, value in spec.target.kwargs]
+    words += spec.env.items()
+    for name, word in dict.fromkeys(words):
+        if not word.startswith("/") or word == "/" or redactor.mask(word, name) != word:
             continue
         path = Path(os.path.normpath(word))
         travels = any(path.is_relative_to(folder) for folder in own) or word in spec.files

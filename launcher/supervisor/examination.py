@@ -225,6 +225,8 @@ class Examination:
             case ev.SparkReady():
                 self._progress.cold = self._monotonic() - self._progress.began > COLD_S
                 self._examined = replace(self._examined, spark=f"Spark {fact.version} at {fact.master}")
+            case ev.NoteMade():
+                self._examined = replace(self._examined, notes=(*self._examined.notes, fact.text))
             case ev.DeliveryChosen():
                 self._examined = replace(self._examined, way=fact.reason)
             case _:

@@ -119,8 +119,8 @@ def test_the_largest_values_that_a_function_takes_along() -> None:
 
 
 def test_paths_of_options_and_arguments_are_asked_for(tmp_path: Path) -> None:
-    data, own = tmp_path / "data", tmp_path / "work"
-    for folder in (data, own):
+    data, own, cache = tmp_path / "data", tmp_path / "work", tmp_path / "cache"
+    for folder in (data, own, cache):
         folder.mkdir()
     (own / "train.py").write_text("")
     args = (f"--data={data}", "--out", str(own / "out"), "/no/such", "--lr=0.1")
@@ -129,11 +129,11 @@ def test_paths_of_options_and_arguments_are_asked_for(tmp_path: Path) -> None:
         mode=Mode.CLUSTER,
         workdir=str(own),
         spark=SparkSpec(spool="/spool"),
-        env={"PYTHONPATH": "/opt/lib:relative"},
+        env={"PYTHONPATH": "/opt/lib:relative", "CACHE": str(cache), "API_TOKEN": str(cache)},
     )
     prepared = prepare(Request(spec, environ={"PATH": "/none"}))
 
-    assert prepared.questions.paths == ("/spool", str(data))
+    assert prepared.questions.paths == ("/spool", str(data), str(cache))
     assert prepared.questions.folders == ("/opt/lib",)
     assert prepared.caller.option_paths == {"/spool": "--spool"}
     assert prepared.asking.spec.fresh

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...channel.connecting import NO_WAY
 from ...errors import AgentLost, CannotPlace, InternalError, LauncherError, RowsFailed, SpecError, counted
 from ...spec.spark_address import shown
 from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
@@ -199,7 +200,7 @@ class _FailureReader:
         match = _NO_WAY.search(self.text)
         if match is None:
             return None
-        why = f"{match[1]} has no way to this run's engine: {match[2]}"
+        why = f"{match[1]} {NO_WAY}: {match[2]}"
         return Failure(None, CannotPlace(why), why, unreachable=True)
 
     def _data(self) -> Failure | None:

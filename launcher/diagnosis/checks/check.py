@@ -50,7 +50,7 @@ CHECKS: Mapping[str, str] = {
     "target.imports": "what the target imports is installed on all hosts",
     "target.size": "the size of the pickled function",
     "paths": "paths that options name, on all hosts",
-    "paths.arguments": "paths among the target's arguments, on all hosts",
+    "paths.arguments": "paths in the target's arguments and variables, on all hosts",
     "workdir": "the working folder",
 }
 """Every check by its id, in the order in which they are told, with what it is about."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...errors import LauncherError, counted
 from ...placement.plan import make_plan
 from ...placement.topology import gpu_reason, offers_of
-from .check import Check, failed, passed, warned
+from .check import Check, failed, passed, unknown, warned
 from .facts import CheckedLaunch, RefusedLaunch
 
 DYNAMIC = "spark.dynamicAllocation.enabled"
@@ -86,7 +86,11 @@ def slots(launch: CheckedLaunch) -> Iterator[Check]:
     if refused is not None:
         yield _refusal("slots", refused)
     elif examined.expected is not None:
-        yield passed("slots", _room(launch, examined.expected))
+        if len(examined.hosts) < examined.expected:  # Spark may have queued them: not every session tells
+            asked = f"Spark was asked for {counted(examined.expected, 'task')}"
+            yield unknown("slots", "; ".join([asked, *examined.notes]))
+        else:
+            yield passed("slots", _room(launch, examined.expected))
     elif examined.waiting:
         yield failed("slots", examined.waiting, (error.hint if error else "") or _LATER)
     elif error is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...channel.connecting import NO_WAY
 from ...channel.network import is_loopback
 from ...errors import counted
 from ...state.host_facts import DialFacts, HostFacts
@@ -20,9 +21,12 @@ _SHOWN = 3
 
 
 def engine(launch: CheckedLaunch) -> Iterator[Check]:
-    """How the agents have reached the engine."""
-    if launch.examined.hosts and launch.spec.mode.traits.scheduled:
-        yield passed("network.engine", launch.examined.way or "all agents have reached this machine")
+    """Whether and how the agents have reached the engine."""
+    examined, check = launch.examined, "network.engine"
+    if (error := examined.error) is not None and NO_WAY in error.message:
+        yield failed(check, error.message, error.hint or "look at routes and firewalls to this machine")
+    elif examined.hosts and launch.spec.mode.traits.scheduled:
+        yield passed(check, examined.way or "all agents have reached this machine")
 
 
 def between_hosts(launch: CheckedLaunch) -> Iterator[Check]:
