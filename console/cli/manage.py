@@ -92,13 +92,21 @@ def export(id: str, *, output: Path, results: bool, no_logs: bool, support: bool
 
 
 def _export_support(folder: Path, output: Path, *, results: bool, no_logs: bool, force: bool) -> int:
+    from launcher.engine.doctor import diagnose
     from launcher.errors import SpecError
+    from launcher.runs.reader import read_spec
+    from launcher.spec.request import Request
 
     from ..export.support import export_support
 
     if results or no_logs:
         raise SpecError("--support chooses what a bug report needs", hint="leave out --results and --no-logs")
-    out = export_support(folder, output, findings=dict, force=force)
+
+    def findings() -> dict[str, Any]:
+        return diagnose(Request(read_spec(folder))).document()
+
+    say("checking what a launch of it would meet …")
+    out = export_support(folder, output, findings=findings, force=force)
     print_text(escaped(str(out)))
     say("secrets that are known, or look like one, are masked: read it before you send it")
     return 0

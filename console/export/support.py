@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from launcher.diagnosis.failing_code import traceback_text
 from launcher.diagnosis.stacks import stacks_block
-from launcher.errors import RecordError, SpecError
+from launcher.errors import LauncherError, RecordError
 from launcher.runs import files, paths
 from launcher.runs.catalog import read_private
 from launcher.runs.provenance import installed_versions
@@ -77,7 +78,7 @@ class _Bundle:
         for name, make in self._parts():
             try:
                 text = make()
-            except (OSError, RecordError, SpecError) as error:
+            except (OSError, LauncherError) as error:
                 missing.append(f"{name}: {error}")
                 continue
             if text:
@@ -143,7 +144,7 @@ def _failure_lines(state: RunState) -> Iterator[str]:
         return
     yield f"rank {first.rank} on {first.host} failed first"
     if first.raised is not None:
-        yield from first.raised.traceback.splitlines()
+        yield from traceback_text(first.raised).splitlines()
 
 
 def _secrets_of(run: Path) -> set[str]:
