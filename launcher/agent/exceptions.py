@@ -55,10 +55,11 @@ def description(
         "traceback": cut(naming(text_of(error, tb)), TRACEBACK),
         "frames": [(cut(naming(file), _PATH), line, cut(name, _SHORT)) for file, line, name in frames],
     }
-    room = _PACKET - len(json.dumps(fields))
     try:
-        from . import failing_frames
+        from . import failing_frames, flight_record
 
+        fields["collectives"] = flight_record.last_collectives()
+        room = _PACKET - len(json.dumps(fields))
         return fields | failing_frames.seen(error, tb, naming, values=values, room=room)
     except Exception:  # noqa: BLE001  memory or descriptors may have run out: the exception itself counts
         return fields

@@ -6,9 +6,10 @@ The messages are those of torch 2.13 and gloo; NCCL's are from torch's sources (
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..state.events import CollectiveCall
 from ..state.outcome_rules import brief, listed
 from ..state.peer_loss import operation
 from ..state.ranks import Rank, RankPhase
@@ -109,7 +110,10 @@ def mismatch(failure: FirstFailure) -> Finding | None:
         "collective-mismatch",
         "the ranks called a collective with tensors of different sizes",
         Certainty.LIKELY,
-        (f"{failure.name} received {sizes[1]} bytes where it expected {sizes[2]}, as gloo tells",),
+        (
+            f"{failure.name} received {sizes[1]} bytes where it expected {sizes[2]}, as gloo tells",
+            *_recorded(failure),
+        ),
         (
             "every rank makes the same calls in the same order, with equal sizes: the order of a set differs",
             _DETAIL,
@@ -221,13 +225,30 @@ def timeout(failure: FirstFailure) -> Finding | None:
         "collective-timeout",
         f"{found.what} of {failure.name} timed out{after}: some rank did not call it in time",
         certainty=found.certainty,
-        evidence=_whereabouts(failure, absent),
+        evidence=(*_whereabouts(failure, absent), *_recorded(failure)),
         remedy=(
             _HANG,
             "a longer `timeout=` in init_process_group, if a rank evaluates or saves for that long",
-            "with NCCL, --env TORCH_NCCL_TRACE_BUFFER_SIZE=2000 makes torch record the calls of every rank",
+            "--env TORCH_FR_BUFFER_SIZE=2000 makes torch record calls: then their numbers are told here",
         ),
     )
+
+
+def _recorded(failure: FirstFailure) -> Iterator[str]:
+    """How far the ranks that raised had come in the failing rank's group, by torch's flight recorder."""
+    own = next(iter(failure.rank.raised.collectives), None) if failure.rank.raised else None
+    if own is None:
+        return
+    yield f"torch recorded of {failure.name}: {_call_text(own)}"
+    for rank in failure.gang:
+        calls = rank.raised.collectives if rank.raised and rank.rank != failure.rank.rank else ()
+        yield from (
+            f"and of rank {rank.rank}: {_call_text(each)}" for each in calls if each.group == own.group
+        )
+
+
+def _call_text(call: CollectiveCall) -> str:
+    return f"{call.operation} of {call.sizes} was its call number {call.number} in {call.group}"
 
 
 def _whereabouts(failure: FirstFailure, absent: Sequence[Rank]) -> tuple[str, ...]:

@@ -632,6 +632,23 @@ class Variable:
     text: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveCall:
+    """The last collective of a rank in one group, as torch's flight recorder has it.
+
+    Attributes:
+        group: the group's description, else its name.
+        number: how many collectives the rank had called in the group.
+        operation: what it called, such as ``all_reduce``.
+        sizes: the sizes of what it gave, as ``[[4]]``.
+    """
+
+    group: str
+    number: int
+    operation: str
+    sizes: str = ""
+
+
 @event(from_rank=True, shows_life=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRaised(Event):
@@ -639,7 +656,8 @@ class RankRaised(Event):
 
     `frames` are (file, line, function) of the user's own code, outermost first; `traceback` is the whole
     text as Python prints it, without rankdeck's own frames. `excerpts` are of frames of that text, the
-    innermost ones first; `variables` are those of the last of `frames`.
+    innermost ones first; `variables` are those of the last of `frames`. `collectives` are the
+    last of each group.
     """
 
     rank: Index
@@ -649,6 +667,7 @@ class RankRaised(Event):
     frames: tuple[tuple[str, int, str], ...] = ()
     excerpts: tuple[SourceExcerpt, ...] = ()
     variables: tuple[Variable, ...] = ()
+    collectives: tuple[CollectiveCall, ...] = ()
 
 
 @event(from_rank=True, shows_life=True)
@@ -713,6 +732,7 @@ class RankRaising(Event):
     frames: tuple[tuple[str, int, str], ...] = ()
     excerpts: tuple[SourceExcerpt, ...] = ()
     variables: tuple[Variable, ...] = ()
+    collectives: tuple[CollectiveCall, ...] = ()
 
 
 @event(from_rank=True)

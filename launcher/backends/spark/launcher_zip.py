@@ -64,6 +64,7 @@ _RARELY_IMPORTED = (
     "agent/build_locks.py",
     "agent/cell.py",
     "agent/failing_frames.py",
+    "agent/flight_record.py",
     "agent/host_probe.py",
     "agent/installed.py",
     "agent/native_stacks.py",

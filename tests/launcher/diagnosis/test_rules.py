@@ -475,6 +475,34 @@ def test_sizes_that_differ_by_what_gloo_prints_before_it_aborts() -> None:
     assert cause(gang(*raised("KeyError", "1")), output=printed) is None
 
 
+def test_a_collective_that_timed_out_is_told_with_what_torch_recorded() -> None:
+    calls = [
+        ev.CollectiveCall(group="default_pg", number=n, operation="all_reduce", sizes="[[4]]")
+        for n in (36, 37)
+    ]
+    facts = gang(
+        *(
+            ev.RankRaised(
+                time=5.0 - rank,
+                rank=rank,
+                kind="RuntimeError",
+                message=TIMED_OUT,
+                traceback="",
+                collectives=(call,),
+            )
+            for rank, call in enumerate(calls)
+        ),
+        ev.RankExited(time=6.0, rank=1, exit_code=1),
+    )
+    found = cause(facts)
+    assert found is not None
+    assert found.id == "collective-timeout"
+    assert (
+        "torch recorded of rank 1: all_reduce of [[4]] was its call number 37 in default_pg" in found.evidence
+    )
+    assert "and of rank 0: all_reduce of [[4]] was its call number 36 in default_pg" in found.evidence
+
+
 def test_a_group_that_was_made_for_more_ranks_than_there_are() -> None:
     found = of(
         "torch.distributed.DistStoreError", "wait timeout after 8000ms, keys: /default_pg/0//cpu//0/2", MAKING

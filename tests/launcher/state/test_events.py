@@ -18,6 +18,7 @@ RAISED = ev.RankRaised(
     time=1.0, rank=0, kind="E", message="m", traceback="t", frames=(("a.py", 3, "f"),),
     excerpts=(ev.SourceExcerpt(file="a.py", line=3, function="f", first=2, lines=("def f():", "    g()")),),
     variables=(ev.Variable(name="x", type="int", text="1"), ev.Variable(name="t", type="T", about="(2)")),
+    collectives=(ev.CollectiveCall(group="default_pg", number=3, operation="all_reduce", sizes="[[4]]"),),
 )  # fmt: skip
 
 
