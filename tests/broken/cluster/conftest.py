@@ -75,14 +75,13 @@ class Ended:
     state: RunState
     cause: ev.CauseFound | None
 
-    @property
-    def cause_text(self) -> str:
-        return self.cause.text if self.cause else ""
-
     def has(self, cause: str, certainty: str, *words: str) -> None:
-        """It has this cause, and what was told has these words of it and of its remedies."""
+        """It has this cause, and what was told has these words of it and of its remedies.
+
+        Without a `certainty`, it may be either: which one depends on who reports first.
+        """
         assert self.cause is not None, self.told
-        assert (cause, certainty) == (self.cause.id, self.cause.certainty), self.told
+        assert (cause, certainty or self.cause.certainty) == (self.cause.id, self.cause.certainty), self.told
         for each in (self.cause.text, *self.cause.evidence, *self.cause.remedy, *words):
             assert each in self.told
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,35 @@ def test_an_older_torch_on_one_host(
         "2.4.1 on 10.77.0.12",
         "spark.archives",
     )
+
+
+@pytest.fixture(scope="session")
+def newer_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another version of Python, which has Spark."""
+    own = f"{sys.version_info.major}.{sys.version_info.minor}."
+    others = sorted(Path(sys.base_prefix).parent.glob("3.*/bin/python3"))
+    found = next((each for each in others if not each.parents[1].name.startswith(own)), None)
+    if found is None:
+        pytest.skip("needs another version of Python beside this one")
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    python = tmp_path_factory.mktemp("newer") / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{Path(spec.origin).parents[1]}:$PYTHONPATH" exec {found} "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+def test_another_python_on_one_host(
+    hosts: Hosts, newer_python: Path, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    hosts.set_python(1, newer_python)
+    run = hosts.run(tmp_path, script("print('go')\n"))
+
+    assert 69 == run.code
+    run.has("version-skew", "certain", "executors run Python", "Spark refuses to mix them", "PYSPARK_PYTHON")
 
 
 TLS = """
