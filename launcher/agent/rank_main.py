@@ -109,6 +109,16 @@ def run(line: RankPipe, target: Program) -> int:
     reporter = report.install(line, raising.check_again)
     notice_trackers(line)
     try:
+        return _run(line, target, reporter, describe)
+    except Exception as late:  # noqa: BLE001  a handler of the user's raised while an exception was reported
+        return _failed_late(line, late, describe)
+    finally:
+        membership.report_use()
+        reporter.flush()
+
+
+def _run(line: RankPipe, target: Program, reporter: report.Reporter, describe: Describe) -> int:
+    try:
         call = load_target(target)
         line.send_fact("rank_entered", {"time": time.time(), "returns": bool(target.name)})
         value = call()
@@ -117,9 +127,6 @@ def run(line: RankPipe, target: Program) -> int:
         return _exited(line, end, describe)
     except BaseException as error:  # noqa: BLE001  whatever user code raises is a fact to report
         return _failed(line, error, strip(error.__traceback__), describe)
-    finally:
-        membership.report_use()
-        reporter.flush()
 
 
 TRACKERS = (
@@ -167,18 +174,32 @@ def _send_value(line: RankPipe, reporter: report.Reporter, value: object, descri
 
 
 def _failed(line: RankPipe, error: BaseException, tb: types.TracebackType | None, describe: Describe) -> int:
-    """Report the exception, then let Python's own hook (or the user's) print it.
+    """Report the exception, then let Python's own hook (or the user's) print it."""
+    line.send_fact("rank_raised", describe(error, tb))
+    return _printed(error.with_traceback(tb))
 
-    A handler of the user's for a signal that arrives meanwhile, such as a DataLoader's for SIGCHLD, may raise
-    in the middle of it: the exception that came first is then reported once more.
+
+def _failed_late(line: RankPipe, late: Exception, describe: Describe) -> int:
+    """Report what a signal's handler raised while another exception was reported, and print it.
+
+    A DataLoader's handler raises what its worker died of; the first exception is mostly an effect of that.
+    The first one is in its chain, and where the user's code was is where that one was raised.
     """
+    late = late.with_traceback(strip(late.__traceback__))
+    first = late.__context__
+    if first is not None:
+        first = first.with_traceback(strip(first.__traceback__))
+    fields = describe(late, late.__traceback__)
+    if first is not None:
+        fields["frames"] = describe(first, first.__traceback__)["frames"]
+    line.send_fact("rank_raised", fields)
+    return _printed(late)
+
+
+def _printed(error: BaseException) -> int:
+    """Print an exception as Python does, and return its exit code."""
     try:
-        line.send_fact("rank_raised", describe(error, tb))
-    except Exception:  # noqa: BLE001  whatever a user's handler raises
-        line.send_fact("rank_raised", describe(error, tb))
-    error = error.with_traceback(tb)
-    try:
-        sys.excepthook(type(error), error, tb)
+        sys.excepthook(type(error), error, error.__traceback__)
     except Exception as broken:  # noqa: BLE001  a user's hook may raise anything
         _print_both(broken, error)
     return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1

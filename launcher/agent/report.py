@@ -101,7 +101,7 @@ class Reporter:
             # whatever a __reduce__ raised; all of them mean the same to the user
             self._line.send(rank_pipe.RESULT_ABORT)
             part = unpicklable_part(value, can_pickle)
-            where = f"; its part value{part[0]} is a {qualified_type(part[1])}" if part else ""
+            where = f"; that is value{part}" if part else ""
             raise UnpicklableResult(
                 f"a value of type {qualified_type(value)} cannot be pickled: {_message(error)}{where}"
             ) from error

@@ -1,237 +1,173 @@
-"""Recognise failures of process groups: a group that is not there, ranks that do not call the same. Pure.
+"""Recognise failures of ranks that do not communicate as one gang: collectives, their group, its store. Pure.
 
-The messages are those of torch 2.13 and gloo; NCCL's are from torch's sources (ProcessGroupNCCL).
+The messages are those of torch 2.0 to 2.13, gloo and NCCL.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
+from ..errors import counted
 from ..state.events import CollectiveCall
 from ..state.outcome_rules import brief, listed
 from ..state.peer_loss import operation
 from ..state.ranks import Rank, RankPhase
-from .failure import Certainty, Finding, FirstFailure, Recognised, errors_of, recognised
+from .failure import Certainty, Finding, FirstFailure, Recognised
+from .hang_rules import EQUAL_STEPS, SAME_ORDER
 from .stacks import standstills
 
-_KINDS = ("RuntimeError", "ValueError")
-_BACKEND_ERROR = "torch.distributed.DistBackendError"
-_SHOWN = 4
-_DETAIL = (
-    "run it once with --env TORCH_DISTRIBUTED_DEBUG=DETAIL: torch then names the collective that differs"
-)
-_HANG = (
-    "run it with --no-progress-timeout 60: when the gang stands still, every rank's stack shows where it is"
-)
+_STORE = "torch.distributed.DistStoreError"
+_NETWORK = "torch.distributed.DistNetworkError"
+_BACKEND = "torch.distributed.DistBackendError"
+_SHOWN, _MOST_RECORDED = 4, 64
+_VALUE = ("ValueError", "RuntimeError")  # what the same check raises, by version
+_RUNTIME = ("RuntimeError", _BACKEND)
+
+_GLOO_GONE = r"\[\S*gloo/transport/\S*\] .*?(?:[Cc]onnection (?:closed|reset) by peer|Broken pipe)"
+_PEER_GONE = r".*(?:remote process exited|Connection (?:was likely )?(?:closed|reset)|[Bb]roken pipe)"
 
 
-def nccl_without_gpu(failure: FirstFailure) -> Finding | None:
-    """NCCL needs a GPU in each rank, and a torch that was built with it."""
-    told = failure.begins(
-        r"Distributed package doesn't have NCCL|ProcessGroupNCCL is only supported with GPUs", *_KINDS
-    )
-    if told is None:
+def left_early(failure: FirstFailure) -> Finding | None:
+    """A peer ended with 0 while this rank was in a collective with it."""
+    if not failure.left or not failure.rank.doubt:
         return None
-    lack = "no GPU is there" if "GPUs" in told[0] else "this torch has none"
-    seen = "" if failure.rank.devices else f"{failure.name} has no GPU of its own"
-    return Finding(
-        "nccl-without-gpu",
-        f"the script asks for the backend nccl, and {lack}",
-        certainty=told.certainty,
-        evidence=tuple(filter(None, (brief(told.message), seen))),
-        remedy=(
-            'init_process_group("gloo") on CPUs, or leave the backend out: torch then takes what fits',
-            "with GPUs: a build of torch with CUDA, and --gpu",
-        ),
-    )
-
-
-def group_missing(failure: FirstFailure) -> Finding | None:
-    """A collective, or DDP, was used before the group was made."""
-    told = failure.begins(r"Default process group has not been initialized", *_KINDS)
-    if told is None:
+    gloo = failure.begins(_GLOO_GONE, "RuntimeError")
+    found = gloo or failure.begins(f"(?s){_PEER_GONE}", *_RUNTIME, _NETWORK, "ConnectionResetError")
+    if found is None:
         return None
+    where = _operation(failure)
     return Finding(
-        "group-missing",
-        f"{failure.name} used the process group before it was made",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            "torch.distributed.init_process_group() first: it finds its address in the environment",
-            "where one process runs alone: `if torch.distributed.is_initialized()` around the collective",
-        ),
+        "left-early",
+        f"{_named(failure.left)} had ended with 0 while {failure.name} was in {where or 'a collective'}",
+        Certainty.CERTAIN if gloo and where else Certainty.LIKELY,
+        tuple(filter(None, (_steps(failure), f"torch: {brief(found.error.message)}"))),
+        EQUAL_STEPS,
+        failure.left[0].rank if len(failure.left) == 1 else None,
     )
 
 
-def group_twice(failure: FirstFailure) -> Finding | None:
-    """The script and a library both make the default group."""
-    told = failure.begins(r"trying to initialize the default process group twice", *_KINDS)
-    if told is None:
-        return None
-    return Finding(
-        "group-twice",
-        f"{failure.name} made the default process group twice",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            "make it once: `if not torch.distributed.is_initialized()` where it is made",
-            "a Trainer, Accelerate or DeepSpeed makes it by itself: take it out of the script",
-        ),
-    )
+def _operation(failure: FirstFailure) -> str:
+    return operation(failure.rank.raised.traceback) if failure.rank.raised else ""
 
 
-_FINGERPRINT = re.compile(
-    r"Rank (\d{1,7}) is running collective: CollectiveFingerPrint\(SequenceNumber=(\d{1,15}), "
-    r"OpType=(\w{1,40})"
-    r"(?:, TensorShape=(\[[\d, ]{0,200}\]))?"
+def _steps(failure: FirstFailure) -> str:
+    """The steps that those who left and this rank have reported; empty if one has not."""
+    steps = [rank.step for rank in (*failure.left, failure.rank)]
+    if len(steps) != 2 or None in steps:
+        return ""
+    return f"rank {failure.left[0].rank} reported step {steps[0]} last, and {failure.name} step {steps[1]}"
+
+
+def _named(ranks: Sequence[Rank]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {listed([str(each.rank) for each in ranks])}"
+
+
+_SIZES = r"\[enforce fail at \S*gloo/\S*\] op\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})"
+_DIFFERENT = re.compile(
+    r"Detected mismatch between collectives on ranks\. (?P<told>[\s\S]{1,2000}?)"
+    r"(?:Collectives differ in the following aspects: (?P<aspects>[^\n]{1,400}))?\Z"
 )
-_GLOO_SIZES = re.compile(
-    r"^[^\n]{0,300}\bop\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})", re.MULTILINE
-)
+_SHAPES = r"Error when verifying shape tensors for collective (\w{1,40})"
 
 
 def mismatch(failure: FirstFailure) -> Finding | None:
-    """torch or gloo noticed that the ranks did not call the same collective with equal sizes."""
-    told = _anywhere(failure, r"Detected mismatch between collectives on ranks")
-    calls = _FINGERPRINT.findall(told.message)[:2] if told is not None else []
-    if told is not None:
-        return Finding(
-            "collective-mismatch",
-            "the ranks called different collectives, or with tensors of different sizes",
-            evidence=tuple(_call(*each) for each in calls) or (brief(told.message),),
-            remedy=("every rank of a group makes the same calls in the same order, with equal sizes", _HANG),
-        )
-    sizes = _unequal_sizes(failure)
-    if sizes is None:
+    """Ranks called different collectives, or one with different sizes."""
+    if sizes := _sizes(failure):
+        evidence: tuple[str, ...] = (f"gloo: it was sent {sizes[1]} bytes and expected at most {sizes[2]}",)
+        text = f"{failure.name} and another rank were in different collectives, or in one with other sizes"
+    elif found := failure.begins(_DIFFERENT, *_RUNTIME):
+        evidence = tuple(_fingerprints(found.match))
+        text = f"{failure.name} and another rank called different collectives at the same point"
+    elif found := failure.begins(_SHAPES, *_RUNTIME):
+        evidence = (brief(found.error.message),)
+        text = f"the ranks called {found.match[1].lower()} with tensors of different shapes"
+    else:
         return None
     return Finding(
-        "collective-mismatch",
-        "the ranks called a collective with tensors of different sizes",
-        Certainty.LIKELY,
-        (
-            f"{failure.name} received {sizes[1]} bytes where it expected {sizes[2]}, as gloo tells",
-            *_recorded(failure),
-        ),
-        (
-            "every rank makes the same calls in the same order, with equal sizes: the order of a set differs",
-            _DETAIL,
-        ),
+        "collective-mismatch", text, Certainty.CERTAIN, (*evidence, *_recorded(failure)), SAME_ORDER
     )
 
 
-def _unequal_sizes(failure: FirstFailure) -> re.Match[str] | None:
-    """What gloo says of them: by an exception, or on its way to abort the process."""
-    printed = "\n".join(failure.output()) if failure.rank.signal == "SIGABRT" else ""
-    texts = (*(error.message for error in failure.errors), printed)
-    return next(filter(None, map(_GLOO_SIZES.search, texts)), None)
+def _sizes(failure: FirstFailure) -> re.Match[str] | None:
+    """What gloo says of sizes, in an exception or, as in its own threads, at the end of the process."""
+    if found := failure.begins(_SIZES, *_RUNTIME):
+        return found.match
+    return failure.wrote(rf"^\s*what\(\):\s+{_SIZES}") if failure.rank.signal == "SIGABRT" else None
 
 
-def outside_group(failure: FirstFailure) -> Finding | None:
-    """A rank named one by its number in the gang as if it were the number in a group, or the other way."""
-    told = failure.begins(r"(?:Global|Group) rank (\d{1,7}) is not part of group", "ValueError")
-    if told is None:
-        return None
-    return Finding(
-        "rank-outside-group",
-        f"{failure.name} named rank {told[1]}, which its group does not have",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            "src= and dst= are ranks of the whole gang; group_src= and group_dst= count within the group",
-            "torch.distributed.get_global_rank(group, 0) is the first rank of a group",
-        ),
-    )
-
-
-def _call(rank: str, number: str, operation: str, shape: str) -> str:
-    what = f" of {shape}" if shape else ""
-    return f"rank {rank} was in {operation.lower()}{what}, its collective number {number}"
-
-
-def _anywhere(failure: FirstFailure, pattern: str) -> Recognised | None:
-    """The match in the first failure, or else in one of its peers': one of them may tell more."""
-    every = (failure.rank, *(rank for rank in failure.gang if rank.rank != failure.rank.rank))
-    found = (recognised(errors_of(rank), pattern, _KINDS) for rank in every)
-    return next(filter(None, found), None)
-
-
-_ABSENT = (
-    r"(?:\[Rank 0\]: )?Ranks? ((?:\d{1,7}(?:, ?)?){1,200}) failed to pass monitoredBarrier in (\d{1,12}) ms"
+_FINGERPRINT = re.compile(
+    r"[Rr]ank (\d{1,7}) is running collective: CollectiveFingerPrint\("
+    r"(?:SequenceNumber=(\d{1,12}))?[^)]{0,40}?OpType=(\w{1,40})(?:, TensorShape=(\[[\d, ]{0,80}\]))?"
 )
 
 
-def missing_at_barrier(failure: FirstFailure) -> Finding | None:
-    """Rank 0 of a monitored barrier names the ranks that did not come."""
-    told = _anywhere(failure, _ABSENT)
-    if told is None:
-        return None
-    absent = sorted({int(number) for number in re.findall(r"\d+", told[1])})
-    return Finding(
-        "collective-timeout",
-        f"{_named(absent)} did not reach the monitored barrier within {int(told[2]) / 1000:g} s",
-        evidence=_whereabouts(failure, [rank for rank in failure.gang if rank.rank in absent]),
-        remedy=(_HANG, "a longer timeout in monitored_barrier, if a rank is only slow"),
-        rank=absent[0],
-    )
+def _fingerprints(match: re.Match[str]) -> list[str]:
+    told = _FINGERPRINT.findall(match[0])
+    lines = [
+        f"rank {rank} called {kind.lower()}{f' of shape {shape}' if shape else ''}"
+        f"{f', its number {number}' if number else ''}"
+        for rank, number, kind, shape in told
+    ]
+    return lines or [brief(match[0])]
 
 
-def _named(ranks: Sequence[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {listed([str(each) for each in ranks])}"
-
-
-_NCCL_TIMEOUT = re.compile(
-    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w{1,40})"
-    r"[^)]{0,200}?Timeout\(ms\)=(\d{1,15})\)"
-)
 _GLOO_TIMEOUT = (
-    r"\[[^\]\n]{0,200}gloo/transport/[^\]\n]{0,100}\] "
-    r"(?:Timed out waiting (\d{1,12}) ?ms for|application timeout)"
+    r"\[\S*gloo/transport/\S*\] Timed out waiting (?P<ms>\d{1,12}) ?ms for (?:recv|send) operation"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _TimedOut:
-    """A collective that timed out: what torch calls it, and its limit in seconds, 0 if that is not known."""
-
-    what: str
-    limit_s: float
-    certainty: Certainty
-
-
-def _timed_out(failure: FirstFailure) -> _TimedOut | None:
-    told = failure.begins(_GLOO_TIMEOUT, *_KINDS, _BACKEND_ERROR)
-    if told is not None:
-        where = operation(failure.rank.raised.traceback) if failure.rank.raised else ""
-        return _TimedOut(where or "a collective", int(told[1] or 0) / 1000, told.certainty)
-    told = failure.begins(rf"(?:\[Rank \d{{1,7}}\] )?{_NCCL_TIMEOUT.pattern}", _BACKEND_ERROR, "RuntimeError")
-    printed = "\n".join(failure.output()) if failure.rank.signal == "SIGABRT" else ""
-    nccl = told.match if told is not None else _NCCL_TIMEOUT.search(printed)
-    if nccl is None:
-        return None
-    what = f"{nccl[2].lower()}, its collective number {nccl[1]},"
-    return _TimedOut(what, int(nccl[3]) / 1000, told.certainty if told is not None else Certainty.CERTAIN)
+_MONITORED = (
+    r"(?:\[Rank (?P<who>\d{1,7})\]: )?Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7})*) failed to pass "
+    r"monitored ?[Bb]arrier in (?P<ms>\d{1,12}) ?ms"
+)
+_WATCHDOG = (
+    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<number>\d{1,12}), "
+    r"OpType=(?P<kind>\w{1,40})[^\n]{0,300}?Timeout\(ms\)=(?P<ms>\d{1,12})"
+)
 
 
 def timeout(failure: FirstFailure) -> Finding | None:
-    """A collective timed out: some rank was not in it, or not yet."""
-    found = _timed_out(failure)
-    if found is None:
+    """Ranks waited in a collective for longer than its group allows."""
+    if barrier := _monitored(failure):
+        return barrier
+    if found := failure.begins(_GLOO_TIMEOUT, *_RUNTIME):
+        evidence = (*_whereabouts(failure), *_recorded(failure))
+        return _timed_out(failure, _operation(failure) or "a collective", found.match, evidence)
+    match = _watchdog(failure)
+    if match is None:
         return None
-    absent = [each for each in failure.gang if each.raised is None and each.phase is not RankPhase.SUCCEEDED]
-    after = f" after {found.limit_s:g} s" if found.limit_s else ""
-    return Finding(
-        "collective-timeout",
-        f"{found.what} of {failure.name} timed out{after}: some rank did not call it in time",
-        certainty=found.certainty,
-        evidence=(*_whereabouts(failure, absent), *_recorded(failure)),
-        remedy=(
-            _HANG,
-            "a longer `timeout=` in init_process_group, if a rank evaluates or saves for that long",
-            "--env TORCH_FR_BUFFER_SIZE=2000 makes torch record calls: then their numbers are told here",
-        ),
-    )
+    evidence = (f"it was collective {match['number']} of its group", *_behind(failure))
+    return _timed_out(failure, match["kind"].lower(), match, evidence)
+
+
+def _monitored(failure: FirstFailure) -> Finding | None:
+    """What rank 0 of a monitored barrier says; the others only see it go, and may be the first to fail."""
+    others = (each for each in failure.gang if each.rank != failure.rank.rank and failure.rank.doubt)
+    for rank in (failure.rank, *others):
+        told = replace(failure, rank=rank).begins(_MONITORED, *_RUNTIME)
+        if told is not None:
+            missing = {int(number) for number in re.findall(r"\d+", told.match["ranks"])}
+            evidence = (f"torch: {brief(told.error.message)}", *_whereabouts(failure, missing))
+            found = _timed_out(replace(failure, rank=rank), "monitored_barrier", told.match, evidence)
+            return replace(found, rank=min(missing))
+    return None
+
+
+def _whereabouts(failure: FirstFailure, of: Collection[int] = ()) -> tuple[str, ...]:
+    """Where the ranks without an error of their own were, by their stacks; or that they ran to the end.
+
+    Args:
+        failure: the first failure.
+        of: these ranks only; none for all.
+    """
+    busy = [each for each in _busy(failure) if not of or each.rank in of]
+    numbers = {each.rank for each in busy}
+    places = [
+        place for place in standstills(t for t in failure.stacks if t.rank in numbers) if place.function
+    ]
+    seen = {number for place in places for number in place.ranks}
+    unseen = [each for each in busy if each.rank not in seen]
+    return (*map(str, places[:_SHOWN]), *_ran_on(unseen))
 
 
 def _recorded(failure: FirstFailure) -> Iterator[str]:
@@ -240,94 +176,186 @@ def _recorded(failure: FirstFailure) -> Iterator[str]:
     if own is None:
         return
     yield f"torch recorded of {failure.name}: {_call_text(own)}"
-    for rank in failure.gang:
+    for rank in failure.gang[:_MOST_RECORDED]:
         calls = rank.raised.collectives if rank.raised and rank.rank != failure.rank.rank else ()
-        yield from (
-            f"and of rank {rank.rank}: {_call_text(each)}" for each in calls if each.group == own.group
-        )
+        shared = (each for each in calls if each.group == own.group)
+        yield from (f"and of rank {rank.rank}: {_call_text(each)}" for each in shared)
 
 
 def _call_text(call: CollectiveCall) -> str:
     return f"{call.operation} of {call.sizes} was its call number {call.number} in {call.group}"
 
 
-def _whereabouts(failure: FirstFailure, absent: Sequence[Rank]) -> tuple[str, ...]:
-    """Where the other ranks were: by their stacks, else only that they had raised nothing."""
-    numbers = {rank.rank for rank in absent}
-    places = standstills(each for each in failure.stacks if each.rank in numbers)
-    seen = {number for place in places if place.function for number in place.ranks}
-    others = [_silent(rank) for rank in absent if rank.rank not in seen]
-    return (*(str(place) for place in places[:_SHOWN] if place.function), *others[:_SHOWN])
+def _watchdog(failure: FirstFailure) -> re.Match[str] | None:
+    """What NCCL's watchdog says, in an exception or, mostly, at the end of the process."""
+    head = r"(?s)(?:\[[^\]\n]{1,200}\] ?)?(?:Process group watchdog thread terminated with exception: )?"
+    if found := failure.begins(rf"{head}(?:\[Rank \d{{1,7}}\] ?)?{_WATCHDOG}", *_RUNTIME):
+        return found.match
+    return failure.wrote(_WATCHDOG) if failure.rank.signal == "SIGABRT" else None
 
 
-def _silent(rank: Rank) -> str:
-    step = f", at step {rank.step}" if rank.step is not None else ""
-    return f"rank {rank.rank} on {rank.host} had raised nothing{step}"
-
-
-def missing_ranks(failure: FirstFailure) -> Finding | None:
-    """The group was not made, because ranks did not come in time."""
-    told = failure.begins(
-        r"wait timeout after (\d{1,12}) ?ms, keys: ([^\n]{1,500})"
-        r"|Timed out after (\d{1,12}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined"
-        r"|[^\n]{0,200}Timed out initializing process group in store based barrier[^\n]{0,200}",
-        "torch.distributed.DistStoreError",
-        _BACKEND_ERROR,
-        "RuntimeError",
-    )
-    making = failure.rank.raised is not None and "in init_process_group" in failure.rank.raised.traceback
-    if told is None or not (making or told[4]):
-        return None
-    if (beyond := _beyond(failure, told)) is not None:
-        return beyond
-    absent = [rank.rank for rank in failure.gang if rank.raised is None and rank.rank != failure.rank.rank]
-    who = f"; {_named(absent)} had raised nothing" if absent else ""
-    count = f"{told[4]} of {told[5]} ranks joined" if told[4] else brief(told[0])
+def _timed_out(failure: FirstFailure, what: str, match: re.Match[str], evidence: tuple[str, ...]) -> Finding:
+    seconds = int(match["ms"]) / 1000
+    named = match.groupdict().get("ranks")
+    missing = f"rank{'s' * (',' in named)} {named}" if named else "another rank"
     return Finding(
-        "ranks-missing",
-        f"not every rank came to init_process_group within the timeout of {failure.name}",
-        evidence=(count + who,),
-        remedy=(
-            "a rank that loads data first comes late: make the group first, or give it a longer `timeout=`",
-            "every rank must make it: none may branch around it, and world_size is the number of ranks",
+        "collective-timeout",
+        f"{failure.name} waited {seconds:g} s in {what} for {missing}",
+        Certainty.CERTAIN,
+        evidence,
+        (
+            "run it with --no-progress-timeout below that limit: it tells where each rank was",
+            "work of one rank alone may need a longer one: init_process_group(timeout=timedelta(minutes=…))",
+            SAME_ORDER[0],
         ),
     )
 
 
-_KEY_OF_RANK = re.compile(r"//cpu//\d{1,7}/(\d{1,7})(?:,|\Z)")
+def _unaware(failure: FirstFailure) -> tuple[str, ...]:
+    """The ranks that were running when the gang was stopped, and had reported no failure."""
+    return _ran_on(_busy(failure))
 
 
-def _beyond(failure: FirstFailure, told: Recognised) -> Finding | None:
-    """The group was made for more ranks than there are."""
-    waited = _KEY_OF_RANK.search(told[2])
-    size = len(failure.gang)
-    if waited is None or int(waited[1]) < size:
+def _busy(failure: FirstFailure) -> list[Rank]:
+    return [each for each in failure.gang if each.phase is RankPhase.STOPPED and each.raised is None]
+
+
+def _ran_on(ranks: Sequence[Rank]) -> tuple[str, ...]:
+    return (f"{_named(ranks)} ran until the gang was stopped, without such an error",) if ranks else ()
+
+
+_LAST = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.IGNORECASE)
+
+
+def _behind(failure: FirstFailure) -> tuple[str, ...]:
+    """The ranks that had begun fewer collectives than others, as torch's flight recorder tells."""
+    begun = {each.rank: int(match[1]) for each in failure.gang if (match := _last_work(failure, each))}
+    most = max(begun.values(), default=0)
+    behind = [rank for rank, number in begun.items() if number < most]
+    lines = [f"rank {rank} had begun {begun[rank]} collectives, and others {most}" for rank in behind[:4]]
+    return tuple(lines)
+
+
+def _last_work(failure: FirstFailure, rank: Rank) -> re.Match[str] | None:
+    found = (_LAST.search(line) for line in reversed(failure.output_of(rank)))
+    return next(filter(None, found), None)
+
+
+_CLIENTS = r"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined"
+_KEYS = r"wait timeout after (\d{1,12}) ?ms, keys: /?default_pg/\d+//\w+//\d+/(\d{1,7})"
+_BARRIER = (
+    r"Timed out initializing process group in store based barrier on rank:? \d+,? .{0,200}?"
+    r"world_size=(\d{1,7}), (?:num_workers_joined|worker_count)=(\d{1,7})"
+)
+
+
+def ranks_missing(failure: FirstFailure) -> Finding | None:
+    """Ranks waited for the others to join, and not all came."""
+    if found := failure.begins(_CLIENTS, _STORE, "RuntimeError"):
+        text = f"only {found.match[2]} of {found.match[3]} ranks had joined after {found.match[1]} s"
+    elif found := failure.begins(_BARRIER, _STORE, "RuntimeError"):
+        text = f"only {found.match[2]} of {found.match[1]} ranks had joined the process group in time"
+    elif found := failure.begins(_KEYS, _STORE, "RuntimeError"):
+        if int(found.match[2]) >= len(failure.gang):
+            return _too_many(failure, found)
+        waited = int(found.match[1]) / 1000
+        text = f"{failure.name} waited {waited:g} s for rank {found.match[2]} to join the process group"
+    else:
         return None
     return Finding(
         "ranks-missing",
-        f"{failure.name} waited for rank {waited[1]}, and the gang has {size} ranks, from 0 on",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
+        text,
+        Certainty.CERTAIN,
+        (f"torch: {brief(found.error.message)}", *_unaware(failure)),
+        (
+            "every rank must reach init_process_group in time: what is done before it, such as a download?",
+            "the world size must be that of the run: take WORLD_SIZE, and write no number into the script",
+        ),
+    )
+
+
+def _too_many(failure: FirstFailure, found: Recognised) -> Finding:
+    """The group was made for more ranks than there are."""
+    size = len(failure.gang)
+    return Finding(
+        "ranks-missing",
+        f"{failure.name} waited for rank {found.match[2]}, and the gang has {counted(size, 'rank')}",
+        found.certainty,
+        (f"torch: {brief(found.error.message)}",),
+        (
             "leave world_size and rank out of init_process_group: it finds them in the environment",
             "or start as many ranks as the script's world_size says, with -n",
         ),
     )
 
 
-def left_early(failure: FirstFailure) -> Finding | None:
-    """Ranks were done, and had left, while others still waited for them."""
-    if not (failure.left and failure.rank.doubt):
+def outside_group(failure: FirstFailure) -> Finding | None:
+    """A rank named one by its number in the gang as if it were the number in a group, or the other way."""
+    found = failure.begins(r"(?:Global|Group) rank (\d{1,7}) is not part of group", "ValueError")
+    if found is None:
         return None
-    where = operation(failure.rank.raised.traceback) if failure.rank.raised else ""
-    waited = f"{failure.name} still waited{f' in {where}' if where else ''}"
     return Finding(
-        "left-early",
-        f"{_named([each.rank for each in failure.left])} had left with 0 while {waited}",
-        evidence=(brief(failure.message),),
+        "rank-outside-group",
+        f"{failure.name} named rank {found.match[1]}, which its group does not have",
+        found.certainty,
+        (f"torch: {brief(found.error.message)}",),
+        (
+            "src= and dst= are ranks of the whole gang; group_src= and group_dst= count within the group",
+            "torch.distributed.get_global_rank(group, 0) is the first rank of a group",
+        ),
+    )
+
+
+def group_missing(failure: FirstFailure) -> Finding | None:
+    """Something of torch.distributed was used before there was a group, or after its end."""
+    if not failure.begins("Default process group has not been initialized", *_VALUE):
+        return None
+    return Finding(
+        "group-missing",
+        f"{failure.name} used torch.distributed without a process group",
         remedy=(
-            "every rank takes the same number of steps: a DistributedSampler pads, `drop_last=True` cuts",
-            "with uneven data: `with model.join():` around the loop of DDP",
-            "`torch.distributed.barrier()` before the end, if only the ending differs",
+            "torch.distributed.init_process_group() before it; rankdeck sets what it needs",
+            "no call of it after destroy_process_group()",
+        ),
+    )
+
+
+def group_twice(failure: FirstFailure) -> Finding | None:
+    """The default group was made a second time."""
+    if not failure.begins("trying to initialize the default process group twice", *_VALUE):
+        return None
+    return Finding(
+        "group-twice",
+        f"{failure.name} made the default process group twice",
+        remedy=(
+            "call init_process_group once; where a library may have, ask torch.distributed.is_initialized()",
+        ),
+    )
+
+
+_NO_NCCL = (
+    r"Distributed package doesn't have NCCL built in"
+    r"|ProcessGroupNCCL is only supported with GPUs, no GPUs found"
+    r"|No backend type associated with device type cpu\b"
+)
+
+
+def nccl_without_gpu(failure: FirstFailure) -> Finding | None:
+    """NCCL was asked for where there is no GPU, or for a tensor that is on none."""
+    found = failure.begins(_NO_NCCL, "RuntimeError", "ValueError", "torch.distributed.DistBackendError")
+    if found is None:
+        return None
+    on_cpu = found.match[0].startswith("No backend")
+    text = f"{failure.name} used the backend NCCL without a GPU"
+    return Finding(
+        "nccl-without-gpu",
+        f"{failure.name} gave a tensor of the CPU to a group without a backend for it" if on_cpu else text,
+        Certainty.LIKELY if on_cpu else Certainty.CERTAIN,
+        (f"torch: {brief(found.error.message)}",),
+        (
+            "move the tensor to the GPU first, or use the backend 'cpu:gloo,cuda:nccl'"
+            if on_cpu
+            else "the backend gloo on CPUs; without a name, torch takes the one that fits",
+            "--gpu, and a torch with CUDA, if it is to use GPUs",
         ),
     )

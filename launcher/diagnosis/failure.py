@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from functools import lru_cache
 
 from ..state.events import RunEnded, StacksTaken, XidLogged
+from ..state.peer_loss import is_transport_error
 from ..state.ranks import Rank
 from ..state.run_state import RunState
 from ..state.tracebacks import DIRECT, chain, message_in, quoted, raised_by_user
+from .certainty import Certainty as Certainty
 from .sites import Site
 
 Course = Sequence[tuple[float, int]]
 """How a figure in bytes went: times in seconds since the epoch, and the figure."""
-
-
-class Certainty(StrEnum):
-    """Whether the evidence leaves no other cause, or another one is possible."""
-
-    CERTAIN = "certain"
-    LIKELY = "likely"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +48,6 @@ class Recognised:
     error: Told
     match: re.Match[str]
 
-    def __getitem__(self, group: int) -> str:
-        """A group of the pattern; empty if it took no part."""
-        return self.match[group] or ""
-
-    @property
-    def message(self) -> str:
-        """The exception's message."""
-        return self.error.message
-
     @property
     def certainty(self) -> Certainty:
         """How certainly that exception is why the rank failed."""
@@ -87,6 +73,7 @@ class FirstFailure:
         sites: the hosts of the gang and this machine: versions and clocks.
         module_here: finds where this machine has a module that other hosts may lack; empty for nowhere, or
             where that is not known.
+        output_of: reads those of any rank.
     """
 
     rank: Rank
@@ -100,6 +87,7 @@ class FirstFailure:
     left: tuple[Rank, ...] = ()
     stacks: Sequence[StacksTaken] = ()
     output: Callable[[], Sequence[str]] = tuple
+    output_of: Callable[[Rank], Sequence[str]] = lambda _: ()
     sites: tuple[Site, ...] = ()
     module_here: Callable[[str], str] = lambda _: ""
 
@@ -122,7 +110,8 @@ class FirstFailure:
     @property
     def errors(self) -> tuple[Told, ...]:
         """Its exception, the one that this quotes, and those that it came from, the nearest first."""
-        return errors_of(self.rank)
+        raised = self.rank.raised
+        return _errors_of(raised.kind, raised.message, raised.traceback) if raised else ()
 
     def begins(self, pattern: str | re.Pattern[str], *kinds: str) -> Recognised | None:
         """The first of its `errors` that is of one of these kinds and whose message begins so.
@@ -133,28 +122,25 @@ class FirstFailure:
             pattern: is matched at the beginning of a message.
             kinds: qualified names of types, such as ``OSError``; subclasses are others.
         """
-        return recognised(self.errors, pattern, kinds)
+        for error in self.errors:
+            if error.kind in kinds and not error.by_user and (match := re.match(pattern, error.message)):
+                return Recognised(error, match)
+        return None
+
+    def wrote(self, pattern: str) -> re.Match[str] | None:
+        """The last match of a pattern in its last lines of stderr."""
+        found = (re.search(pattern, line) for line in reversed(self.output()))
+        return next(filter(None, found), None)
+
+    def passed(self, place: str) -> bool:
+        """Whether its exception came through code of files that a pattern finds in their paths."""
+        raised = self.rank.raised
+        return raised is not None and re.search(rf'File "[^"\n]*{place}', raised.traceback) is not None
 
     @property
     def name(self) -> str:
         """The rank, as a sentence names it."""
         return f"rank {self.rank.rank}"
-
-
-def errors_of(rank: Rank) -> tuple[Told, ...]:
-    """The exception of a rank, the one that this quotes, and those that it came from, the nearest first."""
-    raised = rank.raised
-    return tuple(_errors(raised.kind, raised.message, raised.traceback)) if raised else ()
-
-
-def recognised(
-    errors: Iterable[Told], pattern: str | re.Pattern[str], kinds: Collection[str]
-) -> Recognised | None:
-    """The first exception of one of these kinds, not made by the user's code, whose message begins so."""
-    for error in errors:
-        if error.kind in kinds and not error.by_user and (match := re.match(pattern, error.message)):
-            return Recognised(error, match)
-    return None
 
 
 _NAMED = re.compile(r"([A-Za-z_][\w.<>]*)(?:: ([\s\S]*))?\Z")
@@ -166,17 +152,36 @@ def told_in(text: str, *, by_user: bool = False, handled: bool = False) -> Told 
     return None if match is None else Told(match[1], match[2] or "", by_user, handled)
 
 
+@lru_cache(maxsize=4)
+def _errors_of(kind: str, message: str, traceback: str) -> tuple[Told, ...]:
+    """The exceptions of one failure; every rule asks for them."""
+    return tuple(_errors(kind, message, traceback))
+
+
 def _errors(kind: str, message: str, traceback: str) -> Iterator[Told]:
-    inner_text = quoted(message)  # a quoted traceback may be a chain too, but not that of this rank
-    parts = chain((inner_text and traceback.rpartition(message)[0]) or traceback)
-    yield Told(kind, message, raised_by_user(parts[-1]))
-    if inner := told_in(inner_text):
-        yield inner
-    handled = False
+    inner = quoted(message)  # a quoted traceback may be a chain too, but not that of this rank
+    parts = chain((inner and traceback.rpartition(message)[0]) or traceback)
+    later = Told(kind, message, raised_by_user(parts[-1]))
+    yield later
+    if told := told_in(inner, by_user=raised_by_user(message)):
+        yield told
     for joint, block in zip(parts[-2::-2], parts[-3::-2], strict=False):
-        handled = handled or joint != DIRECT
-        if earlier := told_in(message_in(block), by_user=raised_by_user(block), handled=handled):
-            yield earlier
+        direct = joint == DIRECT
+        earlier = told_in(
+            message_in(block), by_user=raised_by_user(block), handled=later.handled or not direct
+        )
+        if earlier is None or not (direct or _passes_on(later)):
+            return
+        later = earlier
+        yield earlier
+
+
+def _passes_on(error: Told) -> bool:
+    """Whether an exception that came up while another one was handled only passes that on.
+
+    Without that, it may be one of its own: after ``except FileNotFoundError: train()`` it is the training's.
+    """
+    return error.by_user or is_transport_error(error.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def standstill(stacks: Iterable[StacksTaken], left: Sequence[int] = ()) -> Findi
         left: the ranks that had ended with 0 by then.
     """
     groups = [group for group in standstills(stacks) if group.function]
-    waiting = [group for group in groups if group.waits or group.function.rpartition(".")[2] in _WAITS_INSIDE]
+    waiting = [each for each in groups if each.waits or each.function.rpartition(".")[2] in _WAITS_INSIDE]
     odd = [group for group in groups if group not in waiting]
     if not groups:
         return None
@@ -111,15 +111,12 @@ def _stuck(odd: Sequence[Standstill], waiting: Sequence[Standstill]) -> Finding:
     ranks = tuple(sorted(rank for group in odd for rank in group.ranks))
     return Finding(
         "rank-stuck",
-        _sentence([*sorted(waiting, key=lambda group: -len(group.ranks))[:1], *odd]),
+        _sentence([*odd, *sorted(waiting, key=lambda group: -len(group.ranks))]),
         Certainty.LIKELY,
         (f"{_who(ranks)} had not joined the others when the stacks were taken",),
         (
             f"see what {odd[0].function} at {odd[0].place} waits for: the others cannot go on before it ends",
-            (
-                "work of one rank alone, such as a checkpoint or an evaluation, may need a longer "
-                "--no-progress-timeout"
-            ),
+            "work of one rank alone, such as an evaluation, may need a longer --no-progress-timeout",
         ),
         ranks[0] if len(ranks) == 1 else None,
     )
@@ -138,12 +135,11 @@ def _left(left: Sequence[int], waiting: Sequence[Standstill]) -> Finding:
 
 
 EQUAL_STEPS = (
-    "every rank takes the same number of steps: a DistributedSampler pads, drop_last=True cuts",
+    "give every rank the same number of steps: DistributedSampler with drop_last=True, or the least of all",
     "torch.distributed.algorithms.Join, if their numbers must differ",
 )
 SAME_ORDER = (
-    "every rank calls the same collectives, in one order, of equal shapes: look for an `if` around one",
-    "new_group is such a call too: every rank makes it for every group, also those that it is not in",
+    "every rank must call the same collectives in one order, with equal shapes: look for an `if` around one",
     "--env TORCH_DISTRIBUTED_DEBUG=DETAIL names the ranks whose collectives differ",
 )
 

@@ -1,4 +1,4 @@
-"""Recognise failures whose cause is the host: its memory, its disks, its limits. Pure."""
+"""Recognise failures whose cause is the host: its memory, disks and limits, and who else ends ranks. Pure."""
 
 from __future__ import annotations
 
@@ -34,118 +34,130 @@ def killed_by_the_kernel(failure: FirstFailure) -> Finding | None:
     )
 
 
-_FULL = r"\[Errno 28\] |[^\n]{0,300}\bNo space left on device\b"
-_SHM = (
-    r"[^\n]{0,300}(?:unable to (?:write to|resize|allocate|mmap)[^\n]{0,60} (?:file|shared memory)"
-    r"|/dev/shm|torch_\d+_)"
+_SHARED = (
+    r"unable to (?:write to file|allocate shared memory\(shm\) for file|mmap \d+ bytes from file) "
+    r"</?torch_\w{1,80}>: (?:No space left on device|Cannot allocate memory)"
 )
-_BUS = r"[^\n]{0,200}Unexpected bus error encountered in worker|DataLoader worker [^\n]{0,100}Bus error"
-_KINDS = ("OSError", "RuntimeError", "IOError")
+_BUS = r"DataLoader worker \(pid \d+\) is killed by signal: Bus error"
+_ENOSPC = r"\[Errno 28\] No space left on device"
+_SHM = f"{_ENOSPC}: '/dev/shm/"
 
 
 def full_shared_memory(failure: FirstFailure) -> Finding | None:
-    """There is no room in /dev/shm, through which a DataLoader's workers send their batches."""
+    """The file system for memory that processes share is full."""
+    found = failure.begins(_SHARED, "RuntimeError") or failure.begins(_SHM, "OSError")
     bus = failure.begins(_BUS, "RuntimeError")
-    full = failure.begins(_SHM, *_KINDS)
-    short = full is not None and re.search(r"No space left|Bus error|\(28\)|Errno 28", full.message)
-    told = bus or (full if short else None)
-    if told is None:
+    if found is None and bus is None and failure.rank.signal != "SIGBUS":
         return None
+    told = found or bus
+    what = f"/dev/shm of {failure.rank.host} is full, through which {failure.name} shares memory"
+    seen = brief(told.error.message) if told else f"{failure.name} was killed by SIGBUS"
     return Finding(
         "shm-full",
-        f"/dev/shm of {failure.rank.host} is full: the workers of a DataLoader send their batches through it",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            "a larger /dev/shm: `docker run --shm-size=8g`; in Kubernetes an emptyDir of medium Memory there",
-            "fewer workers, a smaller prefetch_factor or smaller batches",
-            "torch.multiprocessing.set_sharing_strategy('file_system'), if files run out and not bytes",
+        what,
+        found.certainty if found else Certainty.LIKELY,
+        (seen,),
+        (
+            "a larger /dev/shm: docker run --shm-size=8g, or an emptyDir of medium Memory in Kubernetes",
+            "fewer workers of the DataLoader, a smaller prefetch_factor or batch",
+            "torch.multiprocessing.set_sharing_strategy('file_system') does not help: it uses /dev/shm too",
         ),
     )
+
+
+_QUOTA = r"\[Errno 122\] Disk quota exceeded"
+_WRITER = r"\[enforce fail at inline_container\.cc:\d+\]|unexpected pos \d+ vs \d+|PytorchStreamWriter failed"
+_SPACE = re.compile(rf"^OSError: {_ENOSPC}", re.MULTILINE)
 
 
 def full_disk(failure: FirstFailure) -> Finding | None:
-    """A file could not be written, for want of room."""
-    told = failure.begins(_FULL, *_KINDS) or failure.begins(
-        r"[^\n]{0,200}PytorchStreamWriter failed writing file|\[enforce fail at inline_container\.cc:\d+\] "
-        r"\. unexpected pos \d+ vs \d+",
-        "RuntimeError",
-    )
-    if told is None:
+    """A file could not be written because its file system is full."""
+    found = failure.begins(rf"{_ENOSPC}|{_QUOTA}", "OSError")
+    if found is None and failure.rank.raised and _SPACE.search(failure.rank.raised.traceback):
+        found = failure.begins(_WRITER, "RuntimeError")  # torch's writer, after the system's own error
+    if found is None:
         return None
-    certain = "No space left" in told[0] or "Errno 28" in told[0]
-    path = re.search(r"'([^'\n]{1,300})'", told.message)
+    path = re.search(r": '([^'\n]{1,400})'", found.error.message)
+    quota = found.error.message.startswith("[Errno 122]")
+    where = f"to {path[1]}" if path else "a file"
     return Finding(
         "disk-full",
-        f"a disk of {failure.rank.host} is full" + (f": {path[1]} could not be written" if path else ""),
-        Certainty.CERTAIN if certain else Certainty.LIKELY,
-        (brief(told.message),),
-        (
-            f"on {failure.rank.host}, `df -h` shows which disk, and `df -i` whether its inodes have run out",
-            "keep fewer checkpoints, or write them to another disk: --env TMPDIR=… for temporary files",
-        ),
+        f"{failure.name} could not write {where}: {'its quota' if quota else 'the disk'} on "
+        f"{failure.rank.host} is full",
+        found.certainty,
+        (brief(found.error.message),),
+        ("`df -h` there shows which file system is full; free it, or write elsewhere",),
     )
 
 
-def memory_limit(failure: FirstFailure) -> Finding | None:
-    """The host, or a limit of the process, refused memory."""
-    told = (
-        failure.begins(r"\Z", "MemoryError")  # with a message, it may be the program's own
-        or failure.begins(
-            r"[^\n]{0,200}DefaultCPUAllocator: can't allocate memory[^\n]{0,300}", "RuntimeError"
-        )
-        or failure.begins(r"std::bad_alloc\b|\[Errno 12\] ", "RuntimeError", "OSError", "MemoryError")
+_ALLOCATION = (
+    r"\[enforce fail at alloc_cpu\.cpp:\d+\] .{0,40}?DefaultCPUAllocator: (?:can't allocate|not enough)"
+    r" memory|std::bad_alloc|\[Errno 12\] Cannot allocate memory"
+    r"|Unable to allocate [\d.]+ \w+ for an array"
+)
+_NUMPY = ("numpy._core._exceptions._ArrayMemoryError", "numpy.core._exceptions._ArrayMemoryError")
+_BAD_ALLOC = r"terminate called after throwing an instance of 'std::bad_alloc'"
+
+
+def memory_refused(failure: FirstFailure) -> Finding | None:
+    """The system refused memory that the rank asked for."""
+    found = failure.begins("", "MemoryError") or failure.begins(
+        _ALLOCATION, "RuntimeError", "OSError", *_NUMPY
     )
-    if told is None:
+    ended = failure.rank.signal == "SIGABRT" and failure.wrote(_BAD_ALLOC)
+    if found is None and not ended:
         return None
-    asked = re.search(r"tried to allocate (\d{1,20}) bytes", told.message)
-    size = f"it asked for {size_text(int(asked[1]))} at once" if asked else ""
+    evidence = [
+        brief(f"{found.error.kind}: {found.error.message}".removesuffix(": ") if found else "std::bad_alloc")
+    ]
     used, total = failure.host_memory or (0, 0)
-    host = f"{size_text(used)} of the host's {size_text(total)} were in use" if total else ""
+    if total:
+        evidence.append(f"{size_text(used)} of the host's {size_text(total)} were in use when last seen")
     return Finding(
         "memory-limit",
-        f"{failure.name} was refused memory on {failure.rank.host}",
-        certainty=told.certainty,
-        evidence=tuple(filter(None, (size or f"{failure.errors[0].kind} was raised", host))),
-        remedy=(
-            "`ulimit -v` and the limit of the container or executor show how much a rank may have",
-            "smaller batches, fewer ranks a host, or data that is read in parts (memory-mapped)",
+        f"{failure.name} asked for more memory than {failure.rank.host} or a limit there allows",
+        found.certainty if found else Certainty.CERTAIN,
+        tuple(evidence),
+        (
+            "see whether the size that it asks for is right",
+            "`ulimit -v` must be unlimited where ranks start; fewer ranks or DataLoader workers a host",
         ),
     )
+
+
+_OPEN_FILES = r"\[Errno 2[34]\] Too many open files|Too many open files\. Communication with the workers"
+_ANCDATA = r"received 0 items of ancdata"
 
 
 def too_many_files(failure: FirstFailure) -> Finding | None:
-    """A process may open no more files."""
-    told = failure.begins(
-        r"\[Errno 24\] |[^\n]{0,300}Too many open files|received 0 items of ancdata",
-        "OSError",
-        "RuntimeError",
-    )
-    if told is None:
+    """The rank had as many files open as it may have."""
+    found = failure.begins(_OPEN_FILES, "OSError", "RuntimeError")
+    passed = None if found else failure.begins(_ANCDATA, "RuntimeError")
+    if (told := found or passed) is None:
         return None
     return Finding(
         "too-many-files",
-        f"{failure.name} has as many files open as a process may have",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            "close what is opened (`with open(…)`), or raise the limit: `ulimit -n 65536`",
-            "torch.multiprocessing.set_sharing_strategy('file_system'), if loaders' tensors are kept",
+        f"{failure.name} had as many files open as its limit allows",
+        found.certainty if found else Certainty.LIKELY,
+        (brief(told.error.message),),
+        (
+            "a higher limit where the run is started: `ulimit -n 65536`",
+            "torch.multiprocessing.set_sharing_strategy('file_system'), if loaders' workers send much",
+            "files must be closed: `with open(…)`",
         ),
     )
 
 
 def terminated(failure: FirstFailure) -> Finding | None:
-    """Somebody else than rankdeck ended the rank."""
-    rank = failure.rank
-    if rank.signal != "SIGTERM" or rank.raised is not None or not rank.ended_before_stop:
+    """Somebody else than rankdeck sent SIGTERM."""
+    if failure.rank.signal != "SIGTERM" or failure.rank.raised is not None:
         return None
     return Finding(
         "terminated",
-        f"{failure.name} on {rank.host} was ended by a SIGTERM that rankdeck did not send",
-        evidence=(f"its process, {rank.pid}, was gone before the gang was stopped",),
+        f"SIGTERM ended {failure.name} on {failure.rank.host}, and it was not rankdeck that sent it",
+        evidence=("no stop of the run came before it",),
         remedy=(
-            "a scheduler that takes the host back (preemption), a shutdown, or a person: its log tells",
-            "save checkpoints often, and start with --max-restarts",
+            "a scheduler that takes the host back sends it: --max-restarts N starts the gang again",
+            "else somebody ended that process: `journalctl` or the scheduler's log on the host may say who",
         ),
     )

@@ -43,12 +43,31 @@ class Lost:
     memory: tuple[int, int] | None = None
 
 
+_Make = Callable[[str, Certainty, tuple[str, ...], tuple[str, ...]], Finding]
+
+
+def _preempted(
+    text: str, certainty: Certainty, evidence: tuple[str, ...], remedy: tuple[str, ...]
+) -> Finding:
+    return Finding("preempted", text, certainty, evidence, remedy)
+
+
+def _out_of_memory(
+    text: str, certainty: Certainty, evidence: tuple[str, ...], remedy: tuple[str, ...]
+) -> Finding:
+    return Finding("executor-memory", text, certainty, evidence, remedy)
+
+
+def _gone(text: str, certainty: Certainty, evidence: tuple[str, ...], remedy: tuple[str, ...]) -> Finding:
+    return Finding("executor-lost", text, certainty, evidence, remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A reason of Spark's, and what it means; `text` follows the executor's name."""
 
     pattern: str
-    id: str
+    make: _Make
     text: Callable[[re.Match[str]], str]
     remedy: tuple[str, ...]
     certainty: Certainty = Certainty.CERTAIN
@@ -62,44 +81,44 @@ def _says(text: str) -> Callable[[re.Match[str]], str]:
 _REASONS = (
     _Known(
         r"\bpreempt",
-        "preempted",
+        _preempted,
         _says("was preempted: the cluster gave its place to others"),
         (RESTART, "a queue or a priority whose executors are not preempted"),
     ),
     _Known(
         r"decommission",
-        "preempted",
+        _preempted,
         _says("was decommissioned: the cluster took its place away"),
         (RESTART, "hosts that are not taken away while a training runs, such as no spot instances"),
     ),
     _Known(
         r"\bEvicted\b|exit status: -100\b|container released on a \*?lost\*? node",
-        "preempted",
+        _preempted,
         _says("was evicted: its node took the place away, or went away itself"),
         (RESTART, "requests of memory and disk that are as large as what the ranks use"),
     ),
     _Known(
         r"exceeding (?:physical|virtual) memory limits|OOMKilled",
-        "executor-memory",
+        _out_of_memory,
         _says("used more memory than its container may have, and was killed for that"),
         _MEMORY,
     ),
     _Known(
         r"exit(?:ed with)? (?:code|status):? 52\b",
-        "executor-memory",
+        _out_of_memory,
         _says("ran out of Java heap"),
         ("more spark.executor.memory, or fewer rows and files that Spark itself reads",),
     ),
     _Known(
         r"possible container OOM",
-        "executor-memory",
+        _out_of_memory,
         _says("was killed, as a container is that used more memory than it may have"),
         _MEMORY,
         Certainty.LIKELY,
     ),
     _Known(
         r"heartbeat timed out after (\d+) ms",
-        "executor-lost",
+        _gone,
         lambda match: f"sent no heartbeat for {int(match[1]) / 1000:g} s",
         (
             "look whether its host is up, reachable, and not out of memory",
@@ -108,13 +127,13 @@ _REASONS = (
     ),
     _Known(
         r"worker lost: .*(?:disassociated|not receiving heartbeat)",
-        "executor-lost",
+        _gone,
         _says("went away with the Spark worker on its host, or with the host"),
         ("look whether the host is up, reachable, and runs its worker", RESTART),
     ),
     _Known(
         r"exit(?:ed with)? (?:code|status):? 137\b",
-        "executor-lost",
+        _gone,
         _says("was killed by SIGKILL"),
         (
             "look into the kernel's log of that host (dmesg) for its OOM killer",
@@ -124,25 +143,25 @@ _REASONS = (
     ),
     _Known(
         r"exit(?:ed with)? (?:code|status):? 143\b",
-        "executor-lost",
+        _gone,
         _says("was terminated by SIGTERM: by the cluster's manager, or by a person"),
         ("look into the manager's log for why", RESTART),
     ),
     _Known(
         r"was deleted by a user or the framework",
-        "executor-lost",
+        _gone,
         _says("was deleted: its pod was removed"),
         ("look into the events of its namespace for who removed it", RESTART),
     ),
     _Known(
         r"exit(?:ed with)? (?:code|status):? (-?\d+)",
-        "executor-lost",
+        _gone,
         lambda match: f"ended by itself with exit code {match[1]}",
         (_LOG, RESTART),
     ),
     _Known(
         r"Remote RPC client disassociated",
-        "executor-lost",
+        _gone,
         _says("lost its connection to the driver: it ended, or the network between them failed"),
         (_LOG, RESTART),
     ),
@@ -187,13 +206,11 @@ def cause_of_loss(lost: Lost) -> Finding | None:
             break
     else:
         return None
-    evidence = [f"Spark says: {brief(lost.reason)}", *_of_ranks(lost.ranks)]
-    if known.id == "executor-lost" and "137" in match[0] and (full := _nearly_full(lost)):
+    evidence = (f"Spark says: {brief(lost.reason)}", *_of_ranks(lost.ranks))
+    if known.make is _gone and "137" in match[0] and (full := _nearly_full(lost)):
         text = f"{lost.name} was killed while its host had hardly any memory left"
-        return Finding("executor-memory", text, Certainty.LIKELY, (*evidence, full), (*_MEMORY, RESTART))
-    return Finding(
-        known.id, f"{lost.name} {known.text(match)}", known.certainty, tuple(evidence), known.remedy
-    )
+        return _out_of_memory(text, Certainty.LIKELY, (*evidence, full), (*_MEMORY, RESTART))
+    return known.make(f"{lost.name} {known.text(match)}", known.certainty, evidence, known.remedy)
 
 
 def _of_ranks(ranks: Sequence[int]) -> list[str]:

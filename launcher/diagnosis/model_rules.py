@@ -1,184 +1,241 @@
-"""Recognise failures of the model's own code: DDP, numbers that are not finite, checkpoints. Pure."""
+"""Recognise failures of the model and its files: what DDP demands, NaN and infinity, checkpoints. Pure."""
 
 from __future__ import annotations
 
+import math
 import re
 
+from ..errors import counted
 from ..state.outcome_rules import brief
-from ..state.ranks import Rank, RankPhase
-from .failure import Certainty, Finding, FirstFailure
+from ..state.ranks import FirstNotFinite
+from .failure import Certainty, Finding, FirstFailure, Recognised
+
+_UNUSED = "Expected to have finished reduction in the prior iteration before starting a new one"
+_INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]{1,200})")
+_NAMES = re.compile(r"Parameters which did not receive grad for rank \d+: ([^\n]{1,300})")
 
 
-def unused_parameters(failure: FirstFailure) -> Finding | None:
-    """DDP waited for gradients of parameters that took no part in the loss."""
-    told = failure.begins(r"Expected to have finished reduction in the prior iteration", "RuntimeError")
-    if told is None:
+def ddp_unused(failure: FirstFailure) -> Finding | None:
+    """Parameters of a DDP module got no gradient in a step."""
+    found = failure.begins(_UNUSED, "RuntimeError")
+    if found is None:
         return None
-    which = re.search(
-        r"Parameter indices which did not receive grad for rank (\d+): ([\d ]{1,200})", told.message
-    )
-    named = f"on rank {which[1]}, the parameters {which[2].strip()} had no gradient" if which else ""
+    message = found.error.message
+    told = _NAMES.search(message) or _INDICES.search(message)
+    which = f"parameters without a gradient: {brief(told[1])}" if told else ""
     return Finding(
         "ddp-unused-parameters",
-        "parameters of the model take no part in the loss, and DDP waits for their gradients",
-        certainty=told.certainty,
-        evidence=tuple(filter(None, (named,))) or (brief(told.message),),
-        remedy=(
-            "DistributedDataParallel(model, find_unused_parameters=True), if a branch may be skipped",
-            "else take the layer out, or let every output of the model take part in the loss",
-            "--env TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters",
+        f"parameters of the DistributedDataParallel module of {failure.name} got no gradient in a step",
+        found.certainty if told else Certainty.LIKELY,
+        (which,) if which else (),
+        (
+            "use every parameter in the loss, or remove those that are not used",
+            "DistributedDataParallel(…, find_unused_parameters=True), if they differ from step to step",
+            "--env TORCH_DISTRIBUTED_DEBUG=INFO names them",
         ),
     )
 
 
-_DIFFER = (
-    r"\[\d{1,7}\]: params\[\d{1,9}\] in this process with sizes"
-    r"|DDP expects same model across all ranks, but Rank \d{1,7} has"
+_SIZES = (
+    r"\[(?P<rank>\d{1,7})\]: params\[(?P<at>\d{1,9})\] in this process with (?P<what>sizes|strides) "
+    r"(?P<size>\[[\d, ]{0,80}\]) appears not to match (?:sizes|strides) of the same param in process "
+    r"(?P<to>\d{1,7})"
+)
+_COUNTS = (
+    r"DDP expects same model across all ranks, but Rank (?P<rank>\d{1,7}) has (?P<count>\d{1,9}) params, "
+    r"while rank (?P<to>\d{1,7}) has inconsistent (?P<other>\d{1,9}) params"
 )
 
 
-def different_parameters(failure: FirstFailure) -> Finding | None:
-    """The ranks gave different models to DDP."""
-    told = failure.begins(_DIFFER, "RuntimeError")
-    if told is None:
+def ddp_differs(failure: FirstFailure) -> Finding | None:
+    """The ranks gave DDP modules with different parameters."""
+    if found := failure.begins(_SIZES, "RuntimeError"):
+        match = found.match
+        evidence = (
+            f"parameter {match['at']} has {match['what']} {match['size']} on rank {match['rank']}, unlike on "
+            f"rank {match['to']}"
+        )
+    elif found := failure.begins(_COUNTS, "RuntimeError"):
+        match = found.match
+        evidence = (
+            f"rank {match['rank']} has {match['count']} parameters, and rank {match['to']} {match['other']}"
+        )
+    else:
         return None
     return Finding(
         "ddp-parameters-differ",
-        f"the model of {failure.name} has other parameters than that of rank 0",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            "build it from the same sizes on every rank: a count of classes of a rank's own data differs",
-            "compute it on rank 0, and share it with torch.distributed.broadcast_object_list",
+        "the ranks gave DistributedDataParallel models with different parameters",
+        found.certainty,
+        (evidence,),
+        ("build the same model on every rank: no size in it may depend on the rank or on its data",),
+    )
+
+
+def ddp_ready_twice(failure: FirstFailure) -> Finding | None:
+    """A parameter of a DDP module got two gradients in a step."""
+    found = failure.begins("Expected to mark a variable ready only once", "RuntimeError")
+    if found is None:
+        return None
+    named = re.search(r"Parameter at index \d+ with name (\S{1,200}) has been marked", found.error.message)
+    return Finding(
+        "ddp-ready-twice",
+        f"a parameter of the DistributedDataParallel module of {failure.name} got two gradients in a step",
+        found.certainty,
+        (f"the parameter is {named[1]}",) if named else (),
+        (
+            "torch.utils.checkpoint.checkpoint(…, use_reentrant=False)",
+            "one forward pass a backward pass; no parameter of the module used outside of it",
+            "DistributedDataParallel(…, static_graph=True), if its graph is the same in every step",
         ),
     )
 
 
-_TORN = (
-    r"PytorchStreamReader failed (?:reading zip archive|reading file|locating file)"
-    r"|unexpected EOF, expected \d+ more bytes|Error while deserializing header|Invalid header\b"
-    r"|pickle data was truncated|Ran out of input|storage has wrong byte size"
+_ANOMALY = r"Function '(\w{1,100})' returned nan values in its (\d{1,4})th output"
+_NORM = r"The total norm of order [\d.]{1,20} for gradients from `parameters` is non-finite"
+
+
+def not_finite_gradient(failure: FirstFailure) -> Finding | None:
+    """Torch found a gradient that is no finite number."""
+    remedy: tuple[str, ...]
+    if found := failure.begins(_ANOMALY, "RuntimeError"):
+        text = f"the backward pass of {failure.name} made a NaN in {found.match[1]}"
+        remedy = (
+            f"rankdeck logs {failure.run} -r {failure.rank.rank}: torch wrote there which call it belongs to",
+            _GUARD,
+        )
+    elif found := failure.begins(_NORM, "RuntimeError"):
+        text, remedy = f"the gradients of {failure.name} have a norm that is not finite", _SEARCH
+    else:
+        return None
+    return Finding("not-finite", text, found.certainty, _first_reports(failure), remedy)
+
+
+_GUARD = "guard what can divide by 0 or take a logarithm or root of 0: an epsilon, clamp, nan_to_num"
+_SEARCH = (
+    "torch.autograd.set_detect_anomaly(True) names the operation that makes the first NaN",
+    "a lower learning rate, gradient clipping, bfloat16 in place of float16; look at the batch of that step",
+    _GUARD,
+)
+_SAID = re.compile(r"\b(?:nan|inf|infinity|infinite|non-?finite|not finite|diverged?)\b", re.IGNORECASE)
+
+
+def not_finite_reported(failure: FirstFailure) -> Finding | None:
+    """A rank gave up, and says so or says nothing, when a figure of the gang was not finite."""
+    told = _reporters(failure)
+    if not told or not _gave_up(failure):
+        return None
+    rank, first = told[0]
+    where = "" if first.step is None else f" at step {first.step}"
+    text = f"{first.metric} of rank {rank} was not finite{where}"
+    return Finding("not-finite", text, Certainty.LIKELY, _first_reports(failure), _SEARCH, rank)
+
+
+def _gave_up(failure: FirstFailure) -> bool:
+    """Whether the rank says that a figure is not finite, or ended without a word while its own were not."""
+    if (raised := failure.rank.raised) is not None:
+        kinds = ("FloatingPointError", "ArithmeticError", "OverflowError")
+        return raised.kind in kinds or _SAID.search(raised.message) is not None
+    bad = any(not math.isfinite(value) for value in failure.rank.metrics.values())
+    return bad and failure.rank.signal is None
+
+
+def _reporters(failure: FirstFailure) -> list[tuple[int, FirstNotFinite]]:
+    """The ranks that have reported a figure that is not finite, the first one first."""
+    told = [(rank.rank, rank.not_finite) for rank in failure.gang if rank.not_finite is not None]
+    return sorted(told, key=lambda each: (each[1].time, each[0]))
+
+
+def _first_reports(failure: FirstFailure) -> tuple[str, ...]:
+    """Where the first figure that is not finite was reported, and how many ranks reported one."""
+    told = _reporters(failure)
+    if not told:
+        return ()
+    (rank, first), *others = told
+    at = "" if first.step is None else f", at step {first.step}"
+    later = f"; {counted(len(others), 'other rank')} reported one later" if others else ""
+    return (f"rank {rank} was the first to report one: {first.metric}{at}{later}",)
+
+
+_READER = r"PytorchStreamReader failed (?:reading|locating|finding)"
+_SHORT = r"unexpected EOF, expected \d+ more bytes\. The file might be corrupted"
+_PICKLE = r"pickle data was truncated|Ran out of input|unpickling stack underflow"
+_SAFE = r"Error while deserializing header: |incomplete metadata"
+_LOADS = r"(?:torch/serialization|safetensors/\w+|pickle|zipfile(?:/\w+)?|numpy/lib/\w+)\.py"
+_NO_ARCHIVE = re.compile(  # half an archive; and what is neither that nor a file of older versions
+    r"^    \S.*torch\._C\.PyTorchFileReader\(.*\n(?: +[\^~]+\n)?OSError: \[Errno 22\]"
+    r"|^    magic_number = pickle_module\.load\(",
+    re.MULTILINE,
 )
 
 
 def torn_checkpoint(failure: FirstFailure) -> Finding | None:
-    """A checkpoint is not whole."""
-    traceback = failure.rank.raised.traceback if failure.rank.raised else ""
-    told = failure.begins(
-        _TORN, "RuntimeError", "_pickle.UnpicklingError", "safetensors_rust.SafetensorError", "EOFError"
-    )
-    loading = re.search(
-        r'File "[^"]*torch/serialization\.py", line \d+, in (?:load|_load|_legacy_load)\b', traceback
-    )
-    bare = failure.begins(r"\[Errno 22\] |\Z", "OSError", "EOFError") if loading else None
-    if told is None and bare is None:
+    """A file could not be loaded because it is not whole."""
+    found = _is_torn(failure)
+    raised = failure.rank.raised
+    if found is None and (raised is None or not _NO_ARCHIVE.search(raised.traceback)):
         return None
-    text = brief(told.message) if told is not None else f"torch.load failed at its file: {_error(failure)}"
+    told = found.error if found else failure.errors[0]
     return Finding(
         "checkpoint-torn",
-        f"a checkpoint that {failure.name} loaded is not whole",
-        told.certainty if told is not None else Certainty.LIKELY,
-        (text,),
+        f"{failure.name} loaded a file that is not whole" + ("" if found else ", or no checkpoint"),
+        found.certainty if found else Certainty.LIKELY,
+        (brief(f"{told.kind}: {told.message}".removesuffix(": ")),),
         (
-            "load the one before it: whoever wrote this one was ended in the middle, or its disk was full",
-            "write to another name and `os.replace` it: then a file is whole or not there",
-            "one rank writes, and the others wait at a barrier before they load",
+            "load an older checkpoint",
+            "write it under another name, then os.replace: who ends meanwhile leaves the old one whole",
+            "one rank writes a file, and the others wait at a barrier before they load it",
         ),
     )
 
 
-def _error(failure: FirstFailure) -> str:
-    error = failure.errors[-1]
-    return f"{error.kind}: {brief(error.message)}".removesuffix(": ")
+def _is_torn(failure: FirstFailure) -> Recognised | None:
+    """What a reader says of a file that ends too early."""
+    found = (
+        failure.begins(rf"{_READER}|{_SHORT}", "RuntimeError")
+        or failure.begins(_PICKLE, "_pickle.UnpicklingError", "EOFError")
+        or failure.begins(_SAFE, "safetensors_rust.SafetensorError", "safetensors.SafetensorError")
+    )
+    if found is not None or not failure.passed(_LOADS):
+        return found
+    return failure.begins(r"\Z|No data left in file", "EOFError") or failure.begins(
+        r"File is not a zip file|Bad magic number|Bad CRC", "zipfile.BadZipFile"
+    )
+
+
+_BLOCKED = re.compile(r"Unsupported global: GLOBAL (\S{1,200}) was not an allowed global")
 
 
 def weights_only(failure: FirstFailure) -> Finding | None:
-    """torch.load refuses objects other than tensors unless it is told otherwise."""
-    told = failure.begins(r"Weights only load failed", "_pickle.UnpicklingError")
-    if told is None:
+    """`torch.load` refused what is no weight."""
+    found = failure.begins("Weights only load failed", "_pickle.UnpicklingError")
+    blocked = found and _BLOCKED.search(found.error.message)
+    if found is None or not blocked:
         return None
-    kind = re.search(r"GLOBAL ([\w.]{1,200}) was not an allowed global", told.message)
-    what = f"the checkpoint holds a {kind[1]}" if kind else ""
-    if kind is None and "Unsupported operand" not in told.message:
-        return None  # the file may as well be none of torch's
     return Finding(
         "weights-only",
-        "the checkpoint holds more than tensors, and torch.load takes only tensors unless told otherwise",
-        evidence=(what or brief(told.message),),
-        remedy=(
-            f"torch.serialization.add_safe_globals([{kind[1] if kind else '…'}]) before torch.load",
-            "torch.load(path, weights_only=False), for a file that you trust: it can run code",
-            "save state_dict() alone, and the rest as JSON",
-        ),
-    )
-
-
-def anomaly(failure: FirstFailure) -> Finding | None:
-    """torch's anomaly detection stopped at a gradient that is NaN."""
-    told = failure.begins(r"Function '(\w{1,200})' returned nan values in its (\d+)th output", "RuntimeError")
-    if told is None:
-        return None
-    return Finding(
-        "not-finite",
-        f"a gradient of {failure.name} became NaN in {told[1]}",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            "torch names the forward call on standard error: a root or logarithm of 0, a division by 0",
-            "a smaller learning rate, gradient clipping, or a scaler with mixed precision",
-        ),
-    )
-
-
-_NUMBERS = re.compile(r"\b(?:nan|inf|infinite|infinity|(?:not|non)[- ]?finite|diverged)\b", re.IGNORECASE)
-
-
-def not_finite(failure: FirstFailure) -> Finding | None:
-    """A rank reported NaN or infinity, and the gang failed over a number that is not finite.
-
-    A report alone says nothing: a metric may be NaN for good reasons.
-    """
-    first = min(
-        (rank for rank in failure.gang if rank.not_finite is not None),
-        key=lambda rank: rank.not_finite.time if rank.not_finite else 0.0,
-        default=None,
-    )
-    told = next((error for error in failure.errors if _NUMBERS.search(error.message[:1000])), None)
-    if first is None or told is None or first.not_finite is None:
-        return None
-    report = first.not_finite
-    step = f" at step {report.step}" if report.step is not None else ""
-    return Finding(
-        "not-finite",
-        f"rank {first.rank} was the first to report a {report.metric} of {report.value}{step}",
-        Certainty.LIKELY,
-        (f"{failure.name} raised {told.kind}: {brief(told.message)}",),
+        f"{failure.name} loaded a file with more than weights in it, which torch.load refuses by default",
+        found.certainty,
+        (f"it holds a {blocked[1]}",),
         (
-            f"look at the batch of rank {first.rank}{step}: a label, a division by 0, an empty batch",
-            "a smaller learning rate or gradient clipping; a scaler with fp16, or bf16 in its place",
-            "torch.autograd.set_detect_anomaly(True) names the operation",
+            f"torch.serialization.add_safe_globals([{blocked[1].rpartition('.')[2]}]) before it",
+            "save state_dict() and plain values only",
+            "torch.load(…, weights_only=False), for a file that you trust as you trust code",
         ),
-        rank=first.rank,
     )
 
 
 def failed_after_result(failure: FirstFailure) -> Finding | None:
-    """The function had returned its value, and then the process ended with another code than 0."""
+    """The process ended badly after the rank's result was delivered."""
     rank = failure.rank
-    if rank.returned is None or rank.raised is not None or not _ended_badly(rank):
+    if rank.returned is None or rank.raised is not None or rank.unreturned:
         return None
-    how = f"was killed by {rank.signal}" if rank.signal else f"ended with {rank.exit_code}"
+    how = f"was killed by {rank.signal}" if rank.signal else f"ended with exit code {rank.exit_code}"
     return Finding(
         "failed-after-result",
-        f"{failure.name} had returned its value, and then its process {how}: the training itself was done",
-        evidence=tuple(line for line in failure.output()[-2:] if line.strip()),
+        f"{failure.name} had delivered its result; its process {how} afterwards",
         remedy=(
-            f"rankdeck result {failure.run} -r {rank.rank} prints the value",
-            "what runs at exit is to blame: an atexit handler, a thread of a library, a loader's workers",
-            "torch.distributed.destroy_process_group() before the function returns",
+            f"rankdeck result {failure.run} -r {rank.rank}: the result is there",
+            "see what ends the process: exit handlers, threads, os._exit, a library's cleanup",
+            "torch.distributed.destroy_process_group() at the end of the function",
         ),
     )
-
-
-def _ended_badly(rank: Rank) -> bool:
-    return rank.phase is RankPhase.FAILED and bool(rank.signal or rank.exit_code)

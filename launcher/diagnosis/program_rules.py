@@ -1,4 +1,4 @@
-"""Recognise failures of the program and its surroundings: modules, libraries, compilers, workers. Pure."""
+"""Recognise failures of a program in its surroundings: what it imports, compiles, asks and starts. Pure."""
 
 from __future__ import annotations
 
@@ -7,185 +7,206 @@ import re
 from ..state.outcome_rules import brief
 from .failure import Certainty, Finding, FirstFailure
 
+_NO_MODULE = r"No module named '([^'\n]{1,200})'"
+
 
 def missing_module(failure: FirstFailure) -> Finding | None:
-    """A module is not installed where the rank ran."""
-    told = failure.begins(r"No module named '?([\w.]{1,200})'?", "ModuleNotFoundError")
-    if told is None:
+    """A module that the program imports is not there."""
+    found = failure.begins(_NO_MODULE, "ModuleNotFoundError")
+    if found is None or found.error.handled:
         return None
-    name = told[1].partition(".")[0]
     return Finding(
         "module-missing",
-        f"the Python of {failure.name} on {failure.rank.host} has no module {told[1]}",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
+        f"the interpreter of {failure.name} on {failure.rank.host} has no module {found.match[1]}",
+        evidence=_imported_at(failure),
         remedy=(
-            f"install what provides {name} in that Python, or choose another one with --python PATH",
-            "a module of your own: --py-files, or a working folder (--workdir) that holds it",
+            "install its package for that interpreter, or choose another one: --python PATH",
+            "a module of your own: --workdir or --py-files, so that ranks find it",
         ),
     )
+
+
+def _imported_at(failure: FirstFailure) -> tuple[str, ...]:
+    frames = failure.rank.raised.frames if failure.rank.raised else ()
+    return tuple(f"imported at {file.rpartition('/')[2]}:{line}" for file, line, _ in frames[-1:])
+
+
+_NO_LIBRARY = r"(?:[^\n]{0,200}?/)?([\w.+-]{1,100}\.so[\w.]{0,30}): cannot open shared object file"
+_TOO_OLD = r"([^\n:]{1,300}): version `(\w{1,40}[\d.]{1,20})' not found"
 
 
 def missing_library(failure: FirstFailure) -> Finding | None:
-    """A compiled module needs a shared library, or a symbol of it, that the host does not have."""
-    told = failure.begins(
-        r"(\S{1,300}\.so(?:\.\d{1,9}){0,4})[^\n]{0,100}: (?:cannot open shared object file|undefined symbol"
-        r"|version `[^']{1,100}' not found)",
-        "ImportError",
-        "OSError",
-    )
-    if told is None:
+    """A library of the system is not there, or an older one."""
+    if found := failure.begins(_NO_LIBRARY, "ImportError", "OSError"):
+        text = f"{failure.rank.host} has no library {found.match[1]} where {failure.name} looks for it"
+    elif found := failure.begins(_TOO_OLD, "ImportError", "OSError"):
+        library = found.match[1].rpartition("/")[2]
+        text = f"{library} of {failure.rank.host} is too old for {failure.name}: it lacks {found.match[2]}"
+    else:
         return None
-    library = told[1].rpartition("/")[2]
-    absent = "cannot open" in told[0]
     return Finding(
         "library-missing",
-        f"{failure.rank.host} has no {library}, which a compiled module needs"
-        if absent
-        else f"{library} on {failure.rank.host} does not fit the libraries there",
-        certainty=told.certainty,
-        evidence=(brief(told.message),),
-        remedy=(
-            f"install the package that holds {library}, or name its folder: --env LD_LIBRARY_PATH=…"
-            if absent
-            else "install builds that belong together: torch, CUDA and the extension of one release",
-            "an extension that was built for another torch is to be built again",
+        text,
+        found.certainty,
+        (brief(found.error.message),),
+        (
+            "install the package that has it on every host, or another build of the Python package",
+            "--env LD_LIBRARY_PATH=FOLDER, if it is there but not found",
         ),
     )
 
 
-_NVCC = "nvcc, the compiler of the CUDA toolkit"
-_COMPILER = (
-    (r"InvalidCxxCompiler|No working C\+\+ compiler found", "a C++ compiler", "g++"),
-    (r"Ninja is required to load C\+\+ extensions", "ninja", "ninja"),
-    (r"Failed to find C compiler", "a C compiler", "gcc"),
-    (r"CUDA_HOME environment variable is not set", _NVCC, "nvcc"),
-    (
-        r"\[Errno 2\] No such file or directory: '[^']{0,200}nvcc'",
-        "nvcc, the compiler of the CUDA toolkit",
-        "nvcc",
-    ),
-    (r"Cannot find a working triton installation|TritonMissing", "triton", "triton"),
+_TOOLS = r"(?:nvcc|ninja|gcc|g\+\+|cc|c\+\+|clang\+*|hipcc)"
+_NO_COMPILER = (
+    r"InvalidCxxCompiler: No working C\+\+ compiler found"
+    r"|(?:RuntimeError: )?Failed to find C compiler"
+    r"|TritonMissing: Cannot find a working triton installation"
+    r"|Ninja is required to load C\+\+ extensions"
+    r"|CUDA_HOME environment variable is not set"
+    r"|backend='inductor' raised:\s+"
+    r"(?:InvalidCxxCompiler|RuntimeError: Failed to find C compiler|TritonMissing)"
 )
-
-
-_RAISED_WITHOUT = (
+_NO_TOOL = rf"\[Errno 2\] No such file or directory: '(?:[^'\n]{{0,200}}/)?({_TOOLS}(?:-\d+)?)'"
+_COMPILES = (
+    "RuntimeError",
+    "OSError",
+    "EnvironmentError",
     "torch._inductor.exc.InductorError",
     "torch._inductor.exc.InvalidCxxCompiler",
     "torch._inductor.exc.TritonMissing",
     "torch._dynamo.exc.BackendCompilerFailed",
-    "RuntimeError",
-    "OSError",
-    "FileNotFoundError",
 )
 
 
 def missing_compiler(failure: FirstFailure) -> Finding | None:
-    """What compiles kernels at run time is not there: torch.compile, Triton, extensions."""
-    for pattern, what, program in _COMPILER:
-        told = failure.begins(pattern, *_RAISED_WITHOUT)
-        if told is not None:
-            return Finding(
-                "compiler-missing",
-                f"{failure.name} compiles kernels, and {failure.rank.host} lacks {what}",
-                certainty=told.certainty,
-                evidence=(brief(told.message),),
-                remedy=(
-                    f"install {program} on every host; --env PATH=… if it lies elsewhere",
-                    "for torch.compile: backend='aot_eager', or --env TORCHDYNAMO_DISABLE=1, needs none",
-                ),
-            )
-    return None
+    """Something compiles while it runs, and a tool for that is not there."""
+    found = failure.begins(_NO_TOOL, "FileNotFoundError")
+    tool = found.match[1] if found else "compiler"
+    found = found or failure.begins(_NO_COMPILER, *_COMPILES)
+    if found is None:
+        return None
+    return Finding(
+        "compiler-missing",
+        f"{failure.name} compiles code as it runs, and {failure.rank.host} has no {tool} for that",
+        found.certainty,
+        (brief(found.error.message),),
+        (
+            "install gcc and g++, ninja, or the CUDA toolkit (CUDA_HOME) on every host, as the message asks",
+            "run without it: no torch.compile, or --env TORCH_COMPILE_DISABLE=1",
+        ),
+    )
 
 
 def no_terminal(failure: FirstFailure) -> Finding | None:
-    """The program asked a person something: a rank's standard input is empty."""
-    asked = failure.begins(r"EOF when reading a line", "EOFError")
-    stopped = failure.begins(r"\Z", "bdb.BdbQuit")
-    if asked is None and stopped is None:
+    """The program asks a person, and ranks have no terminal."""
+    found = failure.begins("EOF when reading a line", "EOFError") or failure.begins("", "bdb.BdbQuit")
+    if found is None:
         return None
+    asks = "a debugger" if found.error.kind == "bdb.BdbQuit" else "input()"
     return Finding(
         "no-terminal",
-        f"{failure.name} waited for a debugger's command, and ranks have no terminal"
-        if stopped is not None
-        else f"{failure.name} asked for input, and ranks have no terminal",
-        evidence=(f"{failure.errors[0].kind}: standard input is empty",),
+        f"{failure.name} reads from a terminal ({asks}), and ranks have none",
+        found.certainty,
         remedy=(
-            "take breakpoint() out; in its place run the script alone, `python train.py`, in a terminal"
-            if stopped is not None
-            else "give the answer as an option of the script, or as --env NAME=VALUE",
-            "an attachable debugger: debugpy.listen(port + int(os.environ['RANK']))",
+            "take what it asks for from an option or a variable: -- ARGS, --env",
+            "breakpoints: run one rank without rankdeck, or a debugger that listens on a port (debugpy)",
         ),
     )
 
 
-_BOOTSTRAP = "An attempt has been made to start a new process before the"
-
-
-def no_main_guard(failure: FirstFailure) -> Finding | None:
-    """The script starts processes as it is imported, and each of those imports it again."""
-    told = failure.begins(rf"\s*{_BOOTSTRAP}", "RuntimeError")
-    if told is None and (failure.rank.raised is not None or _BOOTSTRAP not in "\n".join(failure.output())):
-        return None
-    return Finding(
-        "main-guard-missing",
-        f"the script of {failure.name} starts processes outside of `if __name__ == '__main__':`",
-        evidence=(
-            "Python: an attempt has been made to start a new process before the bootstrapping was over",
-        ),
-        remedy=(
-            "put its work below `if __name__ == '__main__':`: a spawned worker imports the script again",
-        ),
-    )
-
-
-_WORKER = (
-    r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,100})\) "
-    r"(?:exited unexpectedly|is killed by signal: ([^.\n]{1,60}))"
+_GUARD = r"current process has finished its bootstrapping phase"
+_CHILD_ENDS = (
+    ("torch.multiprocessing.spawn.ProcessExitedException", r"process \d+ terminated with exit code 1"),
+    (
+        "RuntimeError",
+        r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) exited unexpectedly|\s+An attempt has been",
+    ),
+    ("concurrent.futures.process.BrokenProcessPool", ""),
+    ("torch.multiprocessing.spawn.ProcessRaisedException", ""),
 )
 
 
-def killed_loader_worker(failure: FirstFailure) -> Finding | None:
-    """A worker of a DataLoader was killed, most often for want of memory."""
-    told = failure.begins(_WORKER, "RuntimeError")
-    if told is None:
+def main_guard(failure: FirstFailure) -> Finding | None:
+    """A process that was started by spawn ran the script again, which starts processes when imported."""
+    if failure.rank.signal or failure.wrote(_GUARD) is None:
         return None
-    kills = failure.rank.oom_kills
-    memory = f"the kernel killed {kills} of its processes for want of memory" if kills else ""
-    by = f", by {told[2].strip()}" if told[2] else ""
+    told = any(failure.begins(pattern, kind) for kind, pattern in _CHILD_ENDS)
+    if failure.rank.raised is not None and not told:
+        return None
     return Finding(
-        "loader-worker-killed",
-        f"a worker of the DataLoader of {failure.name} was killed{by}"
-        + (": memory had run out" if kills else ""),
-        certainty=told.certainty,
-        evidence=tuple(filter(None, (brief(told.message), memory))),
-        remedy=(
-            "num_workers=0 shows an exception or a crash of the dataset itself",
-            "fewer workers, a smaller prefetch_factor, or more memory: workers die first where it runs out",
+        "main-guard-missing",
+        f"a process that {failure.name} started ran the whole script again: it has no `if __name__` guard",
+        Certainty.CERTAIN if told else Certainty.LIKELY,
+        ("Python: an attempt has been made to start a new process before bootstrapping had finished",),
+        (
+            'put what starts the training under `if __name__ == "__main__":`',
+            "rankdeck starts the ranks: a script needs no multiprocessing.spawn of its own",
         ),
     )
 
 
-def unpicklable_result(failure: FirstFailure) -> Finding | None:
-    """The value of the function cannot be sent home."""
-    told = failure.begins(
-        r"(?:the return value: )?a value of type ([\w.<>]{1,300}) cannot be pickled",
-        "launcher.agent.report.UnpicklableResult",
-        "rankdeck.agent.report.UnpicklableResult",
-    )
-    if told is None:
+_KILLED = r"DataLoader worker \(pid (\d{1,10})\) is killed by signal: ([^\n.]{1,40})"
+_EXITED = (
+    r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\) exited unexpectedly(?: with exit code (\d{1,3}))?"
+)
+
+
+_FETCHED = r"multiprocessing/resource_sharer\.py"  # a tensor of a worker, which is gone
+_LOADS = r"torch/utils/data/dataloader\.py"
+_CUT = ("ConnectionResetError", "ConnectionRefusedError", "EOFError", "FileNotFoundError")
+
+
+def loader_killed(failure: FirstFailure) -> Finding | None:
+    """A worker of a DataLoader ended, by a signal or by itself."""
+    killed = failure.begins(_KILLED, "RuntimeError")
+    found = killed or failure.begins(_EXITED, "RuntimeError")
+    if found is None and failure.passed(_FETCHED) and failure.passed(_LOADS):
+        found = failure.begins("", *_CUT)
+    if found is None:
         return None
-    part = re.search(r"; its part value(\S{1,200}) is a ([\w.]{1,200})\Z", told.message)
-    which = f": {part[1].removeprefix('.')} of it is a {part[2]}" if part else f", a {told[1]}"
+    signal = killed.match[2] if killed else _signal_written(failure)
+    coded = next((m for error in failure.errors if (m := re.match(_EXITED, error.message)) and m[2]), None)
+    how = f"was killed by a signal ({signal})" if signal else "ended unexpectedly"
+    certain = signal or found.error.kind == "RuntimeError"
+    evidence = []
+    if coded:
+        evidence.append(f"its exit code was {coded[2]}")
+    if failure.rank.oom_kills:
+        evidence.append("the kernel counted a kill for want of memory while the rank ran")
+    return Finding(
+        "loader-worker-killed",
+        f"a DataLoader worker of {failure.name} {how}",
+        found.certainty if certain else Certainty.LIKELY,
+        tuple(evidence),
+        (
+            "num_workers=0 shows the worker's own error",
+            "if memory ran out: fewer workers, a smaller prefetch_factor, no large lists in the dataset",
+        ),
+    )
+
+
+def _signal_written(failure: FirstFailure) -> str:
+    """The signal that torch names in what the rank wrote last, where its exception does not."""
+    match = failure.wrote(rf"^RuntimeError: {_KILLED}")
+    return match[2] if match else ""
+
+
+_PART = re.compile(r"; that is (value[^\n]{1,400})\Z")
+
+
+def unpicklable(failure: FirstFailure) -> Finding | None:
+    """The rank's result cannot be sent."""
+    raised = failure.rank.raised
+    if raised is None or not raised.kind.endswith("agent.report.UnpicklableResult"):
+        return None
+    match = _PART.search(raised.message)
+    part = match[1] if match else "something in it"
     return Finding(
         "unpicklable-result",
-        f"the value that {failure.name} returned cannot be pickled{which}",
-        Certainty.CERTAIN,
-        (brief(told.message),),
-        (
-            "return plain values: numbers, a state_dict, a path to what was saved",
-            f"leave {part[1].removeprefix('.')} out of what is returned, or drop it in `__getstate__`"
-            if part
-            else "locks, files, sockets and loaders cannot travel",
+        f"the result of {failure.name} cannot be sent: {part} cannot be pickled",
+        evidence=(brief(raised.message),),
+        remedy=(
+            "return plain values: numbers, strings, arrays, state_dict(); no locks, files or generators",
+            "a class of your own may leave it out in __getstate__",
         ),
     )

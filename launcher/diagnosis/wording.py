@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..state.events import CauseFound
-from .failure import Certainty
+from .certainty import Certainty
 
 _LABEL = 9
 

@@ -1,10 +1,11 @@
-"""Reading pickles whatever the library's import name was where they were written; what spoils a pickle."""
+"""Reading pickles whatever the library's import name was where they were written; what has no pickle."""
 
 from __future__ import annotations
 
 import io
 import pickle
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import IO, Any
 
 from .. import names
@@ -20,45 +21,6 @@ def load(file: IO[bytes]) -> Any:
     return _Unpickler(file).load()
 
 
-_DEPTH, _CHILDREN = 8, 200
-
-
-def unpicklable_part(value: object, can_pickle: Callable[[object], bool]) -> tuple[str, object] | None:
-    """The innermost part that keeps a value from being pickled: its path (``.model.lock``), and itself.
-
-    None if no part of it does: then it is the value itself, or a part that cannot be reached by attributes,
-    keys and places.
-
-    Args:
-        value: what cannot be pickled.
-        can_pickle: whether a part can.
-    """
-    path, part = "", value
-    for _ in range(_DEPTH):
-        spoilt = next((each for each in _children(part) if not can_pickle(each[1])), None)
-        if spoilt is None:
-            break
-        path, part = path + spoilt[0], spoilt[1]
-    return (path, part) if path else None
-
-
-def _children(value: object) -> Iterator[tuple[str, object]]:
-    """What a value holds, without running code of its class."""
-    if type(value) is dict:
-        yield from (
-            (f"[{key!r}]", each) for key, each in list(value.items())[:_CHILDREN] if type(key) in (str, int)
-        )
-    elif type(value) in (list, tuple):
-        yield from ((f"[{place}]", each) for place, each in enumerate(value[:_CHILDREN]))  # type: ignore[index]
-    else:
-        try:
-            held = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            return
-        if type(held) is dict:
-            yield from ((f".{name}", each) for name, each in list(held.items())[:_CHILDREN])
-
-
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:
         """Find a class in the library under its name here, or else in a `launcher` of the user's own."""
@@ -69,3 +31,53 @@ class _Unpickler(pickle.Unpickler):
             if here == module:
                 raise
             return super().find_class(module, name)
+
+
+_DEPTH, _WIDTH = 12, 1000
+
+
+def unpicklable_part(value: object, can_pickle: Callable[[object], bool]) -> str:
+    """Where in a value that cannot be pickled the reason lies: ``['best'].model``; empty if not found.
+
+    It asks for the state of objects, which runs their code, as pickling did.
+
+    Args:
+        value: what could not be pickled.
+        can_pickle: whether a part can be.
+    """
+    path = ""
+    for _ in range(_DEPTH):
+        parts = islice(_parts(value), _WIDTH)
+        found = next(((step, part) for step, part in parts if not can_pickle(part)), None)
+        if found is None:
+            return path
+        path, value = path + found[0], found[1]
+    return path
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """What a value holds, each after its place: an index, a key, an attribute or a captured variable."""
+    if isinstance(value, dict):
+        yield from ((f"[{key!r:.60}]", part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((f"[{at}]", part) for at, part in enumerate(value))
+    elif isinstance(value, set | frozenset):
+        yield from (("{…}", part) for part in value)
+    elif cells := getattr(value, "__closure__", None):
+        names = value.__code__.co_freevars  # type: ignore[attr-defined]  # a function, as it has a closure
+        yield from ((f"'s {name}", cell.cell_contents) for name, cell in zip(names, cells, strict=True))
+    else:
+        yield from _attributes(value)
+
+
+def _attributes(value: object) -> Iterator[tuple[str, object]]:
+    """The attributes that an object's pickle would hold."""
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001  whatever a user's code raises: the object itself is the reason
+        return
+    state = reduced[2] if isinstance(reduced, tuple) and len(reduced) > 2 else None
+    states = state if isinstance(state, tuple) else (state,)
+    for each in states:
+        if isinstance(each, dict):
+            yield from ((f".{name}", part) for name, part in each.items())

@@ -16,7 +16,7 @@ from . import events as ev
 from .changes import changed
 from .events import AgentDeparted, RankExited, RankRaised, RankRaising
 from .peer_loss import doubt
-from .ranks import NotFinite, Rank, RankPhase, Ranks
+from .ranks import FirstNotFinite, Rank, RankPhase, Ranks
 from .run_state import Host, Phase, RunState, Service
 
 UNREADABLE_LINES = 3
@@ -312,14 +312,14 @@ def _reported(state: RunState, e: ev.RankReported) -> RunState:
     old = state.ranks[e.rank]
     step = old.step if e.step is None else e.step
     metrics = {**old.metrics, **e.metrics}
-    found = old.not_finite or _not_finite(e, step)
+    found = old.not_finite or _not_finite(e)
     new = changed(old, step=step, metrics=metrics, reported_at=e.time, not_finite=found)
     return _with_ranks(state, (new,))
 
 
-def _not_finite(e: ev.RankReported, step: int | None) -> NotFinite | None:
-    bad = ((name, value) for name, value in e.metrics.items() if not math.isfinite(value))
-    return next((NotFinite(e.time, name, value, step) for name, value in bad), None)
+def _not_finite(e: ev.RankReported) -> FirstNotFinite | None:
+    name = next((name for name, value in e.metrics.items() if not math.isfinite(value)), None)
+    return None if name is None else FirstNotFinite(e.time, name, e.step)
 
 
 @folds(ev.MessageLogged)

@@ -17,12 +17,11 @@ _BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
-class NotFinite:
-    """The first report of a rank with a NaN or an infinity: when, at which step, of which metric."""
+class FirstNotFinite:
+    """The first report of a rank with a figure that is NaN or infinite: when, which figure, at which step."""
 
     time: float
     metric: str
-    value: float
     step: int | None = None
 
 
@@ -93,7 +92,7 @@ class Rank:
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     reported_at: float | None = None
-    not_finite: NotFinite | None = None
+    not_finite: FirstNotFinite | None = None
     awaits_rows: int | None = None
     awaits_log: bool = False
     message: str = ""

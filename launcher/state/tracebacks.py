@@ -47,7 +47,7 @@ def quoted(message: str) -> str:
 
 
 def raised_by_user(block: str) -> bool:
-    """Whether a `raise` in the user's code made this exception of a chain, as its innermost frame shows."""
+    """Whether a `raise` in the user's own code made this exception: what its innermost frame shows."""
     innermost = next(reversed(list(_PLACE.finditer(block))), None)
     if innermost is None or _LIBRARY.search(innermost["file"]):
         return False

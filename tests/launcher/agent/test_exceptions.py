@@ -13,12 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
-from launcher.agent import exceptions, failing_frames, rank_main
+from launcher.agent import exceptions, failing_frames
 from launcher.agent.program import Naming
 from launcher.agent.rank_pipe import PACKET
 from launcher.state import events as ev
@@ -474,18 +473,3 @@ def test_a_module_that_is_only_named_torch_is_harmless(monkeypatch: pytest.Monke
         raise ValueError
 
     assert "" == variables_of(failing)["hostile"]["about"]
-
-
-def test_a_signal_handler_that_raises_while_a_failure_is_reported_does_not_hide_it() -> None:
-    """A DataLoader's handler for SIGCHLD raises when a worker has died, also in the middle of the report."""
-    sent: list[str] = []
-    interrupted = iter([RuntimeError("DataLoader worker (pid 9) is killed by signal: Killed.")])
-
-    def describe(error: BaseException, _: object) -> dict[str, Any]:
-        for each in interrupted:
-            raise each
-        return {"message": str(error)}
-
-    line = SimpleNamespace(send_fact=lambda tag, fields: sent.append(f"{tag}: {fields['message']}"))
-    assert rank_main._failed(line, ValueError("first"), None, describe) == 1  # type: ignore[arg-type]
-    assert sent == ["rank_raised: first"]

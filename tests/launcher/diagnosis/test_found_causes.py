@@ -31,6 +31,16 @@ if os.environ["RANK"] == "1":
     raise kind(message)
 time.sleep(60)
 """
+LOADER = """
+import os
+from torch.utils.data import DataLoader
+class Items:
+    def __len__(self): return 100
+    def __getitem__(self, place):
+        if place == 50: os.kill(os.getpid(), 9)
+        return place
+for batch in DataLoader(Items(), num_workers=2): pass
+"""
 
 
 @pytest.fixture
@@ -76,6 +86,36 @@ def test_a_failure_without_a_known_cause_has_none(script: Path) -> None:
     assert [] == facts(ev.CauseFound)
     assert "cause" not in done.stderr
     assert json.loads(rankdeck("show", "last", "--json").stdout)["cause"] is None
+
+
+@pytest.mark.usefixtures("mark")
+def test_a_standstill_has_a_cause_that_is_told_everywhere(tmp_path: Path) -> None:
+    script = tmp_path / "wait.py"
+    script.write_text("import time\ndef await_rows():\n    time.sleep(600)\nawait_rows()\n")
+    done = rankdeck("run", script, "-n", "2", "--no-progress-timeout", "2")
+
+    assert 125 == done.returncode
+    [found] = facts(ev.CauseFound)
+    assert isinstance(found, ev.CauseFound)
+    assert ("standstill", "likely", None) == (found.id, found.certainty, found.rank)
+    shown = rankdeck("show", "last").stdout
+    for sentence in (found.text, *found.evidence, *found.remedy):
+        assert sentence in done.stderr
+        assert sentence in shown
+    assert "standstill" == json.loads(rankdeck("show", "last", "--json").stdout)["cause"]["id"]
+
+
+@pytest.mark.usefixtures("mark")
+def test_a_loader_whose_worker_is_killed(tmp_path: Path) -> None:
+    """Its handler of SIGCHLD may raise while the rank reports what it found at the other end."""
+    script = tmp_path / "train.py"
+    script.write_text(LOADER)
+    done = rankdeck("run", script, "-n", "1")
+
+    [found] = facts(ev.CauseFound)
+    assert isinstance(found, ev.CauseFound)
+    assert "loader-worker-killed" == found.id
+    assert found.text in done.stderr
 
 
 def test_a_defect_in_a_rule_does_not_cost_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

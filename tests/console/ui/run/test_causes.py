@@ -93,3 +93,23 @@ def test_errors_of_gpus_are_alerts_while_it_runs_and_warnings_after() -> None:
     assert "! 2 alerts" == alarm_count(view)
     assert 2 == written(alert_rows(view)).count("Xid")
     assert () == alarm_line(RunView(RunState(), 1100.0))
+
+
+@pytest.mark.parametrize("tall", [False, True])
+def test_a_standstill_shows_its_cause_in_place_of_the_ranks_places(*, tall: bool) -> None:
+    found = ev.CauseFound(
+        time=1030.0,
+        id="rank-stuck",
+        certainty="likely",
+        text="rank 3 is in next_batch (data.py:88); ranks 0-2 wait in all_reduce (train.py:41)",
+        evidence=("rank 3 had not joined the others when the stacks were taken",),
+        remedy=("see what next_batch at data.py:88 waits for",),
+    )
+    running = [each for each in Script(1000.0).items(9.0) if isinstance(each, ev.Event)]
+    ended = ev.RunEnded(time=1031.0, state="failed", exit_code=125, why="stopped: no progress for 5 s")
+    view = RunView(fold_all([*running, found, ended]), 1100.0)
+
+    assert f"cause: likely: {found.text}" in written(failure_rows(view, 160, tall=tall))
+    for text in (written(result_rows(view, 200)), failure_text(view)):
+        for sentence in (found.text, *found.evidence, *found.remedy):
+            assert sentence in text

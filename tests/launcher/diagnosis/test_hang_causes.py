@@ -1,0 +1,76 @@
+"""Why a gang stood still, from the stacks of its ranks; each of these causes is only likely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launcher.diagnosis.hang_rules import standstill
+from launcher.state import events as ev
+from tests.launcher.diagnosis.gangs import TORCH, cause_of, found, left
+
+C10D = f"{TORCH}/distributed/distributed_c10d.py"
+
+
+def stack(*frames: tuple[str, int, str]) -> str:
+    lines = (f'  File "{file}", line {line} in {function}' for file, line, function in frames)
+    return "\n".join(["Current thread (most recent call first):", *lines])
+
+
+def waits(function: str, line: int) -> str:
+    return stack((C10D, 3252, function), ("/home/ada/train.py", line, "main"))
+
+
+STUCK = stack(("/home/ada/data.py", 88, "next_batch"), ("/home/ada/train.py", 40, "main"))
+
+
+def taken(texts: Mapping[int, str]) -> list[ev.StacksTaken]:
+    return [ev.StacksTaken(time=5.0, rank=rank, text=text) for rank, text in texts.items()]
+
+
+def hung(texts: Mapping[int, str], *, left_before: tuple[int, ...] = ()) -> list[ev.Event]:
+    stop = ev.StopRequested(time=6.0, by="limit", reason="no progress for 5 s", exit_code=125, grace_s=1.0)
+    ends = [ev.RankExited(time=7.0, rank=rank, exit_code=143, signal="SIGTERM") for rank in texts]
+    return [*left(*left_before), *taken(texts), stop, *ends]
+
+
+def test_one_rank_that_is_elsewhere() -> None:
+    stacks = {rank: waits("all_reduce", 41) for rank in range(8)} | {3: STUCK}
+    cause = found(hung(stacks), size=8)
+
+    assert ("rank-stuck", "likely", 3) == (cause.id, cause.certainty, cause.rank)
+    assert (
+        "rank 3 is in next_batch (data.py:88); ranks 0-2, 4-7 wait in all_reduce (train.py:41)" == cause.text
+    )
+
+
+def test_ranks_that_wait_in_different_collectives() -> None:
+    cause = found(hung({0: waits("all_reduce", 41), 1: waits("broadcast", 43)}))
+
+    assert ("collective-mismatch", "likely", None) == (cause.id, cause.certainty, cause.rank)
+    assert "all_reduce (train.py:41)" in cause.text
+    assert "broadcast (train.py:43)" in cause.text
+
+
+def test_a_rank_that_has_left_the_others_waiting() -> None:
+    cause = found(hung({1: waits("barrier", 41)}, left_before=(0,)))
+
+    assert ("left-early", "likely", 0) == (cause.id, cause.certainty, cause.rank)
+    assert "rank 0 had ended with 0 while rank 1 waits in barrier (train.py:41)" == cause.text
+
+
+def test_a_gang_in_one_place_stands_still_and_no_more_is_known() -> None:
+    for texts in ({0: waits("barrier", 41), 1: waits("barrier", 41)}, {0: STUCK, 1: STUCK}):
+        cause = found(hung(texts))
+        assert ("standstill", "likely") == (cause.id, cause.certainty)
+
+
+def test_without_stacks_there_is_no_cause() -> None:
+    assert standstill([]) is None
+    assert standstill([ev.StacksTaken(time=5.0, rank=0, reason="the rank did not answer in 3 s")]) is None
+    assert cause_of(hung({})) is None
+
+
+def test_a_time_limit_is_no_standstill() -> None:
+    stop = ev.StopRequested(time=6.0, by="limit", reason="the time limit of 5 s", exit_code=124, grace_s=1.0)
+
+    assert cause_of([*taken({0: STUCK, 1: STUCK}), stop]) is None
