@@ -4,7 +4,7 @@
 # function: train                   a function of the script, if it is not run whole
 # options: --no-progress-timeout 6  options of `rankdeck run`
 # needs: shm                        what this machine must allow: see `tests.broken.test_trainings`
-# cause: left-early                 the cause's id; `none` where nobody could tell
+# cause: left-early                 the cause's id; `none` where nobody could tell; `a or b` where chance decides
 # says: rank 1                      words of the cause or its evidence
 # remedy: same number of            words of a remedy
 # certainty: likely                 where only that may be said
@@ -30,7 +30,7 @@ class Case:
 
     path: Path
     ranks: int
-    cause: str
+    causes: tuple[str, ...]
     function: str = ""
     options: tuple[str, ...] = ()
     needs: str = ""
@@ -63,7 +63,7 @@ def read_case(path: Path) -> Case:
     if missing := {"ranks", "cause"} - head.keys():
         raise ValueError(f"{path.name}: it does not say: {', '.join(sorted(missing))}")
     options, ranks = tuple(shlex.split(head.pop("options", ""))), int(head.pop("ranks"))
-    return Case(path, ranks, options=options, **head)
+    return Case(path, ranks, tuple(head.pop("cause").split(" or ")), options=options, **head)
 
 
 def cases() -> list[Case]:

@@ -105,7 +105,7 @@ def test_its_cause_is_found_and_told(case: Case, tmp_path: Path) -> None:
     ended = start(case, tmp_path)
     assert ended.returncode != 0, ended.stderr
     found = found_in(last())
-    assert case.cause == (found.id if found else UNKNOWN), (found, ended.stderr)
+    assert (found.id if found else UNKNOWN) in case.causes, (found, ended.stderr)
     if found is None:
         return
     told = " ".join((found.text, *found.evidence))
@@ -119,5 +119,5 @@ def test_its_cause_is_found_and_told(case: Case, tmp_path: Path) -> None:
 
 def test_there_are_enough_of_them_and_of_those_that_must_stay_unknown() -> None:
     assert len(CASES) >= 50
-    assert sum(case.cause == UNKNOWN for case in CASES) >= 8
-    assert len({case.cause for case in CASES}) >= 25
+    assert sum(UNKNOWN in case.causes for case in CASES) >= 8
+    assert len({cause for case in CASES for cause in case.causes}) >= 25

@@ -1,6 +1,6 @@
 # ranks: 2
-# options: --fresh
-# cause: collective-mismatch
+# options: --fresh --no-progress-timeout 20
+# cause: collective-mismatch or standstill
 # author: independent
 #
 # what happens: The metric names are a set of strings, and Python's hash seed differs per process, so each rank reduces the

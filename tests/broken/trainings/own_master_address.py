@@ -1,6 +1,6 @@
 # ranks: 2
 # cause: master-unreachable
-# says: 127.0.0.1:1
+# says: 127.0.0.1
 # remedy: MASTER_ADDR
 
 """The script sets MASTER_ADDR and MASTER_PORT itself, to a place where nobody listens."""

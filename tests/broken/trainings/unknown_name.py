@@ -1,6 +1,6 @@
 # ranks: 2
 # cause: name-unknown
-# says: address for the name
+# says: no address for a host's name
 
 """The data server's name is misspelt."""
 
