@@ -96,11 +96,13 @@ class Evidence:
         memory_of: how the GPU memory of a rank went.
         output_of: the last lines that a rank wrote to stderr.
         module_here: where this machine has a module that the ranks' hosts may lack; empty for nowhere.
+        own_python: whether the ranks have another interpreter than their agents.
     """
 
     memory_of: Callable[[Rank], Course] = lambda _: ()
     output_of: Callable[[Rank], Sequence[str]] = lambda _: ()
     module_here: Callable[[str], str] = lambda _: ""
+    own_python: bool = False
 
 
 def find_cause(state: RunState, evidence: Evidence, ended: RunEnded) -> CauseFound | None:
@@ -152,7 +154,7 @@ def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
         left=tuple(r for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop),
         stacks=state.stacks,
         output=lambda: evidence.output_of(rank),
-        sites=sites_of(state),
+        sites=sites_of(state, own_python=evidence.own_python),
         module_here=evidence.module_here,
         output_of=evidence.output_of,
     )

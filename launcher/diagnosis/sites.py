@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..state.events import OriginFound
 from ..state.run_state import Host, RunState
@@ -29,13 +29,19 @@ class Site:
     error: float = 0.0
 
 
-def sites_of(state: RunState) -> tuple[Site, ...]:
-    """The hosts of its ranks, each once, in the order of ranks; and this machine after them."""
+def sites_of(state: RunState, *, own_python: bool = False) -> tuple[Site, ...]:
+    """The hosts of its ranks, each once, in the order of ranks; and this machine after them.
+
+    Args:
+        state: the run.
+        own_python: whether ranks have another interpreter than their agents: its versions are not known.
+    """
     found: dict[str, Site] = {}
     for rank in state.ranks:
         if rank.host not in found and (host := state.hosts.get(rank.agent)) is not None:
             found[rank.host] = _site(rank.host, host)
-    return (*found.values(), _here(state.origin))
+    sites = (*found.values(), _here(state.origin))
+    return tuple(replace(site, python="", torch="", cuda="") for site in sites) if own_python else sites
 
 
 def _site(name: str, host: Host) -> Site:

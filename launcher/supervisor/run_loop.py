@@ -22,7 +22,7 @@ from ..errors import InternalError, LauncherError, RecordError, RunStopped, Spec
 from ..frameworks.registry import cures
 from ..pacing import TurnPacer
 from ..runs import paths
-from ..runs.reader import device_memory
+from ..runs.reader import device_memory, read_spec
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..spec.request import Request
@@ -313,7 +313,20 @@ def _evidence_of(writer: RunWriter, module_here: Callable[[str], str]) -> Eviden
         lines = tail_of(folder, attempt, rank.rank, paths.STDERR, most=_LAST_LINES)
         return [plain(line) for line in lines]
 
-    return Evidence(lambda rank: device_memory(folder, rank.rank, attempt), output_of, module_here)
+    return Evidence(
+        memory_of=lambda rank: device_memory(folder, rank.rank, attempt),
+        output_of=output_of,
+        module_here=module_here,
+        own_python=_has_own_python(folder),
+    )
+
+
+def _has_own_python(folder: Path) -> bool:
+    """Whether the ranks have another interpreter than their agents; False if that cannot be read."""
+    try:
+        return bool(read_spec(folder).python)
+    except RecordError:
+        return False
 
 
 def record_end(write: Callable[[], object]) -> None:

@@ -4,7 +4,7 @@
 # function: train                   a function of the script, if it is not run whole
 # options: --no-progress-timeout 6  options of `rankdeck run`
 # needs: shm                        what this machine must allow: see `tests.broken.test_trainings`
-# cause: left-early                 the cause's id; `none` where nobody could tell; `a or b` where chance decides
+# cause: left-early                 the cause's id; `none` where nobody could tell; `a or b` by chance
 # says: rank 1                      words of the cause or its evidence
 # remedy: same number of            words of a remedy
 # certainty: likely                 where only that may be said

@@ -43,7 +43,10 @@ A, B = HostFacts("a"), HostFacts("b")
 
 
 def failure(
-    *errors: tuple[int, str, str], hosts: tuple[HostFacts, ...] = (A, B), torch_here: str = "2.13.0"
+    *errors: tuple[int, str, str],
+    hosts: tuple[HostFacts, ...] = (A, B),
+    torch_here: str = "2.13.0",
+    own_python: bool = False,
 ) -> ev.CauseFound | None:
     """The cause of a gang of one rank a host, in which these ranks raised something."""
     ranks = tuple(
@@ -69,7 +72,7 @@ def failure(
             *(ev.RankExited(time=9.0, rank=rank, exit_code=1) for rank, _, _ in errors),
         ]
     )  # fmt: skip
-    evidence = Evidence(module_here=lambda name: HERE.get(name, ""))
+    evidence = Evidence(module_here=lambda name: HERE.get(name, ""), own_python=own_python)
     return find_cause(state, evidence, verdict(state, now=10.0))
 
 
@@ -168,6 +171,14 @@ def test_what_fails_with_both_versions_is_not_for_their_difference() -> None:
 )
 def test_what_no_version_of_torch_explains(kind: str, message: str) -> None:
     assert_not_ours(failure((1, kind, message), hosts=(A, OLD)))
+
+
+def test_the_versions_of_agents_say_nothing_of_ranks_with_their_own_python() -> None:
+    error = (1, "AttributeError", "module 'torch' has no attribute 'later'")
+    found = failure(error, hosts=(A, OLD))
+    assert found is not None
+    assert found.id == "version-skew"
+    assert failure(error, hosts=(A, OLD), own_python=True) is None
 
 
 def test_code_of_another_python() -> None:
