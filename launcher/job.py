@@ -200,18 +200,23 @@ def error_of(state: RunState, folder: Path) -> LauncherError | None:
             f"the run was {state.why}", run=state.id, exit_code=state.exit_code or RunStopped.exit_code
         )
     if state.phase is Phase.LOST:
-        return AgentLost(state.why, run=state.id)
+        return AgentLost(state.why, run=state.id, hint=_cause(state))
     if state.blamed is not None and state.blamed < len(state.ranks):
         return rank_failed(state.ranks[state.blamed], folder, state)
     if limit := _LIMITS.get(state.exit_code or 0):
-        return limit(f"the run was {state.why}", run=state.id)
-    return _BROKEN.get(state.exit_code or 0, InternalError)(state.why, run=state.id)
+        return limit(f"the run was {state.why}", run=state.id, hint=_cause(state))
+    return _BROKEN.get(state.exit_code or 0, InternalError)(state.why, run=state.id, hint=_cause(state))
+
+
+def _cause(state: RunState) -> str | None:
+    from .diagnosis.wording import cause_text  # only a failure needs it
+
+    return cause_text(state.found) if state.found is not None else None
 
 
 def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
     """The first failing rank's error, with its traceback or the end of its stderr."""
-    from .diagnosis.wording import cause_text  # only a failure needs a cause, and the index of lines
-    from .runs.logs.tail import tail_of
+    from .runs.logs.tail import tail_of  # only a failure needs it
 
     tail = tail_of(folder, state.attempt, rank.rank, paths.STDERR, most=TAIL_LINES)
     return RankFailed(
@@ -223,7 +228,7 @@ def rank_failed(rank: Rank, folder: Path, state: RunState) -> RankFailed:
         traceback=rank.raised.traceback if rank.raised else None,
         tail="\n".join(line.decode("utf-8", "replace") for line in tail),
         run=state.id,
-        hint=cause_text(state.found) if state.found is not None else None,
+        hint=_cause(state),
     )
 
 

@@ -19,6 +19,7 @@ GLOO = (
     BUFFER + "129] Timed out waiting 4000ms for send operation to complete",
     BUFFER + "78] Timed out waiting 4000ms for recv operation to complete",
     "Application timeout caused pair closure",
+    "[gloo/rendezvous/context.cc:30] connect [10.0.0.2]:29500: Interrupted system call",
     "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 1800000 ms\n Original exception: \n"
     + PAIR
     + "553] x",
@@ -51,6 +52,7 @@ OWN = (
     "the loss is nan at step 7",
     "DataLoader timed out after 60 seconds",
     "peer review failed",
+    "[Errno 4] Interrupted system call",
     "",
 )
 
