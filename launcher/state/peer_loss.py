@@ -19,7 +19,7 @@ WORDS = (
     r"socket closed",
     r"transport endpoint is not connected",
     r"no route to host|network is unreachable",
-    r"\AInterrupted system call\Z",  # of a store whose rank is stopped while it dials
+    r"(?:\A|\bgloo/.{0,200})Interrupted system call\Z",  # of a store whose rank is stopped while it dials
     r"\bgloo/transport/",
     r"\bgloo\b.{0,200}\b(?:timed out|timeout)",
     r"timed out waiting \d+ ?ms for (?:recv|send)",
