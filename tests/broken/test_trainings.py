@@ -117,6 +117,18 @@ def test_its_cause_is_found_and_told(case: Case, tmp_path: Path) -> None:
     assert (found.id, found.text, list(found.remedy)) == (shown["id"], shown["text"], shown["remedy"])
 
 
+def test_two_that_fail_within_a_millisecond_are_both_named(tmp_path: Path) -> None:
+    """Which was the first cannot be told then. Where the machine was too slow for that, the first is named."""
+    (case,) = (each for each in CASES if each.name == "both_at_once")
+    ended = start(case, tmp_path)
+    raised = {rank.rank: rank.raised.time for rank in read_state(last()).ranks if rank.raised}
+    first, second = sorted(raised, key=lambda rank: raised[rank])
+    assert f"shard {first} is empty" in ended.stderr
+    why = read_state(last()).why
+    assert ("within 1 ms of it" in why) == (raised[second] - raised[first] <= 0.001), why
+    assert f"rank {first}" in why
+
+
 def test_there_are_enough_of_them_and_of_those_that_must_stay_unknown() -> None:
     assert len(CASES) >= 50
     assert sum(UNKNOWN in case.causes for case in CASES) >= 8
