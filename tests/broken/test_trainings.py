@@ -118,7 +118,7 @@ def test_its_cause_is_found_and_told(case: Case, tmp_path: Path) -> None:
 
 
 def test_two_that_fail_within_a_millisecond_are_both_named(tmp_path: Path) -> None:
-    """Which was the first cannot be told then. Where the machine was too slow for that, the first is named."""
+    """Which was first cannot be told then. Where the machine was too slow for that, the first is named."""
     (case,) = (each for each in CASES if each.name == "both_at_once")
     ended = start(case, tmp_path)
     raised = {rank.rank: rank.raised.time for rank in read_state(last()).ranks if rank.raised}
