@@ -163,7 +163,7 @@ WRITERS = {
     "logs/book.py": {"new_file"},  # the file that a person saves a log in
     "cluster/spark_api.py": {"ask"},  # pages of Spark
     "export/archive.py": {
-        "_pack",
+        "write_archive",
         "_add",
         "_temporary_folder",
         "_remove_stale",

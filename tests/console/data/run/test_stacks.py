@@ -152,7 +152,7 @@ def test_stacks_of_a_run_that_goes_on_are_those_of_now(gated: tuple[Job, Callabl
     assert said.stdout.startswith("ranks 0-1:\n  Current thread (most recent call first):\n")
     assert "waiting.py" in said.stdout
     assert [0, 1] == [entry["rank"] for entry in listed]
-    assert all({"rank", "host", "time", "text", "reason"} == entry.keys() for entry in listed)
+    assert all({"rank", "host", "time", "text", "reason", "native"} == entry.keys() for entry in listed)
 
 
 def test_several_may_ask_at_once(gated: tuple[Job, Callable[[], None]]) -> None:
