@@ -38,6 +38,8 @@ def left_early(failure: FirstFailure) -> Finding | None:
     if found is None:
         return None
     where = _operation(failure)
+    if not (gloo or where):
+        return None  # a connection of the program's own, as to a database
     return Finding(
         "left-early",
         f"{_named(failure.left)} had ended with 0 while {failure.name} was in {where or 'a collective'}",

@@ -98,13 +98,16 @@ class FirstFailure:
 
     @property
     def message(self) -> str:
-        """The message of its exception; empty if it raised none."""
-        return self.rank.raised.message if self.rank.raised else ""
+        """The message of its exception; empty if it raised none, or if the user's own code made it."""
+        return self.errors[0].message if self.errors and not self.errors[0].by_user else ""
 
     @property
     def messages(self) -> tuple[str, ...]:
         """That message, and the one of an exception that it quotes: of a replica, or of a loader's worker."""
-        inner = quoted(self.message).partition(": ")[2]
+        raised = self.rank.raised
+        inner = (
+            quoted(raised.message).partition(": ")[2] if raised and not raised_by_user(raised.message) else ""
+        )
         return (self.message, inner) if inner else (self.message,)
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import takewhile
 
 from ..errors import counted, size_text
 from ..state.outcome_rules import brief
@@ -41,22 +43,23 @@ _SHARED = (
 _BUS = r"DataLoader worker \(pid \d+\) is killed by signal: Bus error"
 _ENOSPC = r"\[Errno 28\] No space left on device"
 _SHM = f"{_ENOSPC}: '/dev/shm/"
+_SHARES = r"multiprocessing/(?:synchronize|shared_memory|heap)\.py"
 
 
 def full_shared_memory(failure: FirstFailure) -> Finding | None:
     """The file system for memory that processes share is full."""
     found = failure.begins(_SHARED, "RuntimeError") or failure.begins(_SHM, "OSError")
+    if found is None and failure.passed(_SHARES):
+        found = failure.begins(rf"{_ENOSPC}\Z", "OSError")
     bus = failure.begins(_BUS, "RuntimeError")
-    if found is None and bus is None and failure.rank.signal != "SIGBUS":
+    if (told := found or bus) is None:
         return None
-    told = found or bus
     what = f"/dev/shm of {failure.rank.host} is full, through which {failure.name} shares memory"
-    seen = brief(told.error.message) if told else f"{failure.name} was killed by SIGBUS"
     return Finding(
         "shm-full",
         what,
         found.certainty if found else Certainty.LIKELY,
-        (seen,),
+        (brief(told.error.message),),
         (
             "a larger /dev/shm: docker run --shm-size=8g, or an emptyDir of medium Memory in Kubernetes",
             "fewer workers of the DataLoader, a smaller prefetch_factor or batch",
@@ -99,12 +102,26 @@ _NUMPY = ("numpy._core._exceptions._ArrayMemoryError", "numpy.core._exceptions._
 _BAD_ALLOC = r"terminate called after throwing an instance of 'std::bad_alloc'"
 
 
+def _ended_by_bad_alloc(lines: Sequence[str]) -> bool:
+    """Whether the last thing that a process printed is that exception, before Python's dump of the stacks.
+
+    A child prints it to the same place, and the rank may go on.
+    """
+    told = [place for place, line in enumerate(lines) if re.search(_BAD_ALLOC, line)]
+    rest = (
+        takewhile(lambda line: not line.startswith("Fatal Python error"), lines[told[-1] + 1 :])
+        if told
+        else ()
+    )
+    return bool(told) and all(not line.strip() or line.strip().startswith("what():") for line in rest)
+
+
 def memory_refused(failure: FirstFailure) -> Finding | None:
     """The system refused memory that the rank asked for."""
     found = failure.begins("", "MemoryError") or failure.begins(
         _ALLOCATION, "RuntimeError", "OSError", *_NUMPY
     )
-    ended = failure.rank.signal == "SIGABRT" and failure.wrote(_BAD_ALLOC)
+    ended = failure.rank.signal == "SIGABRT" and _ended_by_bad_alloc(failure.output())
     if found is None and not ended:
         return None
     evidence = [
@@ -116,7 +133,7 @@ def memory_refused(failure: FirstFailure) -> Finding | None:
     return Finding(
         "memory-limit",
         f"{failure.name} asked for more memory than {failure.rank.host} or a limit there allows",
-        found.certainty if found else Certainty.CERTAIN,
+        found.certainty if found else Certainty.LIKELY,
         tuple(evidence),
         (
             "see whether the size that it asks for is right",

@@ -161,6 +161,9 @@ _SHORT = r"unexpected EOF, expected \d+ more bytes\. The file might be corrupted
 _PICKLE = r"pickle data was truncated|Ran out of input|unpickling stack underflow"
 _SAFE = r"Error while deserializing header: |incomplete metadata"
 _LOADS = r"(?:torch/serialization|safetensors/\w+|pickle|zipfile(?:/\w+)?|numpy/lib/\w+)\.py"
+_CHECKPOINTS = (
+    r"(?:torch/serialization|safetensors/\w+|zipfile(?:/\w+)?|numpy/lib/\w+)\.py"  # these read files
+)
 _NO_ARCHIVE = re.compile(  # half an archive; and what is neither that nor a file of older versions
     r"^    \S.*torch\._C\.PyTorchFileReader\(.*\n(?: +[\^~]+\n)?OSError: \[Errno 22\]"
     r"|^    magic_number = pickle_module\.load\(",
@@ -178,7 +181,7 @@ def torn_checkpoint(failure: FirstFailure) -> Finding | None:
     return Finding(
         "checkpoint-torn",
         f"{failure.name} loaded a file that is not whole" + ("" if found else ", or no checkpoint"),
-        found.certainty if found else Certainty.LIKELY,
+        _certainty(failure, found),
         (brief(f"{told.kind}: {told.message}".removesuffix(": ")),),
         (
             "load an older checkpoint",
@@ -186,6 +189,12 @@ def torn_checkpoint(failure: FirstFailure) -> Finding | None:
             "one rank writes a file, and the others wait at a barrier before they load it",
         ),
     )
+
+
+def _certainty(failure: FirstFailure, found: Recognised | None) -> Certainty:
+    """A pickle may come from a pipe whose other end failed: only a reader of files knows that it read one."""
+    of_file = found is not None and (re.match(_READER, found.error.message) or failure.passed(_CHECKPOINTS))
+    return found.certainty if found is not None and of_file else Certainty.LIKELY
 
 
 def _is_torn(failure: FirstFailure) -> Recognised | None:

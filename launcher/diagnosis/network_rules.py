@@ -15,6 +15,10 @@ _LISTEN = (
 _PORT = r"(?s).{0,400}?(?:port: |\(?(?:\[::\]|\?UNKNOWN\?|[\w.-]+)[:,] ?)(\d{2,5})\b"
 
 
+_IN_USE = "[Errno 98] Address already in use"
+_SERVERS = r"(?:socketserver|http/server|xmlrpc/server)\.py"
+
+
 def port_in_use(failure: FirstFailure) -> Finding | None:
     """A rank wanted to listen where another process does."""
     found = failure.begins(r"\[Errno 98\] .*[Aa]ddress already in use", "OSError") or failure.begins(
@@ -23,11 +27,13 @@ def port_in_use(failure: FirstFailure) -> Finding | None:
     if found is None:
         return None
     number = failure.begins(_PORT, *_TORCH)
+    # the path of a Unix socket can be in use too, and the message is the same
+    of_port = number or found.match[0] != _IN_USE or failure.passed(_SERVERS)
     port = f"port {number.match[1]}" if number else "a port"
     return Finding(
         "port-in-use",
         f"{failure.name} could not listen on {port} of {failure.rank.host}: it is in use",
-        found.certainty,
+        found.certainty if of_port else Certainty.LIKELY,
         (brief(found.error.message),),
         (
             "do not set MASTER_PORT in the script: rankdeck gives each run a free one",

@@ -13,8 +13,8 @@ _NO_MODULE = r"No module named '([^'\n]{1,200})'"
 def missing_module(failure: FirstFailure) -> Finding | None:
     """A module that the program imports is not there."""
     found = failure.begins(_NO_MODULE, "ModuleNotFoundError")
-    if found is None or found.error.handled:
-        return None
+    if found is None or found.error.handled or "is not a package" in found.error.message:
+        return None  # a file of the program's own that hides a package: to install that would not help
     return Finding(
         "module-missing",
         f"the interpreter of {failure.name} on {failure.rank.host} has no module {found.match[1]}",
@@ -66,7 +66,8 @@ _NO_COMPILER = (
     r"|backend='inductor' raised:\s+"
     r"(?:InvalidCxxCompiler|RuntimeError: Failed to find C compiler|TritonMissing)"
 )
-_NO_TOOL = rf"\[Errno 2\] No such file or directory: '(?:[^'\n]{{0,200}}/)?({_TOOLS}(?:-\d+)?)'"
+_NO_TOOL = rf"\[Errno 2\] No such file or directory: '(?:[^'\n]{{0,200}}/bin/)?({_TOOLS}(?:-\d+)?)'"
+_STARTERS = r"(?:subprocess|torch/utils/cpp_extension)\.py"
 _COMPILES = (
     "RuntimeError",
     "OSError",
@@ -81,6 +82,8 @@ _COMPILES = (
 def missing_compiler(failure: FirstFailure) -> Finding | None:
     """Something compiles while it runs, and a tool for that is not there."""
     found = failure.begins(_NO_TOOL, "FileNotFoundError")
+    if found and "/bin/" not in found.match[0] and not failure.passed(_STARTERS):
+        return None  # a folder can be called `cc` too
     tool = found.match[1] if found else "compiler"
     found = found or failure.begins(_NO_COMPILER, *_COMPILES)
     if found is None:

@@ -46,9 +46,12 @@ def quoted(message: str) -> str:
     return message_in(parts[-1]) if _FRAME in parts[-1] else ""
 
 
+_RAISES = re.compile(r"(?:^|[:;] ?)raise\b")
+
+
 def raised_by_user(block: str) -> bool:
     """Whether a `raise` in the user's own code made this exception: what its innermost frame shows."""
     innermost = next(reversed(list(_PLACE.finditer(block))), None)
     if innermost is None or _LIBRARY.search(innermost["file"]):
         return False
-    return (innermost["source"] or "").split(" ", 1)[0] == "raise"
+    return _RAISES.search(innermost["source"] or "") is not None

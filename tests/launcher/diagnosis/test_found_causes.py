@@ -6,6 +6,7 @@ The GPU is the fake library's; the run, its ranks and its record are real.
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.process
 
 GIB = 1 << 30
 SCRIPT = """
-import os, sys, time
+import concurrent.futures, os, sys, time
 import torch
 told = {"oom": (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 6.00 GiB. GPU 0 has a total "
                 "capacity of 79.18 GiB of which 588.19 MiB is free. Of the allocated memory 78.00 GiB is "
@@ -28,7 +29,9 @@ told = {"oom": (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 6
         "other": (ValueError, "no such batch")}
 if os.environ["RANK"] == "1":
     kind, message = told[sys.argv[1]]
-    raise kind(message)
+    ended = concurrent.futures.Future()  # a library raises it, and not the script
+    ended.set_exception(kind(message))
+    ended.result()
 time.sleep(60)
 """
 LOADER = """
@@ -139,4 +142,6 @@ def test_a_caller_in_python_is_told_the_cause() -> None:
 def out_of_memory() -> None:
     import torch
 
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    ended: Future[None] = Future()  # a library raises it, and not the caller's code
+    ended.set_exception(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    ended.result()

@@ -44,7 +44,7 @@ LEGACY = f'  File "{TORCH}/serialization.py", line 1886, in _legacy_load\n    ma
 TELLING = [
     (NETWORK, "The server socket has failed to listen on any local network address. port: 29556, useIpv6: false, "
      "code: -98, name: EADDRINUSE, message: address already in use", "port-in-use", "certain", "port 29556"),
-    ("OSError", "[Errno 98] Address already in use", "port-in-use", "certain", "in use"),
+    ("OSError", "[Errno 98] Address already in use", "port-in-use", "likely", "in use"),
     ("socket.gaierror", "[Errno -2] Name or service not known", "name-unknown", "certain", "no address"),
     ("urllib.error.URLError", "<urlopen error [Errno -2] Name or service not known>", "name-unknown", "certain", ""),
     (NETWORK, "The client socket has timed out after 3000ms while trying to connect to (10.0.0.9, 4711).",
@@ -68,7 +68,7 @@ TELLING = [
      "SqrtBackward0"),
     ("RuntimeError", "PytorchStreamReader failed reading zip archive: failed finding central directory",
      "checkpoint-torn", "certain", "not whole"),
-    ("_pickle.UnpicklingError", "pickle data was truncated", "checkpoint-torn", "certain", ""),
+    ("_pickle.UnpicklingError", "pickle data was truncated", "checkpoint-torn", "likely", ""),
     ("_pickle.UnpicklingError", WEIGHTS, "weights-only", "certain", ""),
     ("ModuleNotFoundError", "No module named 'apex'", "module-missing", "certain", "no module apex"),
     ("ImportError", "libcudart.so.11.0: cannot open shared object file: No such file or directory",
