@@ -1,5 +1,6 @@
 # ranks: 1
-# cause: none
+# cause: none or memory-limit
+# certainty: likely
 
 """A decoder that the script starts runs out of memory, and is tried again; later the rank aborts by itself."""
 

@@ -1,4 +1,5 @@
 # ranks: 1
+# options: --fresh
 # cause: none
 
 """A file of the user's own has the name of a package and hides it: installing that would not help."""
