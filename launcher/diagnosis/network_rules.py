@@ -50,6 +50,9 @@ _CONNECTS = (
 )
 
 
+_OWN_MASTER = ("do not set MASTER_ADDR in the script: rankdeck sets one that every rank reaches",)
+
+
 def name_unknown(failure: FirstFailure) -> Finding | None:
     """The name of a host has no address."""
     dialled = failure.begins(_CONNECTS, *_TORCH)
@@ -57,15 +60,13 @@ def name_unknown(failure: FirstFailure) -> Finding | None:
     if found is None or (dialled and not _is_unresolved(failure, dialled.match["host"])):
         return None
     host = dialled.match["host"] if dialled else "a host's name"
+    look = "`getent hosts NAME` on that host shows whether it knows a name"
     return Finding(
         "name-unknown",
         f"{failure.name} on {failure.rank.host} found no address for {host}",
         Certainty.LIKELY if dialled else found.certainty,
         (brief(found.error.message),),
-        (
-            "do not set MASTER_ADDR in the script: rankdeck sets one that every rank reaches",
-            "`getent hosts NAME` on that host shows whether it knows a name",
-        ),
+        (*_OWN_MASTER, look) if dialled else (look, "a host without that network: bring files with --files"),
     )
 
 

@@ -1,5 +1,6 @@
 # ranks: 1
 # cause: not-finite
+# remedy: epsilon
 
 """torch's anomaly detection finds the NaN."""
 

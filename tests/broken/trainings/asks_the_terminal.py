@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: no-terminal
+# remedy: --env
 
 """The script asks before it overwrites."""
 

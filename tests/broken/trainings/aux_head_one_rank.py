@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: ddp-unused-parameters
+# remedy: find_unused_parameters=True
 # author: independent
 #
 # what happens: The auxiliary head is used only for batches that contain labelled masks; rank 1's batch has none at step 3,

@@ -1,6 +1,7 @@
 # ranks: 2
 # cause: collective-timeout
 # says: rank 1 is in
+# remedy: init_process_group(timeout
 
 """Rank 1 evaluates for longer than the group's timeout."""
 

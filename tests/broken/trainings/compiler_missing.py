@@ -1,6 +1,7 @@
 # ranks: 1
 # options: --env PATH=/nonexistent --env CXX=no-such-compiler
 # cause: compiler-missing
+# remedy: install gcc and g++
 
 """torch.compile on a machine without a C++ compiler."""
 

@@ -1,6 +1,7 @@
 # ranks: 1
 # needs: small-disk
 # cause: disk-full
+# remedy: df -h
 
 """A log fills the disk."""
 

@@ -1,5 +1,6 @@
 # ranks: 1
 # cause: checkpoint-torn
+# remedy: older checkpoint
 
 """The checkpoint is an empty file."""
 

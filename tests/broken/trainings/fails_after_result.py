@@ -1,6 +1,7 @@
 # ranks: 2
 # function: train
 # cause: failed-after-result
+# remedy: exit handlers
 
 """A library's exit handler ends the process with 1 after the training has returned."""
 

@@ -1,6 +1,7 @@
 # ranks: 2
 # options: --no-progress-timeout 15
 # cause: loader-stuck
+# remedy: spawn
 # author: independent
 #
 # what happens: Epoch 0 is fine; a background thread then refreshes a vocabulary cache under a lock, and the DataLoader workers

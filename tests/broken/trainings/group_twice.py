@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: group-twice
+# remedy: is_initialized()
 
 """A library and the script both make the group."""
 

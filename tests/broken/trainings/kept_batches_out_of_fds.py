@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: too-many-files
+# remedy: file_system
 # author: independent
 #
 # what happens: The script keeps every validation batch that the DataLoader workers hand over; each tensor is a shared-memory

@@ -1,6 +1,7 @@
 # ranks: 1
 # cause: library-missing
 # says: libnot_there.so.3
+# remedy: LD_LIBRARY_PATH
 
 """A compiled extension whose library is not installed."""
 

@@ -2,6 +2,7 @@
 # options: --no-progress-timeout 6
 # cause: rank-stuck
 # says: rank 1
+# remedy: waits for
 
 """A worker of rank 1's loader waits for a lock for ever."""
 

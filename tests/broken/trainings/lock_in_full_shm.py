@@ -2,6 +2,7 @@
 # needs: shm
 # cause: shm-full
 # says: /dev/shm
+# remedy: --shm-size
 
 """What ran before has left /dev/shm full: not even the lock of a queue can be made there."""
 

@@ -1,5 +1,6 @@
 # ranks: 1
 # cause: memory-limit
+# remedy: ulimit -v
 
 """An address space limit, as `ulimit -v` sets it."""
 

@@ -1,6 +1,7 @@
 # ranks: 2
 # options: --env TORCH_DISTRIBUTED_DEBUG=DETAIL
 # cause: collective-mismatch
+# remedy: same collectives
 
 """The ranks call different collectives."""
 

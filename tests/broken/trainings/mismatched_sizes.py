@@ -1,6 +1,7 @@
 # ranks: 2
 # options: --env TORCH_DISTRIBUTED_DEBUG=DETAIL
 # cause: collective-mismatch
+# remedy: equal shapes
 
 """The ranks reduce tensors of different sizes."""
 

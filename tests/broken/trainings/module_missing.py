@@ -1,6 +1,7 @@
 # ranks: 2
 # cause: module-missing
 # says: flash_attn_of_mine
+# remedy: --python PATH
 
 """A package that is not installed."""
 

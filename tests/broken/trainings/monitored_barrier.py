@@ -1,6 +1,7 @@
 # ranks: 3
 # cause: collective-timeout
 # says: rank 2
+# remedy: --no-progress-timeout
 
 """Rank 2 never reaches a monitored barrier."""
 

@@ -2,6 +2,7 @@
 # options: --no-progress-timeout 15
 # cause: collective-mismatch
 # says: rank 2
+# remedy: same collectives
 # author: independent
 #
 # what happens: One sample on rank 2 contains a zero, log(0) makes the loss infinite, and the usual "skip bad batch" guard runs

@@ -1,6 +1,7 @@
 # ranks: 2
 # cause: not-finite
 # says: rank 1
+# remedy: set_detect_anomaly
 
 """The loss of rank 1 becomes NaN; the script checks the mean of the gang and raises."""
 

@@ -1,6 +1,7 @@
 # ranks: 2
 # needs: cgroup
 # cause: oom-killer
+# remedy: DataLoader
 
 """The kernel's OOM killer ends a rank whose cgroup has a limit."""
 

@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: ddp-parameters-differ
+# remedy: same model on every rank
 
 """The model's size depends on the rank's own vocabulary."""
 

@@ -1,6 +1,7 @@
 # ranks: 2
 # cause: module-missing
 # says: rank 1
+# remedy: install its package
 
 """Rank 1 fails; rank 0 sees the closed connection and is gone first."""
 

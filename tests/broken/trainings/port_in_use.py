@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: port-in-use
+# remedy: bind port 0
 
 """Each rank serves metrics on one fixed port."""
 

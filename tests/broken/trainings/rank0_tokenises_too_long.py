@@ -1,6 +1,7 @@
 # ranks: 3
 # cause: collective-timeout
 # says: rank 0
+# remedy: timeout
 # author: independent
 #
 # what happens: Rank 0 tokenises the corpus and writes a cache while the others wait at a barrier; that takes longer than

@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: ranks-missing
+# remedy: reach init_process_group in time
 
 """Rank 1 loads its data for longer than the others wait for it."""
 

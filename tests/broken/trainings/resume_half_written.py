@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: checkpoint-torn
+# remedy: os.replace
 # author: independent
 #
 # what happens: Rank 0 copies the checkpoint from local scratch to the shared directory; rank 1 waits only until the file

@@ -2,6 +2,7 @@
 # needs: shm
 # cause: shm-full
 # says: /dev/shm
+# remedy: --shm-size
 
 """Loader workers share batches through a /dev/shm of some MiB."""
 

@@ -2,6 +2,7 @@
 # options: --no-progress-timeout 6
 # cause: collective-mismatch
 # says: all_reduce
+# remedy: same collectives
 
 """Rank 1 skips one all_reduce, and is in the barrier while rank 0 reduces."""
 

@@ -2,6 +2,7 @@
 # options: --no-progress-timeout 6
 # cause: rank-stuck
 # says: rank 1
+# remedy: waits for
 
 """Rank 1 logs in place of a reduction, and then waits for rank 0 in another file."""
 

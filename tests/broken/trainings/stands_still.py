@@ -1,6 +1,7 @@
 # ranks: 2
 # options: --no-progress-timeout 6
 # cause: standstill
+# remedy: rankdeck stacks
 
 """Both ranks wait for a lock of their own."""
 

@@ -1,6 +1,7 @@
 # ranks: 2
 # cause: terminated
 # says: rank 1
+# remedy: --max-restarts
 
 """Somebody ends rank 1 by SIGTERM."""
 

@@ -1,5 +1,6 @@
 # ranks: 1
 # cause: memory-limit
+# remedy: fewer ranks
 
 """The same limit, met by a tensor."""
 

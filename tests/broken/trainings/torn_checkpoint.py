@@ -1,5 +1,6 @@
 # ranks: 2
 # cause: checkpoint-torn
+# remedy: os.replace
 
 """The job was killed while it saved, and loads the half of the file."""
 

@@ -1,6 +1,7 @@
 # ranks: 2
 # cause: name-unknown
 # says: no address for a host's name
+# remedy: getent
 
 """The data server's name is misspelt."""
 

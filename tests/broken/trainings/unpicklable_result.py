@@ -2,6 +2,7 @@
 # function: train
 # cause: unpicklable-result
 # says: history.lock
+# remedy: no locks
 
 """The returned object holds a lock."""
 

@@ -1,6 +1,7 @@
 # ranks: 2
 # cause: ranks-missing
 # says: rank 2, and the gang has 2 ranks
+# remedy: world_size
 # author: independent
 #
 # what happens: The config file still says 4 processes (from the big machine) and the script passes that as world_size; only 2

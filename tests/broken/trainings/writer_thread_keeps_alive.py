@@ -2,6 +2,7 @@
 # options: --no-progress-timeout 15
 # cause: thread-keeps-alive
 # says: thread
+# remedy: daemon=True
 # author: independent
 #
 # what happens: Training ends and all ranks print "done", but rank 0's asynchronous metrics writer is a non-daemon thread waiting
