@@ -70,14 +70,18 @@ def full_shared_memory(failure: FirstFailure) -> Finding | None:
 
 _QUOTA = r"\[Errno 122\] Disk quota exceeded"
 _WRITER = r"\[enforce fail at inline_container\.cc:\d+\]|unexpected pos \d+ vs \d+|PytorchStreamWriter failed"
+# torch's writer follows the system's own error, or a stream that could not be written for whatever reason
 _SPACE = re.compile(rf"^OSError: {_ENOSPC}", re.MULTILINE)
+_STREAM = re.compile(r"^RuntimeError: basic_ios::clear: iostream error", re.MULTILINE)
 
 
 def full_disk(failure: FirstFailure) -> Finding | None:
     """A file could not be written because its file system is full."""
     found = failure.begins(rf"{_ENOSPC}|{_QUOTA}", "OSError")
-    if found is None and failure.rank.raised and _SPACE.search(failure.rank.raised.traceback):
-        found = failure.begins(_WRITER, "RuntimeError")  # torch's writer, after the system's own error
+    text = failure.rank.raised.traceback if failure.rank.raised else ""
+    unsure = found is None and _SPACE.search(text) is None
+    if found is None and (_SPACE.search(text) or _STREAM.search(text)):
+        found = failure.begins(_WRITER, "RuntimeError")
     if found is None:
         return None
     path = re.search(r": '([^'\n]{1,400})'", found.error.message)
@@ -87,7 +91,7 @@ def full_disk(failure: FirstFailure) -> Finding | None:
         "disk-full",
         f"{failure.name} could not write {where}: {'its quota' if quota else 'the disk'} on "
         f"{failure.rank.host} is full",
-        found.certainty,
+        Certainty.LIKELY if unsure else found.certainty,
         (brief(found.error.message),),
         ("`df -h` there shows which file system is full; free it, or write elsewhere",),
     )
