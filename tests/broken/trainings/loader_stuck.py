@@ -1,5 +1,5 @@
 # ranks: 2
-# options: --no-progress-timeout 6
+# options: --no-progress-timeout 15
 # cause: rank-stuck
 # says: rank 1
 # remedy: waits for
