@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=2))
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=6))
 if dist.get_rank() == 1:
     time.sleep(600)
 dist.all_reduce(torch.ones(4))

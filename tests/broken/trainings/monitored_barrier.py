@@ -15,4 +15,4 @@ rank = dist.get_rank()
 
 if rank == 2:
     time.sleep(600)
-dist.monitored_barrier(timeout=datetime.timedelta(seconds=2))
+dist.monitored_barrier(timeout=datetime.timedelta(seconds=5))
