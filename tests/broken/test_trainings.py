@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,16 @@ def little_shm(_: Path) -> Iterator[Wrapped]:
 def little_disk(folder: Path) -> Iterator[Wrapped]:
     with small_disk(folder / "disk", 24 << 20) as disk:
         yield [], {"SMALL_DISK": str(disk)}
+
+
+def _removed(group: Path) -> bool:
+    """Whether a cgroup is gone, after what the engine left in it, such as a zygote that ends, was moved out."""
+    for pid in (group / "cgroup.procs").read_text().split():
+        with suppress(ProcessLookupError):
+            (CGROUP / "cgroup.procs").write_text(pid)
+    with suppress(OSError):  # a process is on its way out
+        group.rmdir()
+    return not group.exists()
 
 
 @contextmanager
