@@ -50,7 +50,7 @@ def little_disk(folder: Path) -> Iterator[Wrapped]:
 
 
 def _removed(group: Path) -> bool:
-    """Whether a cgroup is gone, after what the engine left in it, such as a zygote that ends, was moved out."""
+    """Whether a cgroup is gone, after what the engine left in it, as a zygote that ends, was moved out."""
     for pid in (group / "cgroup.procs").read_text().split():
         with suppress(ProcessLookupError):
             (CGROUP / "cgroup.procs").write_text(pid)
@@ -72,11 +72,7 @@ def little_memory(folder: Path) -> Iterator[Wrapped]:
         yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"], {}
     finally:
         rankdeck("engine", "stop", "--force")
-        for pid in (
-            (group / "cgroup.procs").read_text().split()
-        ):  # what the engine left: zygotes that end soon
-            (CGROUP / "cgroup.procs").write_text(pid)
-        group.rmdir()
+        until(lambda: _removed(group))
 
 
 NEEDS: dict[str, Callable[[Path], AbstractContextManager[Wrapped]]] = {
