@@ -15,7 +15,7 @@ from launcher.diagnosis.wording import cause_text
 from launcher.runs.reader import read_state
 from launcher.state import events as ev
 from tests.broken.cases import UNKNOWN, Case, cases
-from tests.commands import COMMAND, facts, last, rankdeck
+from tests.commands import COMMAND, facts, last, rankdeck, until
 from tests.small_disk import small_disk
 
 CASES = cases()
