@@ -62,7 +62,7 @@ def _removed(group: Path) -> bool:
 @contextmanager
 def little_memory(folder: Path) -> Iterator[Wrapped]:
     """A cgroup with a memory limit, which the run's engine, agents and ranks share."""
-    group = CGROUP / folder.name
+    group = CGROUP / f"{folder.name}-{os.getpid()}"
     try:
         group.mkdir()
         (group / "memory.limit_in_bytes").write_text(str(MEMORY))
