@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 import time
 import traceback
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..state.library_code import is_library
 from ..state.summary import qualified_type
 from . import import_hooks
 from .program import Naming
@@ -55,14 +56,29 @@ def description(
         "traceback": cut(naming(text_of(error, tb)), TRACEBACK),
         "frames": [(cut(naming(file), _PATH), line, cut(name, _SHORT)) for file, line, name in frames],
     }
-    try:
-        from . import failing_frames, flight_record
+    fields |= _if_possible(_last_calls)
+    room = _PACKET - len(json.dumps(fields))
+    return fields | _if_possible(lambda: _seen(error, tb, naming, values=values, room=room))
 
-        fields["collectives"] = flight_record.last_collectives()
-        room = _PACKET - len(json.dumps(fields))
-        return fields | failing_frames.seen(error, tb, naming, values=values, room=room)
-    except Exception:  # noqa: BLE001  memory or descriptors may have run out: the exception itself counts
-        return fields
+
+def _if_possible(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What can be had besides: the exception is reported without it too."""
+    try:
+        return look()
+    except Exception:  # noqa: BLE001  memory or descriptors may have run out, or torch's recorder has changed
+        return {}
+
+
+def _last_calls() -> dict[str, Any]:
+    from . import flight_record
+
+    return {"collectives": flight_record.last_collectives()}
+
+
+def _seen(*place: Any, **limits: Any) -> dict[str, Any]:
+    from . import failing_frames
+
+    return failing_frames.seen(*place, **limits)
 
 
 def _message(error: BaseException) -> str:
@@ -102,12 +118,12 @@ def user_steps(tb: types.TracebackType | None) -> list[tuple[types.FrameType, in
     return [step for step in steps if _is_users(step[0].f_code.co_filename)] or steps
 
 
-_LIBRARIES = (sys.base_prefix, "<frozen", *(os.path.join(root, "") for root in _ROOTS))
+_OWN = tuple(os.path.join(root, "") for root in _ROOTS)
 _EXAMPLES = tuple(os.path.join(root, "examples", "") for root in _ROOTS)
 
 
 def _is_users(file: str) -> bool:
-    return file.startswith(_EXAMPLES) or not ("site-packages" in file or file.startswith(_LIBRARIES))
+    return file.startswith(_EXAMPLES) or not (is_library(file) or file.startswith(_OWN))
 
 
 def user_frames(tb: types.TracebackType | None) -> list[tuple[str, int, str]]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..spec.redaction import Redactor, redacted_source
+from ..state.library_code import is_library
 from . import linux
 from .exceptions import strip, user_steps
 from .program import Naming
@@ -140,7 +141,7 @@ def _quoted(error: BaseException) -> list[_NamedLine]:
         str.__str__(message) if isinstance(message, str) else ""
     )  # a KeyError's may be of a class of torch's
     found = [_NamedLine(file, int(line), name) for file, line, name in _FRAME.findall(text[-_EXCERPTS:])]
-    return [p for p in reversed(found) if "site-packages" not in p.file and os.path.isfile(p.file)]
+    return [p for p in reversed(found) if not is_library(p.file) and os.path.isfile(p.file)]
 
 
 def _excerpt(place: _NamedLine, naming: Naming, start: float | None) -> dict[str, Any] | None:

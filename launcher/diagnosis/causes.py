@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 
 from ..state.events import CauseFound, RunEnded
 from ..state.ranks import Rank, RankPhase
@@ -95,13 +96,13 @@ class Evidence:
     Attributes:
         memory_of: how the GPU memory of a rank went.
         output_of: the last lines that a rank wrote to stderr.
-        module_here: where this machine has a module that the ranks' hosts may lack; empty for nowhere.
+        module_here: finds a module on this machine that the ranks' hosts may lack.
         own_python: whether the ranks have another interpreter than their agents.
     """
 
     memory_of: Callable[[Rank], Course] = lambda _: ()
     output_of: Callable[[Rank], Sequence[str]] = lambda _: ()
-    module_here: Callable[[str], str] = lambda _: ""
+    module_here: Callable[[str], ModuleSpec | None] = lambda _: None
     own_python: bool = False
 
 
@@ -153,7 +154,6 @@ def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
         gang=state.ranks,
         left=tuple(r for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop),
         stacks=state.stacks,
-        output=lambda: evidence.output_of(rank),
         sites=sites_of(state, own_python=evidence.own_python),
         module_here=evidence.module_here,
         output_of=evidence.output_of,

@@ -10,3 +10,8 @@ class Certainty(StrEnum):
 
     CERTAIN = "certain"
     LIKELY = "likely"
+
+
+def weakest(*steps: Certainty) -> Certainty:
+    """How certain a conclusion is that needs each of these steps."""
+    return Certainty.LIKELY if Certainty.LIKELY in steps else Certainty.CERTAIN

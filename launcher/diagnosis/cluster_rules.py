@@ -9,13 +9,14 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 
 from ..errors import CannotPlace
 from ..state.events import RunEnded
 from ..state.outcome_rules import brief
 from ..state.ranks import Rank
 from ..state.run_state import RunState
-from .failure import Certainty, Finding, FirstFailure, Recognised
+from .failure import Certainty, Finding, FirstFailure, Recognised, weakest
 from .sites import HERE, Site, differs, told
 
 CLOCK_LIMIT_S = 1.0
@@ -123,17 +124,32 @@ def _part_of_module(kind: str, module: str) -> str:
 
 
 def _lacking_part(failure: FirstFailure) -> Finding | None:
-    """An installed package that lacks a part there which it has here; its parent could be imported there."""
-    found = failure.begins(_MODULE, "ModuleNotFoundError")
+    """An installed package that lacks a part there which it has here; its parent could be imported there.
+
+    Another package of that name, or a folder that hides it, may be there too. Several distributions can put
+    parts into one namespace package, as into ``google``: one that is not installed is no other version.
+    """
+    found = _lacks_module(failure)
     if found is None or "." not in found.match[1]:
         return None
     name = found.match[1]
-    place = failure.module_here(name)
-    if not _is_installed(place):
+    place, parent = _place(failure.module_here(name)), failure.module_here(name.rpartition(".")[0])
+    if not _is_installed(place) or parent is None or parent.origin is None:
         return None
     top = name.partition(".")[0]
     text = f"{top} on {failure.rank.host} is another version than on {HERE}: it has no {name}"
-    return _skew(failure, text, found, Certainty.CERTAIN, f"here it is {place}")
+    return _skew(failure, text, found, Certainty.LIKELY, f"here it is {place}")
+
+
+def _place(module: ModuleSpec | None) -> str:
+    """Its file, or a package's folder; empty for none."""
+    return "" if module is None else next(iter(module.submodule_search_locations or ()), module.origin or "")
+
+
+def _lacks_module(failure: FirstFailure) -> Recognised | None:
+    """An import that found no module; not one of a file that hides the package in which it was looked for."""
+    found = failure.begins(_MODULE, "ModuleNotFoundError")
+    return None if found is None or "is not a package" in found.error.message else found
 
 
 def _fails_alike_elsewhere(failure: FirstFailure, part: str) -> bool:
@@ -153,8 +169,7 @@ def _fails_alike_elsewhere(failure: FirstFailure, part: str) -> bool:
 def _skew(failure: FirstFailure, text: str, found: Recognised, most: Certainty, *more: str) -> Finding:
     versions = (f"{name} is {said}" for part, name in _PARTS if (said := told(failure.sites, part)))
     evidence = (f"{found.error.kind}: {brief(found.error.message)}", *more, *versions)
-    certainty = Certainty.LIKELY if found.certainty is Certainty.LIKELY else most
-    return Finding("version-skew", text, certainty, evidence, (_ONE_ENVIRONMENT, *_SAME))
+    return Finding("version-skew", text, weakest(found.certainty, most), evidence, (_ONE_ENVIRONMENT, *_SAME))
 
 
 _PARTS = (("python", "Python"), ("torch", "torch"), ("cuda", "torch's CUDA"))
@@ -172,8 +187,8 @@ def _nccl(code: str) -> str:
 
 def module_missing_on_executors(failure: FirstFailure) -> Finding | None:
     """A rank could not import what this machine has."""
-    found = failure.begins(_MODULE, "ModuleNotFoundError")
-    if found is None or not (place := failure.module_here(found.match[1])):
+    found = _lacks_module(failure)
+    if found is None or not (place := _place(failure.module_here(found.match[1]))):
         return None
     return _missing(failure, found, place)
 
@@ -186,7 +201,9 @@ def _missing(failure: FirstFailure, found: Recognised, place: str) -> Finding:
     if python:
         evidence.append(f"ranks on {failure.rank.host} run the executors' Python, {python}")
     if _is_installed(place):
-        remedy = (f"install {top} in the Python that executors run", _ONE_ENVIRONMENT)
+        shared = (found_here := failure.module_here(top)) is not None and found_here.origin is None
+        what = f"the package that has {name}" if shared else top
+        remedy = (f"install {what} in the Python that executors run", _ONE_ENVIRONMENT)
     else:
         remedy = (f"--py-files {place} has it travel with the run", f"install {top} where executors run")
     text = f"{failure.rank.host} has no module {name}, which {failure.name} imports; {HERE} has it"

@@ -43,7 +43,7 @@ def left_early(failure: FirstFailure) -> Finding | None:
     return Finding(
         "left-early",
         f"{_named(failure.left)} had ended with 0 while {failure.name} was in {where or 'a collective'}",
-        Certainty.CERTAIN if gloo and where else Certainty.LIKELY,
+        found.certainty if gloo and where else Certainty.LIKELY,
         tuple(filter(None, (_steps(failure), f"torch: {brief(found.error.message)}"))),
         EQUAL_STEPS,
         failure.left[0].rank if len(failure.left) == 1 else None,
@@ -76,8 +76,9 @@ _SHAPES = r"Error when verifying shape tensors for collective (\w{1,40})"
 
 def mismatch(failure: FirstFailure) -> Finding | None:
     """Ranks called different collectives, or one with different sizes."""
-    if sizes := _sizes(failure):
-        evidence: tuple[str, ...] = (f"gloo: it was sent {sizes[1]} bytes and expected at most {sizes[2]}",)
+    if found := _sizes(failure):
+        sent, room = found.match.groups()
+        evidence: tuple[str, ...] = (f"gloo: it was sent {sent} bytes and expected at most {room}",)
         text = f"{failure.name} and another rank were in different collectives, or in one with other sizes"
     elif found := failure.begins(_DIFFERENT, *_RUNTIME):
         evidence = tuple(_fingerprints(found.match))
@@ -87,16 +88,12 @@ def mismatch(failure: FirstFailure) -> Finding | None:
         text = f"the ranks called {found.match[1].lower()} with tensors of different shapes"
     else:
         return None
-    return Finding(
-        "collective-mismatch", text, Certainty.CERTAIN, (*evidence, *_recorded(failure)), SAME_ORDER
-    )
+    return Finding("collective-mismatch", text, found.certainty, (*evidence, *_recorded(failure)), SAME_ORDER)
 
 
-def _sizes(failure: FirstFailure) -> re.Match[str] | None:
+def _sizes(failure: FirstFailure) -> Recognised | None:
     """What gloo says of sizes, in an exception or, as in its own threads, at the end of the process."""
-    if found := failure.begins(_SIZES, *_RUNTIME):
-        return found.match
-    return failure.wrote(rf"^\s*what\(\):\s+{_SIZES}") if failure.rank.signal == "SIGABRT" else None
+    return failure.begins(_SIZES, *_RUNTIME) or failure.aborted_with(rf"^\s*what\(\):\s+{_SIZES}")
 
 
 _FINGERPRINT = re.compile(
@@ -134,12 +131,12 @@ def timeout(failure: FirstFailure) -> Finding | None:
         return barrier
     if found := failure.begins(_GLOO_TIMEOUT, *_RUNTIME):
         evidence = (*_whereabouts(failure), *_recorded(failure))
-        return _timed_out(failure, _operation(failure) or "a collective", found.match, evidence)
-    match = _watchdog(failure)
-    if match is None:
+        return _timed_out(failure, _operation(failure) or "a collective", found, evidence)
+    found = _watchdog(failure)
+    if found is None:
         return None
-    evidence = (f"it was collective {match['number']} of its group", *_behind(failure))
-    return _timed_out(failure, match["kind"].lower(), match, evidence)
+    evidence = (f"it was collective {found.match['number']} of its group", *_behind(failure, found))
+    return _timed_out(failure, found.match["kind"].lower(), found, evidence)
 
 
 def _monitored(failure: FirstFailure) -> Finding | None:
@@ -150,7 +147,7 @@ def _monitored(failure: FirstFailure) -> Finding | None:
         if told is not None:
             missing = {int(number) for number in re.findall(r"\d+", told.match["ranks"])}
             evidence = (f"torch: {brief(told.error.message)}", *_whereabouts(failure, missing))
-            found = _timed_out(replace(failure, rank=rank), "monitored_barrier", told.match, evidence)
+            found = _timed_out(replace(failure, rank=rank), "monitored_barrier", told, evidence)
             return replace(found, rank=min(missing))
     return None
 
@@ -188,22 +185,21 @@ def _call_text(call: CollectiveCall) -> str:
     return f"{call.operation} of {call.sizes} was its call number {call.number} in {call.group}"
 
 
-def _watchdog(failure: FirstFailure) -> re.Match[str] | None:
+def _watchdog(failure: FirstFailure) -> Recognised | None:
     """What NCCL's watchdog says, in an exception or, mostly, at the end of the process."""
     head = r"(?s)(?:\[[^\]\n]{1,200}\] ?)?(?:Process group watchdog thread terminated with exception: )?"
-    if found := failure.begins(rf"{head}(?:\[Rank \d{{1,7}}\] ?)?{_WATCHDOG}", *_RUNTIME):
-        return found.match
-    return failure.wrote(_WATCHDOG) if failure.rank.signal == "SIGABRT" else None
+    found = failure.begins(rf"{head}(?:\[Rank \d{{1,7}}\] ?)?{_WATCHDOG}", *_RUNTIME)
+    return found or failure.aborted_with(_WATCHDOG)
 
 
-def _timed_out(failure: FirstFailure, what: str, match: re.Match[str], evidence: tuple[str, ...]) -> Finding:
-    seconds = int(match["ms"]) / 1000
-    named = match.groupdict().get("ranks")
+def _timed_out(failure: FirstFailure, what: str, found: Recognised, evidence: tuple[str, ...]) -> Finding:
+    seconds = int(found.match["ms"]) / 1000
+    named = found.match.groupdict().get("ranks")
     missing = f"rank{'s' * (',' in named)} {named}" if named else "another rank"
     return Finding(
         "collective-timeout",
         f"{failure.name} waited {seconds:g} s in {what} for {missing}",
-        Certainty.CERTAIN,
+        found.certainty,
         evidence,
         (
             "run it with --no-progress-timeout below that limit: it tells where each rank was",
@@ -226,21 +222,28 @@ def _ran_on(ranks: Sequence[Rank]) -> tuple[str, ...]:
     return (f"{_named(ranks)} ran until the gang was stopped, without such an error",) if ranks else ()
 
 
-_LAST = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.IGNORECASE)
+# each rank numbers groups as it made them: only the default group and GUIDs (torch 2.5) are those of all
+_GROUP = r"\[PG (?:ID )?\w{1,40} (?P<group>PG GUID [^\s\]]{1,80}|\(default_pg\))"
+_LAST = re.compile(rf"{_GROUP}.{{0,400}}?last enqueued (?:NCCL )?work: (?P<number>\d{{1,12}})", re.IGNORECASE)
 
 
-def _behind(failure: FirstFailure) -> tuple[str, ...]:
-    """The ranks that had begun fewer collectives than others, as torch's flight recorder tells."""
-    begun = {each.rank: int(match[1]) for each in failure.gang if (match := _last_work(failure, each))}
+def _behind(failure: FirstFailure, found: Recognised) -> tuple[str, ...]:
+    """The ranks that had begun fewer collectives of that group than others, as NCCL's watchdogs tell."""
+    group = re.search(_GROUP, found.match.string)
+    if group is None:
+        return ()
+    ranks = failure.gang[:_MOST_RECORDED]
+    begun = {each.rank: _begun(failure.output_of(each), group["group"]) for each in ranks}
     most = max(begun.values(), default=0)
-    behind = [rank for rank, number in begun.items() if number < most]
+    behind = [rank for rank, number in begun.items() if 0 < number < most]
     lines = [f"rank {rank} had begun {begun[rank]} collectives, and others {most}" for rank in behind[:4]]
     return tuple(lines)
 
 
-def _last_work(failure: FirstFailure, rank: Rank) -> re.Match[str] | None:
-    found = (_LAST.search(line) for line in reversed(failure.output_of(rank)))
-    return next(filter(None, found), None)
+def _begun(lines: Sequence[str], group: str) -> int:
+    """How many collectives of a group a rank had begun, by what it printed last; 0 if that does not tell."""
+    told = (match for line in reversed(lines) for match in _LAST.finditer(line) if match["group"] == group)
+    return next((int(match["number"]) for match in told), 0)
 
 
 _CLIENTS = r"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined"
@@ -267,7 +270,7 @@ def ranks_missing(failure: FirstFailure) -> Finding | None:
     return Finding(
         "ranks-missing",
         text,
-        Certainty.CERTAIN,
+        found.certainty,
         (f"torch: {brief(found.error.message)}", *_unaware(failure)),
         (
             "every rank must reach init_process_group in time: what is done before it, such as a download?",
@@ -310,11 +313,13 @@ def outside_group(failure: FirstFailure) -> Finding | None:
 
 def group_missing(failure: FirstFailure) -> Finding | None:
     """Something of torch.distributed was used before there was a group, or after its end."""
-    if not failure.begins("Default process group has not been initialized", *_VALUE):
+    found = failure.begins("Default process group has not been initialized", *_VALUE)
+    if found is None:
         return None
     return Finding(
         "group-missing",
         f"{failure.name} used torch.distributed without a process group",
+        found.certainty,
         remedy=(
             "torch.distributed.init_process_group() before it; rankdeck sets what it needs",
             "no call of it after destroy_process_group()",
@@ -324,11 +329,13 @@ def group_missing(failure: FirstFailure) -> Finding | None:
 
 def group_twice(failure: FirstFailure) -> Finding | None:
     """The default group was made a second time."""
-    if not failure.begins("trying to initialize the default process group twice", *_VALUE):
+    found = failure.begins("trying to initialize the default process group twice", *_VALUE)
+    if found is None:
         return None
     return Finding(
         "group-twice",
         f"{failure.name} made the default process group twice",
+        found.certainty,
         remedy=(
             "call init_process_group once; where a library may have, ask torch.distributed.is_initialized()",
         ),
@@ -352,7 +359,7 @@ def nccl_without_gpu(failure: FirstFailure) -> Finding | None:
     return Finding(
         "nccl-without-gpu",
         f"{failure.name} gave a tensor of the CPU to a group without a backend for it" if on_cpu else text,
-        Certainty.LIKELY if on_cpu else Certainty.CERTAIN,
+        Certainty.LIKELY if on_cpu else found.certainty,
         (f"torch: {brief(found.error.message)}",),
         (
             "move the tensor to the GPU first, or use the backend 'cpu:gloo,cuda:nccl'"

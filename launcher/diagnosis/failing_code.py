@@ -16,6 +16,7 @@ from typing import Literal
 
 from ..errors import counted
 from ..state.events import RankRaised, SourceExcerpt, Variable
+from ..state.library_code import is_library, library_path
 
 # Bounds of what is read of a record: anybody may have written it.
 _TEXT, _LINES, _LONGEST = 256 << 10, 5000, 4000
@@ -141,16 +142,6 @@ def _is_users(each: Printed, own: Set[tuple[str, int]]) -> bool | None:
     return each.place in own or not is_library(each.file)
 
 
-_LIBRARY = re.compile(
-    r"(?:.*/(?:site|dist)-packages/|.*/lib(?:64)?/python3(?:\.\d+)?/|<frozen )(?P<module>.*)"
-)
-
-
-def is_library(file: str) -> bool:
-    """Whether a file is one of an installed package or of Python itself."""
-    return _LIBRARY.fullmatch(file) is not None
-
-
 def _folded(frames: Sequence[_PrintedFrame]) -> str:
     """One line for frames of libraries in a row."""
     count = len(frames) + sum(int(found[1]) for frame in frames for found in frame.repeated)
@@ -170,8 +161,7 @@ def _library(files: Sequence[str]) -> str:
 
 def _in_package(file: str) -> str:
     """A module's path from its package on: ``torch/nn/modules/linear.py``, or ``importlib._bootstrap``."""
-    found = _LIBRARY.fullmatch(file)
-    return (found["module"] if found else file).removesuffix(">").removesuffix(".py")
+    return (library_path(file) or file).removesuffix(">").removesuffix(".py")
 
 
 def _users_lines(frames: Sequence[_PrintedFrame]) -> Iterator[ShownLine]:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.machinery import ModuleSpec
 
 from ..state.events import RunEnded, StacksTaken, XidLogged
 from ..state.peer_loss import is_transport_error
 from ..state.ranks import Rank
 from ..state.run_state import RunState
-from ..state.tracebacks import DIRECT, chain, message_in, quoted, raised_by_user
+from ..state.tracebacks import DIRECT, chain, message_in, quoted_block, raised_by_user
 from .certainty import Certainty as Certainty
+from .certainty import weakest as weakest
 from .sites import Site
 
 Course = Sequence[tuple[float, int]]
@@ -28,22 +30,28 @@ class Told:
         message: its message; for one that another exception came from, with its notes.
         by_user: whether the user's own code made it, by a `raise`: its words are the user's then.
         handled: whether the rank's exception came up while it was handled, which need not be its effect.
+        block: its own part of the traceback, without those of the exceptions before and after it.
     """
 
     kind: str
     message: str = ""
     by_user: bool = False
     handled: bool = False
+    block: str = field(default="", compare=False, repr=False)
 
     @property
     def certainty(self) -> Certainty:
         """How certainly it is why the rank failed."""
         return Certainty.LIKELY if self.handled else Certainty.CERTAIN
 
+    def passed(self, place: str) -> bool:
+        """Whether it came through code of files that a pattern finds in their paths."""
+        return re.search(rf'File "[^"\n]*{place}', self.block) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """An exception whose message a pattern matches."""
+    """An exception whose message a pattern matches; or what C++ prints of one as it aborts the process."""
 
     error: Told
     match: re.Match[str]
@@ -69,11 +77,10 @@ class FirstFailure:
         gang: all ranks, as they were at the end.
         left: the ranks that had ended with 0 before it failed.
         stacks: where ranks were, if it timed out while they had raised nothing.
-        output: reads the last lines that it wrote to stderr.
         sites: the hosts of the gang and this machine: versions and clocks.
-        module_here: finds where this machine has a module that other hosts may lack; empty for nowhere, or
-            where that is not known.
-        output_of: reads those of any rank.
+        module_here: finds a module on this machine that other hosts may lack; None also where that is not
+            known.
+        output_of: reads the last lines that a rank wrote to stderr.
     """
 
     rank: Rank
@@ -86,29 +93,14 @@ class FirstFailure:
     gang: Sequence[Rank] = ()
     left: tuple[Rank, ...] = ()
     stacks: Sequence[StacksTaken] = ()
-    output: Callable[[], Sequence[str]] = tuple
     output_of: Callable[[Rank], Sequence[str]] = lambda _: ()
     sites: tuple[Site, ...] = ()
-    module_here: Callable[[str], str] = lambda _: ""
+    module_here: Callable[[str], ModuleSpec | None] = lambda _: None
 
     @property
     def site(self) -> Site | None:
         """The host of the rank, if its versions and its clock are known."""
         return next((site for site in self.sites if site.name == self.rank.host), None)
-
-    @property
-    def message(self) -> str:
-        """The message of its exception; empty if it raised none, or if the user's own code made it."""
-        return self.errors[0].message if self.errors and not self.errors[0].by_user else ""
-
-    @property
-    def messages(self) -> tuple[str, ...]:
-        """That message, and the one of an exception that it quotes: of a replica, or of a loader's worker."""
-        raised = self.rank.raised
-        inner = (
-            quoted(raised.message).partition(": ")[2] if raised and not raised_by_user(raised.message) else ""
-        )
-        return (self.message, inner) if inner else (self.message,)
 
     @property
     def errors(self) -> tuple[Told, ...]:
@@ -123,22 +115,21 @@ class FirstFailure:
 
         Args:
             pattern: is matched at the beginning of a message.
-            kinds: qualified names of types, such as ``OSError``; subclasses are others.
+            kinds: qualified names of types, such as ``OSError``; subclasses are others. None for any.
         """
-        for error in self.errors:
-            if error.kind in kinds and not error.by_user and (match := re.match(pattern, error.message)):
-                return Recognised(error, match)
-        return None
+        told = (error for error in self.errors if not error.by_user and (not kinds or error.kind in kinds))
+        found = ((error, re.match(pattern, error.message)) for error in told)
+        return next((Recognised(error, match) for error, match in found if match), None)
+
+    def aborted_with(self, pattern: str) -> Recognised | None:
+        """What C++ printed last of an exception that nothing caught, which aborts the process."""
+        match = self.wrote(pattern) if self.rank.signal == "SIGABRT" else None
+        return Recognised(Told("", match.string), match) if match else None
 
     def wrote(self, pattern: str) -> re.Match[str] | None:
         """The last match of a pattern in its last lines of stderr."""
-        found = (re.search(pattern, line) for line in reversed(self.output()))
+        found = (re.search(pattern, line) for line in reversed(self.output_of(self.rank)))
         return next(filter(None, found), None)
-
-    def passed(self, place: str) -> bool:
-        """Whether its exception came through code of files that a pattern finds in their paths."""
-        raised = self.rank.raised
-        return raised is not None and re.search(rf'File "[^"\n]*{place}', raised.traceback) is not None
 
     @property
     def name(self) -> str:
@@ -149,10 +140,10 @@ class FirstFailure:
 _NAMED = re.compile(r"([A-Za-z_][\w.<>]*)(?:: ([\s\S]*))?\Z")
 
 
-def told_in(text: str, *, by_user: bool = False, handled: bool = False) -> Told | None:
-    """The exception that the end of a traceback names: ``KeyError: 'x'``; None if that names none."""
-    match = _NAMED.match(text.strip("\n"))
-    return None if match is None else Told(match[1], match[2] or "", by_user, handled)
+def told_in(block: str, *, handled: bool = False) -> Told | None:
+    """The exception that a traceback names at its end: ``KeyError: 'x'``; None if that names none."""
+    match = _NAMED.match(message_in(block).strip("\n"))
+    return None if match is None else Told(match[1], match[2] or "", raised_by_user(block), handled, block)
 
 
 @lru_cache(maxsize=4)
@@ -162,17 +153,15 @@ def _errors_of(kind: str, message: str, traceback: str) -> tuple[Told, ...]:
 
 
 def _errors(kind: str, message: str, traceback: str) -> Iterator[Told]:
-    inner = quoted(message)  # a quoted traceback may be a chain too, but not that of this rank
+    inner = quoted_block(message)  # a quoted traceback may be a chain too, but not that of this rank
     parts = chain((inner and traceback.rpartition(message)[0]) or traceback)
-    later = Told(kind, message, raised_by_user(parts[-1]))
+    later = Told(kind, message, raised_by_user(parts[-1]), block=parts[-1])
     yield later
-    if told := told_in(inner, by_user=raised_by_user(message)):
+    if inner and (told := told_in(inner)):
         yield told
     for joint, block in zip(parts[-2::-2], parts[-3::-2], strict=False):
         direct = joint == DIRECT
-        earlier = told_in(
-            message_in(block), by_user=raised_by_user(block), handled=later.handled or not direct
-        )
+        earlier = told_in(block, handled=later.handled or not direct)
         if earlier is None or not (direct or _passes_on(later)):
             return
         later = earlier
@@ -196,7 +185,7 @@ class Finding:
 
     id: str
     text: str
-    certainty: Certainty = Certainty.CERTAIN
+    certainty: Certainty
     evidence: tuple[str, ...] = ()
     remedy: tuple[str, ...] = ()
     rank: int | None = None

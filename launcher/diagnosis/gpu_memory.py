@@ -15,12 +15,8 @@ from .failure import Certainty, Course, Finding, FirstFailure
 
 _SIZE = r"\b(\d{1,15}(?:\.\d{1,9})?) (bytes|KiB|MiB|GiB|TiB)"
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_CERTAIN = re.compile(
-    r"\A(?:(?:CUDA|HIP) (?:out of memory\.|error: out of memory)|Triton Error \[CUDA\]: out of)"
-)
-_LIKELY = re.compile(
-    r"\ACUDA error: CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|\AcuDNN error: CUDNN_STATUS_ALLOC_FAILED"
-)
+_CERTAIN = r"(?:CUDA|HIP) (?:out of memory\.|error: out of memory)|Triton Error \[CUDA\]: out of"
+_LIKELY = r"CUDA error: CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|cuDNN error: CUDNN_STATUS_ALLOC_FAILED"
 _TRIED = re.compile(rf"Tried to allocate {_SIZE}")
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free")
@@ -87,14 +83,15 @@ def _bytes(size: str, unit: str) -> int:
 
 def out_of_memory(failure: FirstFailure) -> Finding | None:
     """The rank raised because a GPU had no memory left."""
-    message = next((each for each in failure.messages if _CERTAIN.search(each)), None)
-    if message is None and not _LIKELY.search(failure.message):
+    sure = failure.begins(_CERTAIN)
+    found = sure or failure.begins(_LIKELY)
+    if found is None:
         return None
-    seen, course = told(message or failure.message), failure.memory()
+    seen, course = told(found.error.message), failure.memory()
     return Finding(
         "cuda-oom",
         f"{failure.name} ran out of GPU memory on {failure.rank.host or 'its host'}",
-        Certainty.LIKELY if message is None else Certainty.CERTAIN,
+        found.certainty if sure else Certainty.LIKELY,
         evidence=tuple(_evidence(failure, seen, course)),
         remedy=tuple(_remedies(failure, seen, course)),
     )

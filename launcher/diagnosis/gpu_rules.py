@@ -11,7 +11,7 @@ import re
 from ..errors import counted
 from ..state.outcome_rules import brief
 from ..state.xids import gpu_text, xid_text
-from .failure import Certainty, Finding, FirstFailure
+from .failure import Certainty, Finding, FirstFailure, Recognised
 
 # Errors of the GPU itself: memory, links, firmware. Others are those of programs (13, 31, 43, 45) or of no
 # consequence (63, 92). https://docs.nvidia.com/deploy/xid-errors
@@ -21,17 +21,20 @@ _BLOCKING = "run it once with --env CUDA_LAUNCH_BLOCKING=1: the traceback then s
 
 def lost_gpu(failure: FirstFailure) -> Finding | None:
     """CUDA told the rank that its GPU is broken."""
-    told = _cuda_tells(failure, r"uncorrectable ECC error|GPU is lost|fallen off the bus")
-    if not told:
+    found = _cuda_tells(failure, r"uncorrectable ECC error|GPU is lost|fallen off the bus")
+    if found is None:
         return None
-    text = f"a GPU of {failure.name} on {failure.rank.host} failed: {told}"
-    return Finding("gpu-fault", text, evidence=_logged(failure), remedy=_spared(failure))
+    text = f"a GPU of {failure.name} on {failure.rank.host} failed: {found.match[1]}"
+    return Finding("gpu-fault", text, found.certainty, _logged(failure), _spared(failure))
+
+
+_OF_CUDA = re.compile(r"[\s\S]*?\b(?:CUDA|NCCL|cuDNN|CUBLAS)", re.IGNORECASE)
 
 
 def broken_gpu(failure: FirstFailure) -> Finding | None:
     """The driver logged a fault of the rank's GPU, and then the rank failed at using it, or by a signal."""
     faults = [each for each in failure.xids if each.xid in BROKEN]
-    used = failure.rank.signal or re.search(r"\b(?:CUDA|NCCL|cuDNN|CUBLAS)", failure.message, re.IGNORECASE)
+    used = failure.rank.signal or failure.begins(_OF_CUDA)
     if not (faults and used):
         return None
     text = f"{gpu_text(faults[0])} failed under {failure.name}: {xid_text(faults[0].xid)}"
@@ -47,11 +50,13 @@ def _spared(failure: FirstFailure) -> tuple[str, ...]:
 
 def illegal_access(failure: FirstFailure) -> Finding | None:
     """A kernel used an address that is not its own."""
-    if not _cuda_tells(failure, r"illegal memory access|misaligned address|illegal instruction"):
+    found = _cuda_tells(failure, r"illegal memory access|misaligned address|illegal instruction")
+    if found is None:
         return None
     return Finding(
         "cuda-illegal-access",
         f"a kernel of {failure.name} used memory that is not its own",
+        found.certainty,
         evidence=("the traceback may show a later call than the one that started it", *_logged(failure)),
         remedy=(
             _BLOCKING,
@@ -62,11 +67,13 @@ def illegal_access(failure: FirstFailure) -> Finding | None:
 
 def failed_assertion(failure: FirstFailure) -> Finding | None:
     """A check inside a kernel failed."""
-    if not _cuda_tells(failure, r"device-side assert"):
+    found = _cuda_tells(failure, r"device-side assert")
+    if found is None:
         return None
     return Finding(
         "cuda-assert",
         f"a check inside a kernel of {failure.name} failed, such as that of an index or a label",
+        found.certainty,
         evidence=("the traceback may show a later call than the one that started it", *_logged(failure)),
         remedy=(
             f"rankdeck logs {failure.run} -r {failure.rank.rank} --grep Assertion: which check it was",
@@ -76,34 +83,38 @@ def failed_assertion(failure: FirstFailure) -> Finding | None:
     )
 
 
-_DUPLICATE = re.compile(
-    r"Duplicate GPU detected ?: rank (\d{1,7}) and rank (\d{1,7}) both on CUDA device \w{1,16}"
+_DUPLICATE = (
+    r"[\s\S]*?ncclInvalidUsage[\s\S]*?"
+    r"(Duplicate GPU detected ?: rank \d{1,7} and rank \d{1,7} both on CUDA device \w{1,16})"
 )
 
 
 def shared_by_nccl(failure: FirstFailure) -> Finding | None:
     """NCCL found two ranks on one GPU, which it refuses."""
-    match = _DUPLICATE.search(failure.message) if "ncclInvalidUsage" in failure.message else None
-    if match is None:
+    found = failure.begins(_DUPLICATE)
+    if found is None:
         return None
     own = "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first use of a GPU"
     gloo = "the backend gloo, if ranks are to share a GPU"
     return Finding(
         "nccl-duplicate-gpu",
         f"{failure.name} and another rank of its group use the same GPU, and NCCL takes one rank a GPU",
-        evidence=(f"NCCL says, by ranks of the group: {match[0]}",),
+        found.certainty,
+        evidence=(f"NCCL says, by ranks of the group: {found.match[1]}",),
         remedy=(gloo, "fewer ranks a GPU") if failure.shared else (own, gloo),
     )
 
 
 def no_such_device(failure: FirstFailure) -> Finding | None:
     """The rank chose a GPU by a number that it does not have."""
-    if not _cuda_tells(failure, r"invalid device ordinal"):
+    found = _cuda_tells(failure, r"invalid device ordinal")
+    if found is None:
         return None
     rank = failure.rank
     return Finding(
         "cuda-no-such-device",
         f"{failure.name} chose a GPU by a number that it does not see",
+        found.certainty,
         evidence=(
             f"its local rank is {rank.local_rank}, and it has {counted(len(rank.devices), 'GPU')} of its own",
         ),
@@ -115,20 +126,22 @@ def no_such_device(failure: FirstFailure) -> Finding | None:
     )
 
 
-_OLD_DRIVER = re.compile(
-    r"\A(?:The NVIDIA driver on your system is too old|CUDA error: CUDA driver version is insufficient"
+_OLD_DRIVER = (
+    r"(?:The NVIDIA driver on your system is too old|CUDA error: CUDA driver version is insufficient"
     r"|Unexpected error from cudaGetDeviceCount\(\)[^\n]{0,300}driver version is insufficient)"
 )
 
 
 def old_driver(failure: FirstFailure) -> Finding | None:
     """The driver is older than the CUDA that torch was built for."""
-    if _OLD_DRIVER.search(failure.message) is None:
+    found = failure.begins(_OLD_DRIVER)
+    if found is None:
         return None
     return Finding(
         "cuda-driver-too-old",
         f"the NVIDIA driver of {failure.rank.host} is older than the CUDA that torch was built for",
-        evidence=(brief(failure.message),),
+        found.certainty,
+        evidence=(brief(found.error.message),),
         remedy=(
             "install a torch that was built for that driver: `nvidia-smi` shows the newest CUDA it supports",
             "or have the driver updated",
@@ -138,12 +151,14 @@ def old_driver(failure: FirstFailure) -> Finding | None:
 
 def wrong_architecture(failure: FirstFailure) -> Finding | None:
     """A kernel was not compiled for this GPU."""
-    if not _cuda_tells(failure, r"no kernel image is available"):
+    found = _cuda_tells(failure, r"no kernel image is available")
+    if found is None:
         return None
     model = next((device.name for device in failure.rank.devices if device.name), "this GPU")
     return Finding(
         "cuda-no-kernel",
         f"what {failure.name} runs was not compiled for {model}",
+        found.certainty,
         evidence=("CUDA: no kernel image is available for execution on the device",),
         remedy=(
             "torch.cuda.get_arch_list() shows what torch was compiled for: install a build for this GPU",
@@ -154,12 +169,14 @@ def wrong_architecture(failure: FirstFailure) -> Finding | None:
 
 def torch_without_cuda(failure: FirstFailure) -> Finding | None:
     """This torch cannot use GPUs at all."""
-    if not failure.message.startswith("Torch not compiled with CUDA enabled"):
+    found = failure.begins("Torch not compiled with CUDA enabled")
+    if found is None:
         return None
     return Finding(
         "torch-without-cuda",
         f"the torch of {failure.name} was built without CUDA",
-        evidence=(brief(failure.message),),
+        found.certainty,
+        evidence=(brief(found.error.message),),
         remedy=(
             "install a build with CUDA, as pytorch.org/get-started tells",
             "--python PATH, if another interpreter has one; --no-gpu to train on the CPU",
@@ -167,11 +184,10 @@ def torch_without_cuda(failure: FirstFailure) -> Finding | None:
     )
 
 
-def _cuda_tells(failure: FirstFailure, pattern: str) -> str:
-    """What of a pattern is in the first line of an error of CUDA's; torch's and Triton's errors begin so."""
-    begin = rf"\A(?:CUDA error|Triton Error \[CUDA\]): [^\n]{{0,80}}?({pattern})"
-    found = (re.search(begin, message, re.IGNORECASE) for message in failure.messages)
-    return next((match[1] for match in found if match), "")
+def _cuda_tells(failure: FirstFailure, pattern: str) -> Recognised | None:
+    """An error of CUDA's with a pattern in its first line; torch's and Triton's errors begin so."""
+    begin = rf"(?:CUDA error|Triton Error \[CUDA\]): [^\n]{{0,80}}?({pattern})"
+    return failure.begins(re.compile(begin, re.IGNORECASE))
 
 
 def _logged(failure: FirstFailure) -> tuple[str, ...]:

@@ -49,8 +49,9 @@ _SHARES = r"multiprocessing/(?:synchronize|shared_memory|heap)\.py"
 def full_shared_memory(failure: FirstFailure) -> Finding | None:
     """The file system for memory that processes share is full."""
     found = failure.begins(_SHARED, "RuntimeError") or failure.begins(_SHM, "OSError")
-    if found is None and failure.passed(_SHARES):
-        found = failure.begins(rf"{_ENOSPC}\Z", "OSError")
+    if found is None:
+        nameless = failure.begins(rf"{_ENOSPC}\Z", "OSError")
+        found = nameless if nameless and nameless.error.passed(_SHARES) else None
     bus = failure.begins(_BUS, "RuntimeError")
     if (told := found or bus) is None:
         return None
@@ -125,7 +126,7 @@ def memory_refused(failure: FirstFailure) -> Finding | None:
     found = failure.begins("", "MemoryError") or failure.begins(
         _ALLOCATION, "RuntimeError", "OSError", *_NUMPY
     )
-    ended = failure.rank.signal == "SIGABRT" and _ended_by_bad_alloc(failure.output())
+    ended = failure.rank.signal == "SIGABRT" and _ended_by_bad_alloc(failure.output_of(failure.rank))
     if found is None and not ended:
         return None
     evidence = [
@@ -176,6 +177,7 @@ def terminated(failure: FirstFailure) -> Finding | None:
     return Finding(
         "terminated",
         f"SIGTERM ended {failure.name} on {failure.rank.host}, and it was not rankdeck that sent it",
+        Certainty.CERTAIN,
         evidence=("no stop of the run came before it",),
         remedy=(
             "a scheduler that takes the host back sends it: --max-restarts N starts the gang again",

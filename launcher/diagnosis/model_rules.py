@@ -174,14 +174,14 @@ _NO_ARCHIVE = re.compile(  # half an archive; and what is neither that nor a fil
 def torn_checkpoint(failure: FirstFailure) -> Finding | None:
     """A file could not be loaded because it is not whole."""
     found = _is_torn(failure)
-    raised = failure.rank.raised
-    if found is None and (raised is None or not _NO_ARCHIVE.search(raised.traceback)):
+    unread = (each for each in failure.errors if not each.by_user and _NO_ARCHIVE.search(each.block))
+    told = found.error if found else next(unread, None)
+    if told is None:
         return None
-    told = found.error if found else failure.errors[0]
     return Finding(
         "checkpoint-torn",
         f"{failure.name} loaded a file that is not whole" + ("" if found else ", or no checkpoint"),
-        _certainty(failure, found),
+        _certainty(found),
         (brief(f"{told.kind}: {told.message}".removesuffix(": ")),),
         (
             "load an older checkpoint",
@@ -191,10 +191,12 @@ def torn_checkpoint(failure: FirstFailure) -> Finding | None:
     )
 
 
-def _certainty(failure: FirstFailure, found: Recognised | None) -> Certainty:
+def _certainty(found: Recognised | None) -> Certainty:
     """A pickle may come from a pipe whose other end failed: only a reader of files knows that it read one."""
-    of_file = found is not None and (re.match(_READER, found.error.message) or failure.passed(_CHECKPOINTS))
-    return found.certainty if found is not None and of_file else Certainty.LIKELY
+    if found is None:
+        return Certainty.LIKELY
+    of_file = re.match(_READER, found.error.message) or found.error.passed(_CHECKPOINTS)
+    return found.certainty if of_file else Certainty.LIKELY
 
 
 def _is_torn(failure: FirstFailure) -> Recognised | None:
@@ -204,11 +206,12 @@ def _is_torn(failure: FirstFailure) -> Recognised | None:
         or failure.begins(_PICKLE, "_pickle.UnpicklingError", "EOFError")
         or failure.begins(_SAFE, "safetensors_rust.SafetensorError", "safetensors.SafetensorError")
     )
-    if found is not None or not failure.passed(_LOADS):
+    if found is not None:
         return found
-    return failure.begins(r"\Z|No data left in file", "EOFError") or failure.begins(
+    vague = failure.begins(r"\Z|No data left in file", "EOFError") or failure.begins(
         r"File is not a zip file|Bad magic number|Bad CRC", "zipfile.BadZipFile"
     )
+    return vague if vague and vague.error.passed(_LOADS) else None
 
 
 _BLOCKED = re.compile(r"Unsupported global: GLOBAL (\S{1,200}) was not an allowed global")
@@ -242,6 +245,7 @@ def failed_after_result(failure: FirstFailure) -> Finding | None:
     return Finding(
         "failed-after-result",
         f"{failure.name} had delivered its result; its process {how} afterwards",
+        Certainty.CERTAIN,
         remedy=(
             f"rankdeck result {failure.run} -r {rank.rank}: the result is there",
             "see what ends the process: exit handlers, threads, os._exit, a library's cleanup",

@@ -28,7 +28,7 @@ def port_in_use(failure: FirstFailure) -> Finding | None:
         return None
     number = failure.begins(_PORT, *_TORCH)
     # the path of a Unix socket can be in use too, and the message is the same
-    of_port = number or found.match[0] != _IN_USE or failure.passed(_SERVERS)
+    of_port = number or found.match[0] != _IN_USE or found.error.passed(_SERVERS)
     port = f"port {number.match[1]}" if number else "a port"
     return Finding(
         "port-in-use",

@@ -18,6 +18,7 @@ def missing_module(failure: FirstFailure) -> Finding | None:
     return Finding(
         "module-missing",
         f"the interpreter of {failure.name} on {failure.rank.host} has no module {found.match[1]}",
+        found.certainty,
         evidence=_imported_at(failure),
         remedy=(
             "install its package for that interpreter, or choose another one: --python PATH",
@@ -82,7 +83,7 @@ _COMPILES = (
 def missing_compiler(failure: FirstFailure) -> Finding | None:
     """Something compiles while it runs, and a tool for that is not there."""
     found = failure.begins(_NO_TOOL, "FileNotFoundError")
-    if found and "/bin/" not in found.match[0] and not failure.passed(_STARTERS):
+    if found and "/bin/" not in found.match[0] and not found.error.passed(_STARTERS):
         return None  # a folder can be called `cc` too
     tool = found.match[1] if found else "compiler"
     found = found or failure.begins(_NO_COMPILER, *_COMPILES)
@@ -133,13 +134,13 @@ def main_guard(failure: FirstFailure) -> Finding | None:
     """A process that was started by spawn ran the script again, which starts processes when imported."""
     if failure.rank.signal or failure.wrote(_GUARD) is None:
         return None
-    told = any(failure.begins(pattern, kind) for kind, pattern in _CHILD_ENDS)
-    if failure.rank.raised is not None and not told:
+    told = next(filter(None, (failure.begins(pattern, kind) for kind, pattern in _CHILD_ENDS)), None)
+    if failure.rank.raised is not None and told is None:
         return None
     return Finding(
         "main-guard-missing",
         f"a process that {failure.name} started ran the whole script again: it has no `if __name__` guard",
-        Certainty.CERTAIN if told else Certainty.LIKELY,
+        told.certainty if told else Certainty.LIKELY,
         ("Python: an attempt has been made to start a new process before bootstrapping had finished",),
         (
             'put what starts the training under `if __name__ == "__main__":`',
@@ -163,8 +164,9 @@ def loader_killed(failure: FirstFailure) -> Finding | None:
     """A worker of a DataLoader ended, by a signal or by itself."""
     killed = failure.begins(_KILLED, "RuntimeError")
     found = killed or failure.begins(_EXITED, "RuntimeError")
-    if found is None and failure.passed(_FETCHED) and failure.passed(_LOADS):
-        found = failure.begins("", *_CUT)
+    if found is None:
+        cut = failure.begins("", *_CUT)
+        found = cut if cut and cut.error.passed(_FETCHED) and cut.error.passed(_LOADS) else None
     if found is None:
         return None
     signal = killed.match[2] if killed else _signal_written(failure)
@@ -207,6 +209,7 @@ def unpicklable(failure: FirstFailure) -> Finding | None:
     return Finding(
         "unpicklable-result",
         f"the result of {failure.name} cannot be sent: {part} cannot be pickled",
+        Certainty.CERTAIN,
         evidence=(brief(raised.message),),
         remedy=(
             "return plain values: numbers, strings, arrays, state_dict(); no locks, files or generators",

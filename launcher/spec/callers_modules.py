@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from .request import Request
 from .source import find_module
 
 
-def callers_module(request: Request, name: str) -> str:
-    """The file or folder of a module that the caller can import; empty if none is known.
+def callers_module(request: Request, name: str) -> ModuleSpec | None:
+    """A module that the caller can import; None if none is known.
 
     What is installed is known only for a caller with this process's interpreter.
     """
     if not all(part.isidentifier() for part in name.split(".")):
-        return ""
+        return None
     spec, target = request.spec, request.spec.target
     folder = Path(target.source).parent if target.is_file else Path(spec.workdir)
     named = [each for each in request.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
@@ -26,7 +27,5 @@ def callers_module(request: Request, name: str) -> str:
         if found is None and request.trackers_python == sys.executable:
             found = find_module(name, workdir)
     except (OSError, ValueError, ImportError):  # of what a foreign name leads to
-        return ""
-    if found is None:
-        return ""
-    return next(iter(found.submodule_search_locations or ()), found.origin or "")
+        return None
+    return found

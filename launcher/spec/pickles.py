@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import IO, Any
 
 from .. import names
@@ -34,21 +35,26 @@ class _Unpickler(pickle.Unpickler):
 
 
 _DEPTH, _WIDTH = 12, 1000
+_SEARCH_S = 2.0  # a rank's end waits for it, and each part is pickled once more
 
 
 def unpicklable_part(value: object, can_pickle: Callable[[object], bool]) -> str:
     """Where in a value that cannot be pickled the reason lies: ``['best'].model``; empty if not found.
 
-    It asks for the state of objects, which runs their code, as pickling did.
+    It asks for the state of objects, which runs their code, as pickling did. Where that fails, and after two
+    seconds, the search ends: the innermost part that is known by then is told.
 
     Args:
         value: what could not be pickled.
         can_pickle: whether a part can be.
     """
-    path = ""
+    path, deadline = "", time.monotonic() + _SEARCH_S
     for _ in range(_DEPTH):
-        parts = islice(_parts(value), _WIDTH)
-        found = next(((step, part) for step, part in parts if not can_pickle(part)), None)
+        try:
+            parts = takewhile(lambda _: time.monotonic() < deadline, islice(_parts(value), _WIDTH))
+            found = next(((step, part) for step, part in parts if not can_pickle(part)), None)
+        except Exception:  # noqa: BLE001  whatever a user's class raises when it is looked at
+            return path
         if found is None:
             return path
         path, value = path + found[0], found[1]
@@ -58,7 +64,7 @@ def unpicklable_part(value: object, can_pickle: Callable[[object], bool]) -> str
 def _parts(value: object) -> Iterator[tuple[str, object]]:
     """What a value holds, each after its place: an index, a key, an attribute or a captured variable."""
     if isinstance(value, dict):
-        yield from ((f"[{key!r:.60}]", part) for key, part in value.items())
+        yield from ((f"[{_key(key)}]", part) for key, part in value.items())
     elif isinstance(value, list | tuple):
         yield from ((f"[{at}]", part) for at, part in enumerate(value))
     elif isinstance(value, set | frozenset):
@@ -68,6 +74,12 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
         yield from ((f"'s {name}", cell.cell_contents) for name, cell in zip(names, cells, strict=True))
     else:
         yield from _attributes(value)
+
+
+def _key(key: object) -> str:
+    """A key in a few characters; a user's own ``__repr__`` may do anything."""
+    plain = type(key) in (str, int, float, bool, bytes, type(None))
+    return f"{key!r:.60}" if plain else f"a {type(key).__qualname__}"
 
 
 def _attributes(value: object) -> Iterator[tuple[str, object]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from .library_code import is_library
+
 DIRECT = "The above exception was the direct cause of the following exception:"
 _DURING = "During handling of the above exception, another exception occurred:"
 _NEXT = re.compile(rf"\n\n({re.escape(DIRECT)}|{re.escape(_DURING)})\n\n")
@@ -15,7 +17,6 @@ _FRAME = '  File "'
 _PLACE = re.compile(
     r'^  File "(?P<file>[^\n]*)", line \d+, in [^\n]*(?:\n    (?P<source>[^\n]*))?', re.MULTILINE
 )
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python\d[\d.]*)/|^<frozen |\.zip/")
 
 
 def chain(traceback: str) -> list[str]:
@@ -34,7 +35,12 @@ def message_in(block: str) -> str:
 
 
 def quoted(message: str) -> str:
-    """The type and message of the exception whose traceback a message quotes; empty for none.
+    """The type and message of the exception whose traceback a message quotes; empty for none."""
+    return message_in(quoted_block(message))
+
+
+def quoted_block(message: str) -> str:
+    """The traceback of the exception that a message quotes, without those before it; empty for none.
 
     What was raised from another exception only passes it on, so the one it was raised from counts.
     """
@@ -43,7 +49,7 @@ def quoted(message: str) -> str:
     parts = chain(message)
     while len(parts) > 2 and parts[-2] == DIRECT:
         del parts[-2:]
-    return message_in(parts[-1]) if _FRAME in parts[-1] else ""
+    return parts[-1] if _FRAME in parts[-1] else ""
 
 
 _RAISES = re.compile(r"(?:^|[:;] ?)raise\b")
@@ -52,6 +58,6 @@ _RAISES = re.compile(r"(?:^|[:;] ?)raise\b")
 def raised_by_user(block: str) -> bool:
     """Whether a `raise` in the user's own code made this exception: what its innermost frame shows."""
     innermost = next(reversed(list(_PLACE.finditer(block))), None)
-    if innermost is None or _LIBRARY.search(innermost["file"]):
+    if innermost is None or is_library(innermost["file"]):
         return False
     return _RAISES.search(innermost["source"] or "") is not None

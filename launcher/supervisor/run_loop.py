@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from ..errors import InternalError, LauncherError, RecordError, RunStopped, Spec
 from ..frameworks.registry import cures
 from ..pacing import TurnPacer
 from ..runs import paths
-from ..runs.reader import device_memory, read_spec
+from ..runs.reader import device_memory
 from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..spec.request import Request
@@ -205,16 +206,16 @@ class RunLoop(ABC):
                 clock=self._clock,
                 broken=broken,
                 code=code,
-                require_group=self._spec.require_group,
+                spec=self._spec,
                 track=self._end_tracking,
                 module_here=self._module_here,
             )
 
-    def _module_here(self, name: str) -> str:
-        """Where the caller has a module that ranks of other hosts may lack; empty if that is not known."""
+    def _module_here(self, name: str) -> ModuleSpec | None:
+        """A module of the caller's that ranks of other hosts may lack; None if that is not known."""
         from ..spec.callers_modules import callers_module  # only few failures ask
 
-        return "" if self._spec.mode.traits.inherits else callers_module(self._request, name)
+        return None if self._spec.mode.traits.inherits else callers_module(self._request, name)
 
     def _end_tracking(self, ended: ev.RunEnded) -> None:
         """Have the trackers told the verdict. Another request to stop ends the wait for them."""
@@ -247,9 +248,9 @@ def conclude_run(
     clock: Callable[[], float],
     broken: str,
     code: int,
+    spec: JobSpec,
     track: Callable[[ev.RunEnded], None],
-    require_group: bool = False,
-    module_here: Callable[[str], str] = lambda _: "",
+    module_here: Callable[[str], ModuleSpec | None] = lambda _: None,
 ) -> None:
     """Release the agents, wait until none of their processes is alive, and record the verdict.
 
@@ -260,9 +261,9 @@ def conclude_run(
         clock: the time of day.
         broken: the error that ends the run; empty if none does.
         code: that error's exit code.
-        require_group: whether the run fails if its ranks met no others.
-        module_here: where this machine has a module that the ranks' hosts may lack.
+        spec: what was to run.
         track: called with the verdict before that is recorded: trackers may take some seconds for it.
+        module_here: finds a module on this machine that the ranks' hosts may lack.
     """
     record_end(roster.drop_all)
     record_end(roster.collection.tell)
@@ -273,10 +274,10 @@ def conclude_run(
     record_end(writer.settle)
     judge = partial(verdict, now=clock(), broken=broken, exit_code=code)
     if judge(writer.state).state == Phase.SUCCEEDED:
-        _record_separate(writer, now=clock(), required=require_group)
+        _record_separate(writer, now=clock(), required=spec.require_group)
     ended = judge(writer.state)
     if ended.state in (Phase.FAILED, Phase.LOST):
-        _record_cause(writer, ended, module_here)
+        _record_cause(writer, ended, lambda: _evidence_of(writer, spec, module_here))
     record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
@@ -288,12 +289,12 @@ def _record_separate(writer: RunWriter, *, now: float, required: bool) -> None:
         record_end(lambda: writer.append(found))
 
 
-def _record_cause(writer: RunWriter, ended: ev.RunEnded, module_here: Callable[[str], str]) -> None:
+def _record_cause(writer: RunWriter, ended: ev.RunEnded, evidence: Callable[[], Evidence]) -> None:
     """Record why the run ended badly, if that is known."""
     try:
         from ..diagnosis.causes import find_cause  # only a failure needs the rules
 
-        found = find_cause(writer.state, _evidence_of(writer, module_here), ended)
+        found = find_cause(writer.state, evidence(), ended)
     except Exception as error:  # noqa: BLE001  a defect in a rule must not cost the run its verdict
         why = f"rankdeck failed while it looked for the cause: {type(error).__name__}: {error}"
         note = NoteMade(time=ended.time, text=why, level="error")
@@ -301,7 +302,9 @@ def _record_cause(writer: RunWriter, ended: ev.RunEnded, module_here: Callable[[
     return record_end(lambda: writer.append(found)) if found is not None else None
 
 
-def _evidence_of(writer: RunWriter, module_here: Callable[[str], str]) -> Evidence:
+def _evidence_of(
+    writer: RunWriter, spec: JobSpec, module_here: Callable[[str], ModuleSpec | None]
+) -> Evidence:
     """What rules may read of the folder: of the last attempt."""
     from ..diagnosis.causes import Evidence
     from ..runs.logs.tail import tail_of
@@ -317,16 +320,8 @@ def _evidence_of(writer: RunWriter, module_here: Callable[[str], str]) -> Eviden
         memory_of=lambda rank: device_memory(folder, rank.rank, attempt),
         output_of=output_of,
         module_here=module_here,
-        own_python=_has_own_python(folder),
+        own_python=bool(spec.python),
     )
-
-
-def _has_own_python(folder: Path) -> bool:
-    """Whether the ranks have another interpreter than their agents; False if that cannot be read."""
-    try:
-        return bool(read_spec(folder).python)
-    except RecordError:
-        return False
 
 
 def record_end(write: Callable[[], object]) -> None:

@@ -252,11 +252,14 @@ class Message(str):
         raise AssertionError
 
 
-def test_a_message_may_be_of_a_class_of_its_own() -> None:
-    def failing() -> NoReturn:
-        raise KeyError(Message(f'  File "{json.__file__}", line 1, in load'))
+def test_a_message_may_be_of_a_class_of_its_own(tmp_path: Path) -> None:
+    data = tmp_path / "data.py"
+    data.write_text(SCRIPT)
 
-    assert [__file__, json.__file__] == [each["file"] for each in describe(failing)["excerpts"]]
+    def failing() -> NoReturn:
+        raise KeyError(Message(f'  File "{data}", line 1, in load'))
+
+    assert [__file__, str(data)] == [each["file"] for each in describe(failing)["excerpts"]]
 
 
 def test_frames_of_the_launcher_are_not_the_users() -> None:
@@ -309,6 +312,25 @@ def test_what_cannot_be_read_does_not_hide_the_exception(monkeypatch: pytest.Mon
 
     told = describe(chained)
     assert ("RuntimeError", [], []) == (told["kind"], told["excerpts"], told["variables"])
+
+
+def test_a_recorder_of_torchs_that_has_changed_costs_only_what_it_would_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(**_: object) -> str:
+        raise TypeError
+
+    def failing() -> NoReturn:
+        size = 3
+        raise ValueError(size)
+
+    changed = types.SimpleNamespace(_dump_fr_trace_json=broken)
+    monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", changed)
+
+    told = describe(failing, values=True)
+    assert told["excerpts"]
+    assert told["variables"]
+    assert not told["collectives"]
 
 
 # --- variables ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,25 @@ from launcher.state.outcome_rules import verdict
 TEXTS = Path(__file__).parents[2] / "spark_texts"
 SITE = "/opt/env/lib/python3.11/site-packages"
 HERE = {
-    "numpy._core": f"{SITE}/numpy/_core",
-    "einops": f"{SITE}/einops",
+    "numpy": f"{SITE}/numpy/__init__.py",
+    "numpy._core": f"{SITE}/numpy/_core/__init__.py",
+    "einops": f"{SITE}/einops/__init__.py",
+    "google": f"{SITE}/google",  # a namespace package
+    "google.cloud": f"{SITE}/google/cloud",
+    "google.cloud.storage": f"{SITE}/google/cloud/storage/__init__.py",
     "helpers": "/home/ada/helpers.py",
     "project.steps": "/home/ada/project/steps.py",
 }
+
+
+def module_here(name: str) -> ModuleSpec | None:
+    """What an import on this machine would find."""
+    if (file := HERE.get(name)) is None:
+        return None
+    found = ModuleSpec(name, None, origin=file if file.endswith(".py") else None)
+    if not file.endswith(".py") or file.endswith("__init__.py"):
+        found.submodule_search_locations = [file.removesuffix("/__init__.py")]
+    return found
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,7 @@ def failure(
             *(ev.RankExited(time=9.0, rank=rank, exit_code=1) for rank, _, _ in errors),
         ]
     )  # fmt: skip
-    evidence = Evidence(module_here=lambda name: HERE.get(name, ""), own_python=own_python)
+    evidence = Evidence(module_here=module_here, own_python=own_python)
     return find_cause(state, evidence, verdict(state, now=10.0))
 
 
@@ -192,7 +207,7 @@ def test_code_of_another_python() -> None:
 def test_a_package_that_lacks_a_part_there() -> None:
     found = failure((1, "ModuleNotFoundError", "No module named 'numpy._core'"))
     assert found is not None
-    assert ("version-skew", "certain") == (found.id, found.certainty)
+    assert ("version-skew", "likely") == (found.id, found.certainty)
     assert "numpy on b is another version than on this machine: it has no numpy._core" == found.text
 
 
@@ -202,6 +217,10 @@ def test_a_package_that_lacks_a_part_there() -> None:
         ("helpers", "--py-files /home/ada/helpers.py has it travel with the run"),
         ("project.steps", "--py-files /home/ada/project/steps.py has it travel with the run"),
         ("einops", "install einops in the Python that executors run"),
+        (
+            "google.cloud.storage",
+            "install the package that has google.cloud.storage in the Python that executors run",
+        ),
     ],
 )
 def test_a_module_that_this_machine_has(name: str, remedy: str) -> None:
@@ -209,7 +228,8 @@ def test_a_module_that_this_machine_has(name: str, remedy: str) -> None:
     assert found is not None
     assert ("module-missing-on-executors", "certain", 1) == (found.id, found.certainty, found.rank)
     assert f"b has no module {name}, which rank 1 imports; this machine has it" == found.text
-    assert f"this machine has it: {HERE[name]}" in found.evidence
+    place = HERE[name].removesuffix("/__init__.py")
+    assert f"this machine has it: {place}" in found.evidence
     assert remedy == found.remedy[0]
 
 
@@ -219,6 +239,7 @@ def test_a_module_that_this_machine_has(name: str, remedy: str) -> None:
         ("ModuleNotFoundError", "No module named 'nowhere'"),
         ("ValueError", "No module named 'helpers'"),
         ("ModuleNotFoundError", "the plugin says: No module named 'helpers'"),
+        ("ModuleNotFoundError", "No module named 'numpy._core'; 'numpy' is not a package"),
     ],
 )
 def test_a_module_that_nobody_has_or_nobody_imports(kind: str, message: str) -> None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from launcher.diagnosis.failing_code import is_library, traceback_lines, traceback_text
+from launcher.diagnosis.failing_code import traceback_lines, traceback_text
 from launcher.state.events import RankRaised, SourceExcerpt, Variable
 
 TORCH = "/opt/venv/lib/python3.12/site-packages/torch"
@@ -120,11 +120,6 @@ def test_where_folded_frames_are(files: Sequence[str], folded: str) -> None:
     text = "".join(f'  File "{file}", line 1, in f\n    x\n' for file in files)
 
     assert f"Traceback\n  {folded}\nE: m" == traceback_text(raised(f"Traceback\n{text}E: m"))
-
-
-def test_a_library_is_installed_or_pythons_own() -> None:
-    assert all(map(is_library, ("/x/site-packages/a.py", "/usr/lib/python3.11/a.py", "<frozen runpy>")))
-    assert not any(map(is_library, ("/home/ada/lib/a.py", "<stdin>", "In[3]", "/w/mysite-packages/a.py", "")))
 
 
 def test_frames_that_the_rank_took_for_the_users_are() -> None:

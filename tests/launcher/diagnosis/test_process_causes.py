@@ -207,9 +207,16 @@ def test_the_watchdog_of_nccl_names_the_collective_and_the_recorder_who_is_behin
         "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=10, "
         "NumelOut=10, Timeout(ms)=600000) ran for 600029 milliseconds before timing out."
     )
-    last = "[PG ID 0 Rank {}] failure detected at work sequence id 42, last enqueued work: {}, last completed: 41"
-    output: dict[int, tuple[str, ...]] = {r: (last.format(r, work),) for r, work in ((0, 42), (2, 41))}
-    output |= {1: (last.format(1, 42), watchdog)}
+    last = (
+        "[PG ID 0 PG GUID {} Rank {}] failure detected by watchdog at work sequence id: 42 PG status: "
+        "last enqueued work: {}, last completed work: 41"
+    )
+    default, dp = "0(default_pg)", "4(mesh_dp)"
+    output: dict[int, tuple[str, ...]] = {
+        0: (last.format(default, 0, 42), last.format(dp, 0, 900)),
+        1: (last.format(default, 1, 42), last.format(dp, 1, 7), watchdog),
+        2: (last.format(default, 2, 41),),
+    }
     cause = found(killed("SIGABRT", 134), size=3, output=output)
 
     assert ("collective-timeout", "certain") == (cause.id, cause.certainty)

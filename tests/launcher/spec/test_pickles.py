@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,24 @@ class Careful:
         return {"handle": self.handle}
 
 
+class Unnameable:
+    """A key whose text cannot be had."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+class Unlike:
+    """Something whose attributes cannot be looked at."""
+
+    @property
+    def __closure__(self) -> object:
+        raise RuntimeError
+
+    def __reduce_ex__(self, _: object) -> Any:
+        raise RuntimeError
+
+
 class Stubborn:
     def __reduce_ex__(self, _: object) -> Any:
         raise ZeroDivisionError
@@ -60,11 +79,26 @@ def nested(depth: int) -> list[Any]:
         (Slotted(), ".lock"),
         ([Careful()], "[0].handle"),
         ([Stubborn()], "[0]"),
+        ({Unnameable(): threading.Lock()}, "[a Unnameable]"),
+        ([Unlike()], "[0]"),
         ({"x" * 500: threading.Lock()}, f"['{'x' * 59}]"),
     ],
 )
 def test_the_innermost_part_is_named(value: object, part: str) -> None:
     assert part == unpicklable_part(value, can_pickle)
+
+
+def test_the_search_takes_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr("launcher.spec.pickles.time.monotonic", lambda: next(clock))
+    asked: list[object] = []
+
+    def never(part: object) -> bool:
+        asked.append(part)
+        return False
+
+    assert unpicklable_part(nested(50), never) == "[0]"
+    assert len(asked) == 1
 
 
 def test_the_search_ends_in_a_value_that_holds_itself_or_much() -> None:
