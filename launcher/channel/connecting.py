@@ -10,9 +10,6 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
-NO_WAY = "has no way to this run's engine"
-"""What is said of an agent that could not connect."""
-
 
 class Unreachable(OSError):
     """No address of the engine could be reached; the message names each with the reason."""

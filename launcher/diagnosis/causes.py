@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 
+from ..errors import LauncherError
 from ..state.events import CauseFound, RunEnded
 from ..state.ranks import Rank, RankPhase
 from ..state.run_state import Phase, RunState
@@ -24,7 +25,7 @@ from . import (
     network_rules,
     program_rules,
 )
-from .failure import Course, EndRule, Finding, FirstFailure, Rule
+from .failure import Course, EndRule, Finding, FirstFailure, RefusalRule, Rule
 from .sites import sites_of
 
 # What CUDA says comes before what the driver has logged at some time.
@@ -43,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     cluster_rules.version_skew,
     cluster_rules.module_missing_on_executors,
     cluster_rules.clock_skew,
-    cluster_rules.kept_from_master,
+    network_rules.kept_from_master,
     host_rules.terminated,
     program_rules.unpicklable,
     program_rules.main_guard,
@@ -84,9 +85,10 @@ END_RULES: tuple[EndRule, ...] = (
     hang_rules.stood_still,
     loss_rules.lost_executor,
     loss_rules.silent_host,
-    cluster_rules.refused_python,
-    cluster_rules.hosts_cut_off,
 )
+
+# Of gangs whose start was refused.
+REFUSAL_RULES: tuple[RefusalRule, ...] = (cluster_rules.refused_python, network_rules.hosts_cut_off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,14 @@ class Evidence:
         output_of: the last lines that a rank wrote to stderr.
         module_here: finds a module on this machine that the ranks' hosts may lack.
         own_python: whether the ranks have another interpreter than their agents.
+        refusal: the error that ended the run, if none of its ranks and no person did.
     """
 
     memory_of: Callable[[Rank], Course] = lambda _: ()
     output_of: Callable[[Rank], Sequence[str]] = lambda _: ()
     module_here: Callable[[str], ModuleSpec | None] = lambda _: None
     own_python: bool = False
+    refusal: LauncherError | None = None
 
 
 def find_cause(state: RunState, evidence: Evidence, ended: RunEnded) -> CauseFound | None:
@@ -132,6 +136,10 @@ def find_cause(state: RunState, evidence: Evidence, ended: RunEnded) -> CauseFou
 def _find(state: RunState, evidence: Evidence, ended: RunEnded) -> Finding | None:
     if ended.state not in (Phase.FAILED, Phase.LOST):
         return None
+    if evidence.refusal is not None:
+        refused = (rule(state, evidence.refusal) for rule in REFUSAL_RULES)
+        if (found := next(filter(None, refused), None)) is not None:
+            return found
     if ended.rank is None or ended.rank >= len(state.ranks):
         return next((each for rule in END_RULES if (each := rule(state, ended)) is not None), None)
     failure = failure_of(state, state.ranks[ended.rank], evidence)

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 
-from ..errors import CannotPlace
-from ..state.events import RunEnded
+from ..errors import LauncherError, VersionsDiffer
 from ..state.outcome_rules import brief
-from ..state.ranks import Rank
 from ..state.run_state import RunState
 from .failure import Certainty, Finding, FirstFailure, Recognised, weakest
 from .sites import HERE, Site, differs, told
@@ -274,74 +272,16 @@ def _clocks_told(failure: FirstFailure) -> str:
     return f"clocks beside that of {HERE}: {', '.join(clocks)}"
 
 
-# --- the network between hosts
-
-_WAITED = r"wait timeout after \d+ ?ms|Timed out after \d+ seconds waiting for clients"
-_STORE_KINDS = ("torch.distributed.DistStoreError", "torch.distributed.DistNetworkError", "RuntimeError")
-_DIALLED = re.compile(
-    r"The client socket has (?:timed out|failed)\b.{0,80}? connect to (?:any network address of )?"
-    r"\(?(?P<host>[^\s,()]{1,255}), ?(?P<port>\d{1,5})\)?"
-)
-
-
-def kept_from_master(failure: FirstFailure) -> Finding | None:
-    """A rank waited at its store for one on another host that could not connect to it."""
-    waited = failure.begins(_WAITED, *_STORE_KINDS)
-    if waited is None:
-        return None
-    for rank in failure.gang:
-        raised = rank.raised
-        if raised is None or rank.host == failure.rank.host or raised.kind not in _STORE_KINDS:
-            continue
-        if dialled := _DIALLED.match(raised.message):
-            return _kept_out(failure, rank, dialled, waited)
-    return None
-
-
-def _kept_out(failure: FirstFailure, rank: Rank, dialled: re.Match[str], waited: Recognised) -> Finding:
-    place = f"{dialled['host']}:{dialled['port']}"
-    text = f"rank {rank.rank} on {rank.host} could not connect to {place}, where {failure.name} waited for it"
-    evidence = (
-        f"rank {rank.rank}: {brief(dialled.string)}",
-        f"{failure.name} on {failure.rank.host}: {brief(waited.error.message)}",
-    )
-    return Finding("master-unreachable", text, Certainty.LIKELY, evidence, _OPEN_PORTS, rank.rank)
-
-
-_OPEN_PORTS = (
-    "look at routes, firewalls and security groups between executors' hosts",
-    "open all ports between them: ranks listen on any free one",
-)
-
-
 # --- gangs that could not be placed
 
-_UNLIKE_DRIVER = re.compile(r"the executors' Python is ([\d.]+) and the driver's is ([\d.]+)")
-_CUT_OFF = re.compile(
-    r"(?P<who>.{1,500}?) cannot reach (?P<first>\S+), where rank 0 would listen, at (?P<at>[^(]{1,500})"
-)
 
-
-def refused_python(state: RunState, ended: RunEnded) -> Finding | None:
-    """Spark started no task, because executors have another Python than the driver."""
-    match = _UNLIKE_DRIVER.match(ended.why) if ended.exit_code == CannotPlace.exit_code else None
-    if match is None:
+def refused_python(state: RunState, refusal: LauncherError) -> Finding | None:
+    """Hosts have another Python than the driver or the caller, and so no rank was started."""
+    if not isinstance(refusal, VersionsDiffer):
         return None
-    text = f"executors run Python {match[1]}, and Spark's driver runs {match[2]}: Spark refuses to mix them"
     agents = sorted({f"{host.host}: {host.python}" for host in state.hosts.values() if host.python})
-    evidence = (f"Spark says: {brief(match[0])}", *agents)
     remedy = (
         "set PYSPARK_PYTHON, or spark.pyspark.python, to the same version on all hosts",
         _ONE_ENVIRONMENT,
     )
-    return Finding("version-skew", text, Certainty.CERTAIN, evidence, remedy)
-
-
-def hosts_cut_off(_: RunState, ended: RunEnded) -> Finding | None:
-    """Agents tried the address of rank 0 before the ranks' start, and had no answer."""
-    match = _CUT_OFF.match(ended.why) if ended.exit_code == CannotPlace.exit_code else None
-    if match is None:
-        return None
-    text = f"{match['who']} cannot reach {match['first']}, where rank 0 would have listened"
-    evidence = (f"its agent tried {match['at'].strip()} before the ranks' start, and had no answer",)
-    return Finding("master-unreachable", text, Certainty.CERTAIN, evidence, _OPEN_PORTS)
+    return Finding("version-skew", refusal.message, Certainty.CERTAIN, tuple(agents), remedy)

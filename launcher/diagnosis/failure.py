@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 
+from ..errors import LauncherError
 from ..state.events import RunEnded, StacksTaken, XidLogged
 from ..state.peer_loss import is_transport_error
 from ..state.ranks import Rank
@@ -195,3 +196,5 @@ Rule = Callable[[FirstFailure], Finding | None]
 """Recognises one cause; None for a failure that has another one."""
 EndRule = Callable[[RunState, RunEnded], Finding | None]
 """Recognises the cause of a bad end for which no rank is to blame; None for one that has another cause."""
+RefusalRule = Callable[[RunState, LauncherError], Finding | None]
+"""Recognises the cause for which a gang could not be started, by the error that says so."""

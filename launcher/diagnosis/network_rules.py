@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+from ..errors import HostsCutOff, LauncherError
 from ..state.outcome_rules import brief
-from .failure import Certainty, Finding, FirstFailure
+from ..state.ranks import Rank
+from ..state.run_state import RunState
+from .failure import Certainty, Finding, FirstFailure, Recognised
 
 _TORCH = ("torch.distributed.DistNetworkError", "torch.distributed.DistStoreError", "RuntimeError")
 _LISTEN = (
@@ -98,3 +101,42 @@ def master_unreachable(failure: FirstFailure) -> Finding | None:
             "a firewall between hosts must let ranks connect on any port",
         ),
     )
+
+
+_WAITED = r"wait timeout after \d+ ?ms|Timed out after \d+ seconds waiting for clients"
+_OPEN_PORTS = (
+    "look at routes, firewalls and security groups between executors' hosts",
+    "open all ports between them: ranks listen on any free one",
+)
+
+
+def kept_from_master(failure: FirstFailure) -> Finding | None:
+    """A rank waited at its store for one on another host that could not connect to it."""
+    waited = failure.begins(_WAITED, *_TORCH)
+    if waited is None:
+        return None
+    for rank in failure.gang:
+        raised = rank.raised
+        if raised is None or rank.host == failure.rank.host or raised.kind not in _TORCH:
+            continue
+        if dialled := re.match(_CONNECTS, raised.message):
+            return _kept_out(failure, rank, dialled, waited)
+    return None
+
+
+def _kept_out(failure: FirstFailure, rank: Rank, dialled: re.Match[str], waited: Recognised) -> Finding:
+    place = f"{dialled['host']}:{dialled['port']}"
+    text = f"rank {rank.rank} on {rank.host} could not connect to {place}, where {failure.name} waited for it"
+    evidence = (
+        f"rank {rank.rank}: {brief(dialled.string)}",
+        f"{failure.name} on {failure.rank.host}: {brief(waited.error.message)}",
+    )
+    return Finding("master-unreachable", text, Certainty.LIKELY, evidence, _OPEN_PORTS, rank.rank)
+
+
+def hosts_cut_off(_: RunState, refusal: LauncherError) -> Finding | None:
+    """Agents tried the addresses of rank 0 before the ranks' start, and not all had an answer."""
+    if not isinstance(refusal, HostsCutOff):
+        return None
+    evidence = ("agents tried it before the ranks' start",)
+    return Finding("master-unreachable", refusal.message, Certainty.CERTAIN, evidence, _OPEN_PORTS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..channel.network import Way, is_loopback
-from ..errors import CannotPlace
+from ..errors import HostsCutOff, VersionsDiffer
 from ..spec.job import JobSpec
 from ..spec.places import Device, Offer
 from ..state.outcome_rules import listed
@@ -173,14 +173,14 @@ def choose_address(
         first: rank 0's agent.
 
     Raises:
-        CannotPlace: there is none; the message names the hosts that cannot reach each other.
+        HostsCutOff: there is none; the message names the hosts that cannot reach each other.
     """
     alone = len(set(hosts.values())) == 1
     usable = [address for address in candidates if alone or not is_loopback(address)]
     for address in usable:
         if all(address in reached.get(agent, ()) for agent in hosts):
             return MeetingPoint(address, {agent: reached[agent][address] for agent in hosts})
-    raise CannotPlace(
+    raise HostsCutOff(
         _unreachable_text(usable, reached, hosts, hosts[first]),
         hint="the executors' hosts have to reach each other: look at routes and firewalls between them",
     )
@@ -212,13 +212,13 @@ def version_notes(hellos: Sequence[HelloFields], ours: Versions, *, pickled: boo
         pickled: whether the target travels as a pickle, which another Python cannot always read.
 
     Raises:
-        CannotPlace: the target is a pickle, and a host has another Python than the caller.
+        VersionsDiffer: the target is a pickle, and a host has another Python than the caller.
     """
     names = host_names(hellos)
     here = _minor(ours.python)
     pythons = _by_version((names[s.agent], _minor(s.python)) for s in hellos)
     if pickled and (wrong := {v: hosts for v, hosts in pythons.items() if v != here}):
-        raise CannotPlace(
+        raise VersionsDiffer(
             f"the function was pickled by Python {here}, and there is {_spread('Python', wrong)}",
             hint=f"set PYSPARK_PYTHON to a Python {here} that every host has, or run a script",
         )

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 
-from ..errors import AgentLost, InternalError, NoGroup, NoProgress, RunStopped, TimeLimit, counted
+from ..errors import AgentLost, LauncherError, NoGroup, NoProgress, RunStopped, TimeLimit, counted
 from .events import (
     ExecutorLost,
     GangRestarted,
@@ -175,27 +175,25 @@ def _went_away(state: RunState) -> bool:
     return _is_victim(state) or _lost(state) or (bool(state.losses) and _is_cut_short(state))
 
 
-def verdict(
-    state: RunState, *, now: float, broken: str = "", exit_code: int = InternalError.exit_code
-) -> RunEnded:
+def verdict(state: RunState, *, now: float, failure: LauncherError | None = None) -> RunEnded:
     """How the run ended.
 
     Args:
         state: all facts but this one.
         now: the engine's clock.
-        broken: the error in rankdeck or the infrastructure that ended the run; empty if there was none.
-        exit_code: the code for that.
+        failure: the error in rankdeck or the infrastructure that ended the run, if there was one.
     """
-    phase, code, why, rank = _end(state, broken, exit_code)
+    phase, code, why, rank = _end(state, failure)
     if phase is not Phase.STOPPED:
         why += after_restarts(state)
     return RunEnded(time=now, attempt=state.attempt, state=phase.value, exit_code=code, why=why, rank=rank)
 
 
-def _end(state: RunState, broken: str, exit_code: int) -> tuple[Phase, int, str, int | None]:
+def _end(state: RunState, failure: LauncherError | None) -> tuple[Phase, int, str, int | None]:
     """State, exit code, reason, and the rank to blame if there is one."""
-    if broken:
-        return (Phase.LOST if exit_code == AgentLost.exit_code else Phase.FAILED), exit_code, broken, None
+    if failure is not None:
+        phase = Phase.LOST if isinstance(failure, AgentLost) else Phase.FAILED
+        return phase, failure.exit_code, str(failure), None
     stop, first = state.stop, state.first_failure
     if stop is not None and stop.by in ("person", "limit", "spark") and not _came_too_late(state):
         phase = Phase.FAILED if stop.by == "limit" else Phase.STOPPED

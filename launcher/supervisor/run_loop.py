@@ -113,19 +113,19 @@ class RunLoop(ABC):
 
     def run(self) -> None:
         """Run to the verdict. Never raises: an error becomes the verdict."""
-        broken, code = "", InternalError.exit_code
+        failure: LauncherError | None = None
         try:
             self._open()
             while not self._ended():
                 self._turn()
         except LauncherError as error:
-            broken, code = str(error), error.exit_code
+            failure = error
         except (OSError, WireError) as error:
-            broken = f"the run cannot go on: {error}"
+            failure = InternalError(f"the run cannot go on: {error}")
         except BaseException as error:  # noqa: BLE001  a defect of ours must end the run and be reported
-            broken = f"rankdeck failed: {type(error).__name__}: {error}"
+            failure = InternalError(f"rankdeck failed: {type(error).__name__}: {error}")
         finally:
-            self._close(broken, code)
+            self._close(failure)
 
     def _open(self) -> None:
         """Watch the mailbox, the control socket and the backend, and have the agents started."""
@@ -191,7 +191,7 @@ class RunLoop(ABC):
         self.stop(reason=str(command.get("reason", "on request")), exit_code=code, force=force)
         return None
 
-    def _close(self, broken: str, code: int) -> None:
+    def _close(self, failure: LauncherError | None) -> None:
         """Release everything, wait for the agents' processes, record the verdict and wake waiting threads."""
         with contextlib.ExitStack() as ends:
             ends.callback(self.mailbox.close)
@@ -204,8 +204,7 @@ class RunLoop(ABC):
                 self._roster,
                 self._backend,
                 clock=self._clock,
-                broken=broken,
-                code=code,
+                failure=failure,
                 spec=self._spec,
                 track=self._end_tracking,
                 module_here=self._module_here,
@@ -246,8 +245,7 @@ def conclude_run(
     backend: Backend,
     *,
     clock: Callable[[], float],
-    broken: str,
-    code: int,
+    failure: LauncherError | None,
     spec: JobSpec,
     track: Callable[[ev.RunEnded], None],
     module_here: Callable[[str], ModuleSpec | None] = lambda _: None,
@@ -259,8 +257,7 @@ def conclude_run(
         roster: the agents.
         backend: the backend that started them.
         clock: the time of day.
-        broken: the error that ends the run; empty if none does.
-        code: that error's exit code.
+        failure: the error that ends the run, if one does.
         spec: what was to run.
         track: called with the verdict before that is recorded: trackers may take some seconds for it.
         module_here: finds a module on this machine that the ranks' hosts may lack.
@@ -272,12 +269,12 @@ def conclude_run(
         note = NoteMade(time=clock(), text=complaint, level="error")
         record_end(lambda: writer.append(note))
     record_end(writer.settle)
-    judge = partial(verdict, now=clock(), broken=broken, exit_code=code)
+    judge = partial(verdict, now=clock(), failure=failure)
     if judge(writer.state).state == Phase.SUCCEEDED:
         _record_separate(writer, now=clock(), required=spec.require_group)
     ended = judge(writer.state)
     if ended.state in (Phase.FAILED, Phase.LOST):
-        _record_cause(writer, ended, lambda: _evidence_of(writer, spec, module_here))
+        _record_cause(writer, ended, lambda: _evidence_of(writer, spec, failure, module_here))
     record_end(lambda: track(ended))
     record_end(lambda: writer.append(ended))
 
@@ -303,7 +300,10 @@ def _record_cause(writer: RunWriter, ended: ev.RunEnded, evidence: Callable[[], 
 
 
 def _evidence_of(
-    writer: RunWriter, spec: JobSpec, module_here: Callable[[str], ModuleSpec | None]
+    writer: RunWriter,
+    spec: JobSpec,
+    failure: LauncherError | None,
+    module_here: Callable[[str], ModuleSpec | None],
 ) -> Evidence:
     """What rules may read of the folder: of the last attempt."""
     from ..diagnosis.causes import Evidence
@@ -321,6 +321,7 @@ def _evidence_of(
         output_of=output_of,
         module_here=module_here,
         own_python=bool(spec.python),
+        refusal=failure,
     )
 
 

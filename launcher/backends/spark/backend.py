@@ -27,7 +27,7 @@ from ...channel.connecting import Endpoint
 from ...channel.connection import AgentConnection
 from ...channel.listener import HANDSHAKE_S, Listener
 from ...channel.spool import Spool, check_spool
-from ...errors import CannotPlace, LauncherError, RowsFailed, SpecError
+from ...errors import EngineCutOff, LauncherError, RowsFailed, SpecError
 from ...placement.plan import Plan
 from ...runs.files import opener
 from ...selectable_queue import SelectableQueue
@@ -468,7 +468,7 @@ class SparkBackend:
             return None
         if self._aborted.is_set() and not isinstance(failure.error, RowsFailed):
             return None  # the exception is the result of our cancellation
-        if failure.unreachable and isinstance(failure.error, CannotPlace):
+        if isinstance(failure.error, EngineCutOff):
             failure.error.hint = "; ".join(filter(None, (self._relay_failure(), WAYS_OUT)))
         if failure.event is not None:
             self._box.put(failure.event)

@@ -10,8 +10,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...channel.connecting import NO_WAY
-from ...errors import AgentLost, CannotPlace, InternalError, LauncherError, RowsFailed, SpecError, counted
+from ...errors import (
+    AgentLost,
+    CannotPlace,
+    EngineCutOff,
+    InternalError,
+    LauncherError,
+    RowsFailed,
+    SpecError,
+    VersionsDiffer,
+    counted,
+)
 from ...spec.spark_address import shown
 from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
 
@@ -69,13 +78,11 @@ class Failure:
         event: the fact, if Spark names one; the end of the run follows from it.
         error: the error that ends the run, if there is no fact.
         why: one sentence for a person.
-        unreachable: whether an agent could not reach the engine; nothing has run then.
     """
 
     event: Event | None
     error: LauncherError | None
     why: str
-    unreachable: bool = False
 
 
 def text_of(error: BaseException | str) -> str:
@@ -200,8 +207,8 @@ class _FailureReader:
         match = _NO_WAY.search(self.text)
         if match is None:
             return None
-        why = f"{match[1]} {NO_WAY}: {match[2]}"
-        return Failure(None, CannotPlace(why), why, unreachable=True)
+        why = f"{match[1]} has no way to this run's engine: {match[2]}"
+        return Failure(None, EngineCutOff(why), why)
 
     def _data(self) -> Failure | None:
         if match := _SPOOL.search(self.text):
@@ -257,7 +264,8 @@ class _FailureReader:
             return None
         worker, driver = (part.replace(", ", ".") for part in match.groups())
         why = f"the executors' Python is {worker} and the driver's is {driver}"
-        return _refused(why, "set PYSPARK_PYTHON, or spark.pyspark.python, to the same version on all hosts")
+        hint = "set PYSPARK_PYTHON, or spark.pyspark.python, to the same version on all hosts"
+        return Failure(None, VersionsDiffer(f"{why}: Spark refuses to mix them", hint=hint), why)
 
     def _no_program(self) -> Failure | None:
         match = _PROGRAM.search(self.text)

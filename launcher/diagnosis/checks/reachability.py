@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...channel.connecting import NO_WAY
 from ...channel.network import is_loopback
-from ...errors import counted
+from ...errors import EngineCutOff, counted
 from ...state.host_facts import DialFacts, HostFacts
 from ...state.outcome_rules import listed
 from .check import Check, failed, passed, unknown, warned
@@ -23,7 +22,7 @@ _SHOWN = 3
 def engine(launch: CheckedLaunch) -> Iterator[Check]:
     """Whether and how the agents have reached the engine."""
     examined, check = launch.examined, "network.engine"
-    if (error := examined.error) is not None and NO_WAY in error.message:
+    if (error := examined.error) is not None and error.kind == EngineCutOff.__name__:
         yield failed(check, error.message, error.hint or "look at routes and firewalls to this machine")
     elif examined.hosts and launch.spec.mode.traits.scheduled:
         yield passed(check, examined.way or "all agents have reached this machine")

@@ -11,7 +11,7 @@ import pytest
 from launcher.backends.spark.failures import read_failure
 from launcher.channel.network import Way
 from launcher.diagnosis.causes import Evidence, find_cause
-from launcher.errors import CannotPlace
+from launcher.errors import CannotPlace, HostsCutOff, VersionsDiffer
 from launcher.placement.topology import choose_address
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
@@ -336,14 +336,12 @@ def unplaced(error: CannotPlace) -> ev.CauseFound | None:
             ev.AgentJoined(time=0.5, agent=0, host="a", pid=1, python="3.11.7"),
         ]
     )
-    return find_cause(
-        state, Evidence(), verdict(state, now=9.0, broken=str(error), exit_code=error.exit_code)
-    )
+    return find_cause(state, Evidence(refusal=error), verdict(state, now=9.0, failure=error))
 
 
 def test_spark_refuses_a_python_that_is_not_the_driver_s() -> None:
     error = read_failure((TEXTS / "python_version.txt").read_text(), time=1.0, tasks=2).error
-    assert isinstance(error, CannotPlace)
+    assert isinstance(error, VersionsDiffer)
     found = unplaced(error)
     assert found is not None
     assert ("version-skew", "certain", None) == (found.id, found.certainty, found.rank)
@@ -352,15 +350,34 @@ def test_spark_refuses_a_python_that_is_not_the_driver_s() -> None:
     assert "PYSPARK_PYTHON" in found.remedy[0]
 
 
-def test_hosts_that_could_not_reach_rank_0_before_the_start() -> None:
-    there = ["10.0.0.7", "172.16.0.7"]
-    with pytest.raises(CannotPlace) as raised:
-        choose_address(there, {0: dict.fromkeys(there, Way())}, {0: "a", 1: "b"}, first=0)
+ONE, OTHER = "10.0.0.7", "172.16.0.7"
+NOT_BY_ALL = f"{ONE} not from c; {OTHER} not from b"
+
+
+@pytest.mark.parametrize(
+    ("reached", "text"),
+    [
+        ({0: {ONE: Way(), OTHER: Way()}, 1: {}},
+         f"b and c cannot reach a, where rank 0 would listen, at {ONE} or {OTHER}"),
+        ({}, "a, where rank 0 would listen, has no address that other hosts could reach"),
+        ({0: {ONE: Way(), OTHER: Way()}, 1: {ONE: Way()}, 2: {OTHER: Way()}},
+         f"no address of a, where rank 0 would listen, is reached by all: {NOT_BY_ALL}"),
+    ],
+)  # fmt: skip
+def test_hosts_that_could_not_reach_rank_0_before_the_start(
+    reached: dict[int, dict[str, Way]], text: str
+) -> None:
+    with pytest.raises(HostsCutOff) as raised:
+        choose_address(list(reached.get(0, ())), {1: {}, 2: {}, **reached}, dict(enumerate("abc")), first=0)
     found = unplaced(raised.value)
     assert found is not None
-    assert ("master-unreachable", "certain") == (found.id, found.certainty)
-    assert "b cannot reach a, where rank 0 would have listened" == found.text
-    assert "tried 10.0.0.7 or 172.16.0.7 before" in found.evidence[0]
+    assert ("master-unreachable", "certain", text) == (found.id, found.certainty, found.text)
+
+
+def test_a_function_that_was_pickled_by_another_python_than_the_hosts_have() -> None:
+    found = unplaced(VersionsDiffer("the function was pickled by Python 3.12, and there is Python 3.11 on a"))
+    assert found is not None
+    assert ("version-skew", "certain") == (found.id, found.certainty)
 
 
 def test_another_reason_not_to_be_placed_is_no_such_cause() -> None:

@@ -68,8 +68,8 @@ def ask(state: RunState, *, now: float = 10.0, timeout_s: float | None = None) -
     return next_stop(state, now=now, timeout_s=timeout_s, grace_s=5.0)
 
 
-def end(state: RunState, *, broken: str = "") -> tuple[str, int, int | None]:
-    ended = verdict(state, now=20.0, broken=broken)
+def end(state: RunState, failure: LauncherError | None = None) -> tuple[str, int, int | None]:
+    ended = verdict(state, now=20.0, failure=failure)
     return ended.state, ended.exit_code, ended.rank
 
 
@@ -119,8 +119,8 @@ def test_never_0_when_ranks_were_stopped() -> None:
 
 
 def test_70_when_rankdeck_itself_broke_whatever_the_ranks_did() -> None:
-    assert ("failed", 70, None) == end(more(up(), exited(0, 5.0), exited(1, 5.0)), broken="disk full")
-    assert ("failed", 70, None) == end(more(up(), exited(0, 5.0, 3)), broken="disk full")
+    assert ("failed", 70, None) == end(more(up(), exited(0, 5.0), exited(1, 5.0)), InternalError("disk full"))
+    assert ("failed", 70, None) == end(more(up(), exited(0, 5.0, 3)), InternalError("disk full"))
 
 
 def test_75_when_an_agent_went_away_under_its_ranks() -> None:
@@ -347,9 +347,9 @@ def test_a_failed_rank_is_told_before_the_cancellation_that_followed() -> None:
 
 
 def test_a_start_that_the_infrastructure_broke_is_a_loss() -> None:
-    ended = verdict(up(), now=9.0, broken="the session is gone", exit_code=AgentLost.exit_code)
+    ended = verdict(up(), now=9.0, failure=AgentLost("the session is gone"))
     assert ("lost", 75) == (ended.state, ended.exit_code)
-    ended = verdict(up(), now=9.0, broken="no slots", exit_code=CannotPlace.exit_code)
+    ended = verdict(up(), now=9.0, failure=CannotPlace("no slots"))
     assert ("failed", 69) == (ended.state, ended.exit_code)
 
 
@@ -460,7 +460,7 @@ def test_a_restart_that_finds_no_slots_says_that_it_was_one() -> None:
     restart = next_restart(more(spark_up(), task_lost(0)), now=10.0, max_restarts=1)
     assert restart is not None
     state = more(spark_up(), task_lost(0), restart)
-    ended = verdict(state, now=20.0, broken="1 of 2 slots", exit_code=CannotPlace.exit_code)
+    ended = verdict(state, now=20.0, failure=CannotPlace("1 of 2 slots"))
     assert ("failed", 69, "1 of 2 slots, after 1 restart") == (ended.state, ended.exit_code, ended.why)
 
 

@@ -17,7 +17,7 @@ from launcher.backends.spark import executors
 from launcher.backends.spark.failures import Failure, first_line, kubernetes_refusal, read_failure
 from launcher.backends.spark.session import Session, open_session
 from launcher.backends.spark.slots import SlotNeed
-from launcher.errors import AgentLost, CannotPlace, InternalError
+from launcher.errors import AgentLost, CannotPlace, EngineCutOff, InternalError
 from launcher.spec.job import SparkSpec
 from launcher.state.events import ExecutorLost, JobCancelled, ServerLost, TaskLost
 from tests.commands import until
@@ -345,6 +345,5 @@ def test_an_agent_without_a_way_says_what_it_has_tried() -> None:
     said = "cannot reach the engine at 10.0.0.1:4000 (Connection refused)"
     text = f"File x\nRuntimeError: rankdeck-unreachable: agent 1 on node7: {said}\n\nat org.apache.spark"
     failure = read_failure(text, time=NOW)
-    assert failure.unreachable
-    assert isinstance(failure.error, CannotPlace)
+    assert isinstance(failure.error, EngineCutOff)
     assert f"agent 1 on node7 has no way to this run's engine: {said}" == str(failure.error)

@@ -165,7 +165,7 @@ def asking(**changes: Any) -> CheckedLaunch:
 PICKLED = replace(SPEC, target=replace(SPEC.target, kind=TargetKind.CALLABLE, pickled=True))
 FULL = Examined(waiting="needs 2 slots at once; 1 of 2 is free")
 UNREACHED = RefusedLaunch(
-    "CannotPlace", "agent 1 on b has no way to this run's engine: (timed out)", "--listen"
+    "EngineCutOff", "agent 1 on b has no way to this run's engine: (timed out)", "--listen"
 )
 NEVER = Examined(error=RefusedLaunch("CannotPlace", "the cluster has 1 slot", "use -n 1"))
 
