@@ -14,6 +14,9 @@ from ...spec.places import Device
 from ...state.host_facts import DiskFacts, HostFacts
 
 
+_PLACEMENT = {kind.__name__ for kind in (CannotPlace, *CannotPlace.__subclasses__())}
+
+
 @dataclass(frozen=True, slots=True)
 class RefusedLaunch:
     """An error, as a record that travels: the name of its class, its sentence and its hint."""
@@ -29,8 +32,8 @@ class RefusedLaunch:
 
     @property
     def is_placement(self) -> bool:
-        """Whether it is about slots or GPUs."""
-        return self.kind == CannotPlace.__name__
+        """Whether the ranks cannot be given places."""
+        return self.kind in _PLACEMENT
 
 
 @dataclass(frozen=True, slots=True)
