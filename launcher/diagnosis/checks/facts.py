@@ -13,8 +13,7 @@ from ...spec.job import JobSpec
 from ...spec.places import Device
 from ...state.host_facts import DiskFacts, HostFacts
 
-
-_PLACEMENT = {kind.__name__ for kind in (CannotPlace, *CannotPlace.__subclasses__())}
+_PLACEMENT: tuple[type[LauncherError], ...] = (CannotPlace, *CannotPlace.__subclasses__())
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class RefusedLaunch:
     @property
     def is_placement(self) -> bool:
         """Whether the ranks cannot be given places."""
-        return self.kind in _PLACEMENT
+        return any(self.kind == kind.__name__ for kind in _PLACEMENT)
 
 
 @dataclass(frozen=True, slots=True)
