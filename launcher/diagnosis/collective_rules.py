@@ -135,7 +135,11 @@ def timeout(failure: FirstFailure) -> Finding | None:
     found = _watchdog(failure)
     if found is None:
         return None
-    evidence = (f"it was collective {found.match['number']} of its group", *_behind(failure, found))
+    evidence = (
+        f"it was collective {found.match['number']} of its group",
+        *_behind(failure, found),
+        *_whereabouts(failure),
+    )
     return _timed_out(failure, found.match["kind"].lower(), found, evidence)
 
 

@@ -29,21 +29,22 @@ class Told:
     Attributes:
         kind: its type's qualified name, such as ``OSError`` or ``torch.OutOfMemoryError``.
         message: its message; for one that another exception came from, with its notes.
-        by_user: whether the user's own code made it, by a `raise`: its words are the user's then.
+        by_user: whether the user's own code made it, by a `raise`: its words are the user's then. None if
+            that cannot be seen.
         handled: whether the rank's exception came up while it was handled, which need not be its effect.
         block: its own part of the traceback, without those of the exceptions before and after it.
     """
 
     kind: str
     message: str = ""
-    by_user: bool = False
+    by_user: bool | None = False
     handled: bool = False
     block: str = field(default="", compare=False, repr=False)
 
     @property
     def certainty(self) -> Certainty:
         """How certainly it is why the rank failed."""
-        return Certainty.LIKELY if self.handled else Certainty.CERTAIN
+        return Certainty.LIKELY if self.handled or self.by_user is None else Certainty.CERTAIN
 
     def passed(self, place: str) -> bool:
         """Whether it came through code of files that a pattern finds in their paths."""
@@ -174,7 +175,7 @@ def _passes_on(error: Told) -> bool:
 
     Without that, it may be one of its own: after ``except FileNotFoundError: train()`` it is the training's.
     """
-    return error.by_user or is_transport_error(error.message)
+    return bool(error.by_user) or is_transport_error(error.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,13 @@ def quoted_block(message: str) -> str:
 _RAISES = re.compile(r"(?:^|[:;] ?)raise\b")
 
 
-def raised_by_user(block: str) -> bool:
-    """Whether a `raise` in the user's own code made this exception: what its innermost frame shows."""
+def raised_by_user(block: str) -> bool | None:
+    """Whether a `raise` in the user's own code made this exception, as its innermost frame shows.
+
+    None if that is the user's, and its line is not known: it was generated, or its file is gone.
+    """
     innermost = next(reversed(list(_PLACE.finditer(block))), None)
     if innermost is None or is_library(innermost["file"]):
         return False
-    return _RAISES.search(innermost["source"] or "") is not None
+    source = innermost["source"]
+    return None if source is None else _RAISES.search(source) is not None

@@ -192,6 +192,11 @@ class Supervisor(RunLoop):
         if self._stage.must_abort(now, deserted=bool(ending) and not self._roster):
             self._backend.abort()
 
+    @property
+    def _is_aborted(self) -> bool:
+        """Whether C++ code aborted a rank: NCCL's watchdog does when other ranks are not in a collective."""
+        return self.state.cause is not None and self.state.cause.signal == "SIGABRT"
+
     def _stop(self, request: ev.StopRequested) -> None:
         """Stop the agents. A person's stop is recorded even after a failure's: no restart may follow it."""
         if self.state.stop is None or (request.by == "person" and self.state.final_stop is None):
@@ -202,7 +207,7 @@ class Supervisor(RunLoop):
         if not self._attempt.started:
             self._roster.dismiss()
             self._backend.abort()
-        elif request.by == "limit":  # only running ranks can show where they hang
+        elif request.by == "limit" or self._is_aborted:  # only running ranks can show where they hang
             self._watch.take_stacks(then=end)
         else:
             self._watch.cancel_stacks()

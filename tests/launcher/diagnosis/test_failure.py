@@ -33,6 +33,13 @@ def test_a_direct_cause_counts_as_the_exception_itself() -> None:
     assert ("98", "certain") == (found.match[1], found.certainty)
 
 
+def test_a_line_that_cannot_be_seen_may_be_a_raise_of_the_users() -> None:
+    text = 'Traceback (most recent call last):\n  File "/tmp/gone.py", line 3, in main\nOSError: [Errno 98]\n'
+    found = failure(text, "OSError", "[Errno 98]").begins(r"\[Errno 98\]", "OSError")
+    assert found is not None
+    assert "likely" == found.certainty
+
+
 def test_what_was_handled_counts_only_where_it_was_passed_on() -> None:
     passed_on = (
         block("OSError", "[Errno 98]") + CONTEXT + block("RuntimeError", "no server", "raise RuntimeError")
