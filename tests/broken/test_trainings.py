@@ -112,14 +112,15 @@ def test_its_cause_is_found_and_told(case: Case, tmp_path: Path) -> None:
     assert ended.returncode != 0, ended.stderr
     found = found_in(last())
     assert (found.id if found else UNKNOWN) in case.causes, (found, ended.stderr)
+    shown = json.loads(rankdeck("show", "last", "--json").stdout)["cause"]
     if found is None:
+        assert shown is None
         return
     told = " ".join((found.text, *found.evidence))
     assert case.says in told, told
     assert any(case.remedy in each for each in found.remedy), found.remedy
     assert case.certainty in ("", found.certainty)
     assert cause_text(found) in ended.stderr
-    shown = json.loads(rankdeck("show", "last", "--json").stdout)["cause"]
     assert (found.id, found.text, list(found.remedy)) == (shown["id"], shown["text"], shown["remedy"])
 
 
