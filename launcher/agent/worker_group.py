@@ -30,7 +30,7 @@ from .raising import INQUIRE_SIGNAL
 from .stacks import NATIVE_EVERY_S, POLL_S, Dump
 
 if TYPE_CHECKING:
-    from ..state.events import Event
+    from ..state.events import CollectiveCall, Event
 
 LEFTOVER_GRACE_S = 3.0
 SERVICE_GRACE_S = 10.0  # Ray's processes end each other in a second or two
@@ -206,7 +206,7 @@ class WorkerGroup:
 
     def _start(self, rank: int, service: ServiceOrder | None = None) -> float | OSError:
         """Start one rank, or the service beside it; its start time, or why it cannot be started."""
-        env = {**self.order.env, **self.order.ranks[rank]}
+        env = self._environ(rank)
         try:
             started = process.start_rank(
                 rank,
@@ -543,8 +543,22 @@ class WorkerGroup:
             oom_kills=(after or 0) - (self._oom_before or 0) if known else None,
             unreturned=code == 0 and live.returns and live.left is None,
             left=code == 0 and live.returns and live.left is True,
+            collectives=self._last_calls(live) if code or name else (),
         )
         self.emit.fact(fact)
+
+    def _last_calls(self, live: _Live) -> tuple[CollectiveCall, ...]:
+        """Its last collectives, if the watchdog of NCCL has written them down."""
+        from ..state.events import CollectiveCall
+        from . import flight_record
+
+        path = flight_record.file_of(self._environ(live.rank), live.rank)
+        since = self.clock() - (self.monotonic() - live.started)
+        found = flight_record.collectives_in(os.path.join(self.order.cwd, path), since) if path else []
+        return tuple(CollectiveCall(**call) for call in found)
+
+    def _environ(self, rank: int) -> dict[str, str]:
+        return {**self.order.env, **self.order.ranks[rank]}
 
     def _drain_packets(self, live: _Live) -> None:
         """Forward the rank's packets to the last, so that they precede the fact of its end."""

@@ -16,7 +16,7 @@ from ..state.peer_loss import operation
 from ..state.ranks import Rank, RankPhase
 from .failure import Certainty, Finding, FirstFailure, Recognised
 from .hang_rules import EQUAL_STEPS, SAME_ORDER
-from .stacks import standstills
+from .stacks import spans, standstills
 
 _STORE = "torch.distributed.DistStoreError"
 _NETWORK = "torch.distributed.DistNetworkError"
@@ -88,7 +88,13 @@ def mismatch(failure: FirstFailure) -> Finding | None:
         text = f"the ranks called {found.match[1].lower()} with tensors of different shapes"
     else:
         return None
-    return Finding("collective-mismatch", text, found.certainty, (*evidence, *_recorded(failure)), SAME_ORDER)
+    return Finding(
+        "collective-mismatch",
+        text,
+        found.certainty,
+        (*evidence, *_recorded(failure, _own_call(failure))),
+        SAME_ORDER,
+    )
 
 
 def _sizes(failure: FirstFailure) -> Recognised | None:
@@ -130,17 +136,20 @@ def timeout(failure: FirstFailure) -> Finding | None:
     if barrier := _monitored(failure):
         return barrier
     if found := failure.begins(_GLOO_TIMEOUT, *_RUNTIME):
-        evidence = (*_whereabouts(failure), *_recorded(failure))
-        return _timed_out(failure, _operation(failure) or "a collective", found, evidence)
+        own = _own_call(failure)
+        evidence = (*_whereabouts(failure), *_recorded(failure, own))
+        return _timed_out(failure, _operation(failure) or "a collective", found, evidence, own)
     found = _watchdog(failure)
     if found is None:
         return None
+    own = _own_call(failure, _group_named(found.match.string))
     evidence = (
         f"it was collective {found.match['number']} of its group",
         *_behind(failure, found),
         *_whereabouts(failure),
+        *_recorded(failure, own),
     )
-    return _timed_out(failure, found.match["kind"].lower(), found, evidence)
+    return _timed_out(failure, found.match["kind"].lower(), found, evidence, own)
 
 
 def _monitored(failure: FirstFailure) -> Finding | None:
@@ -173,20 +182,37 @@ def _whereabouts(failure: FirstFailure, of: Collection[int] = ()) -> tuple[str, 
     return (*map(str, places[:_SHOWN]), *_ran_on(unseen))
 
 
-def _recorded(failure: FirstFailure) -> Iterator[str]:
-    """How far the ranks that raised had come in the failing rank's group, by torch's flight recorder."""
-    own = next(iter(failure.rank.raised.collectives), None) if failure.rank.raised else None
+def _own_call(failure: FirstFailure, group: str = "") -> CollectiveCall | None:
+    """The failing rank's last call in a group, or in whatever group it called last."""
+    return next((call for call in failure.rank.calls if group in ("", call.group)), None)
+
+
+def _recorded(failure: FirstFailure, own: CollectiveCall | None) -> Iterator[str]:
+    """How far ranks had come in the group of a call, by torch's flight recorder; those behind first."""
     if own is None:
         return
     yield f"torch recorded of {failure.name}: {_call_text(own)}"
-    for rank in failure.gang[:_MOST_RECORDED]:
-        calls = rank.raised.collectives if rank.raised and rank.rank != failure.rank.rank else ()
-        shared = (each for each in calls if each.group == own.group)
-        yield from (f"and of rank {rank.rank}: {_call_text(each)}" for each in shared)
+    others = sorted(_calls_in(failure, own.group), key=lambda each: each[1].number)
+    yield from (f"and of rank {rank}: {_call_text(call)}" for rank, call in others[:_MOST_RECORDED])
+
+
+def _calls_in(failure: FirstFailure, group: str) -> Iterator[tuple[int, CollectiveCall]]:
+    """The last calls of the other ranks in a group."""
+    for rank in failure.gang:
+        if rank.rank != failure.rank.rank:
+            yield from ((rank.rank, call) for call in rank.calls if call.group == group)
+
+
+def _behind_call(failure: FirstFailure, own: CollectiveCall | None) -> tuple[int, ...]:
+    """The ranks that had called fewer collectives in its group than the failing rank with this call."""
+    if own is None:
+        return ()
+    return tuple(rank for rank, call in _calls_in(failure, own.group) if call.number < own.number)
 
 
 def _call_text(call: CollectiveCall) -> str:
-    return f"{call.operation} of {call.sizes} was its call number {call.number} in {call.group}"
+    sizes = f" of {call.sizes}" if call.sizes else ""
+    return f"{call.operation}{sizes} was its call number {call.number} in {call.group}"
 
 
 def _watchdog(failure: FirstFailure) -> Recognised | None:
@@ -196,10 +222,16 @@ def _watchdog(failure: FirstFailure) -> Recognised | None:
     return found or failure.aborted_with(_WATCHDOG)
 
 
-def _timed_out(failure: FirstFailure, what: str, found: Recognised, evidence: tuple[str, ...]) -> Finding:
+def _timed_out(
+    failure: FirstFailure,
+    what: str,
+    found: Recognised,
+    evidence: tuple[str, ...],
+    own: CollectiveCall | None = None,
+) -> Finding:
     seconds = int(found.match["ms"]) / 1000
     named = found.match.groupdict().get("ranks")
-    missing = f"rank{'s' * (',' in named)} {named}" if named else "another rank"
+    missing = f"rank{'s' * (',' in named)} {named}" if named else _awaited(failure, own)
     return Finding(
         "collective-timeout",
         f"{failure.name} waited {seconds:g} s in {what} for {missing}",
@@ -211,6 +243,11 @@ def _timed_out(failure: FirstFailure, what: str, found: Recognised, evidence: tu
             SAME_ORDER[0],
         ),
     )
+
+
+def _awaited(failure: FirstFailure, own: CollectiveCall | None) -> str:
+    behind = _behind_call(failure, own)
+    return f"rank{'s' * (len(behind) > 1)} {spans(behind)}" if behind else "another rank"
 
 
 def _unaware(failure: FirstFailure) -> tuple[str, ...]:
@@ -229,6 +266,14 @@ def _ran_on(ranks: Sequence[Rank]) -> tuple[str, ...]:
 # each rank numbers groups as it made them: only the default group and GUIDs (torch 2.5) are those of all
 _GROUP = r"\[PG (?:ID )?\w{1,40} (?P<group>PG GUID [^\s\]]{1,80}|\(default_pg\))"
 _LAST = re.compile(rf"{_GROUP}.{{0,400}}?last enqueued (?:NCCL )?work: (?P<number>\d{{1,12}})", re.IGNORECASE)
+
+
+def _group_named(text: str) -> str:
+    """The group that NCCL's watchdog names, as `CollectiveCall` does; empty if it names none."""
+    told = re.search(r"PG GUID (?P<name>[^\s()\]]{1,80})\((?P<about>[^)\]]{1,80})\)", text)
+    if told is None:
+        return ""
+    return told["name"] if told["about"] == "undefined" else told["about"]
 
 
 def _behind(failure: FirstFailure, found: Recognised) -> tuple[str, ...]:

@@ -769,6 +769,7 @@ class RankExited(Event):
     `oom_kills` is the number of OOM kills that the kernel counted while the rank lived; None where its
     counters cannot be read. `unreturned` is true if the rank ran a function and ended with 0 although the
     function had neither returned nor raised; `left`, if the function ended by `sys.exit` and has no value.
+    `collectives` are the rank's last ones, if NCCL's watchdog wrote them down before it aborted a rank.
     """
 
     rank: Index
@@ -778,6 +779,7 @@ class RankExited(Event):
     oom_kills: int | None = None
     unreturned: bool = False
     left: bool = False
+    collectives: tuple[CollectiveCall, ...] = ()
 
 
 @event()

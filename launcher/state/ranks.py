@@ -55,6 +55,7 @@ class Rank:
         role: what it does in the gang, if its framework has roles.
         failing: whether it raised by itself, not because the gang was stopped.
         raising: an exception that was raised in it before the gang was stopped, and may yet be caught.
+        dumped: its last collectives, as NCCL's watchdog wrote them down before it aborted a rank.
         unreturned: whether it ended with 0 in the middle of the function that it ran.
         left: whether its function ended by `sys.exit`, without a value.
         ended_before_stop: whether its exit was received before the gang was stopped or lost a part.
@@ -82,6 +83,7 @@ class Rank:
     exit_code: int | None = None
     signal: str | None = None
     oom_kills: int | None = None
+    dumped: tuple[ev.CollectiveCall, ...] = ()
     raised: ev.RankRaised | None = None
     raising: ev.RankRaising | None = None
     failing: bool = False
@@ -104,6 +106,11 @@ class Rank:
     frameworks: tuple[str, ...] = ()
     sample: ev.RankSample | None = None
     sampled_at: float | None = None
+
+    @property
+    def calls(self) -> tuple[ev.CollectiveCall, ...]:
+        """Its last collective in each group, if torch's flight recorder told them."""
+        return self.raised.collectives if self.raised is not None else self.dumped
 
     @property
     def alive(self) -> bool:

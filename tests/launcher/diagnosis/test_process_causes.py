@@ -200,6 +200,31 @@ def test_a_monitored_barrier_names_who_is_missing() -> None:
     assert "rank 0 waited 3 s in monitored_barrier for ranks 1, 2" == cause.text
 
 
+def test_what_the_watchdogs_of_all_ranks_have_recorded_names_who_was_missing() -> None:
+    """The rank that waited is aborted, and those that were not in the collective are ended by rankdeck."""
+
+    def ended(rank: int, signal: str, number: int) -> ev.Event:
+        calls = (
+            ev.CollectiveCall(group="dp", number=900 + rank, operation="all_gather"),
+            ev.CollectiveCall(group="default_pg", number=number, operation="all_reduce"),
+        )
+        return ev.RankExited(time=6.0 + rank, rank=rank, exit_code=128, signal=signal, collectives=calls)
+
+    watchdog = (
+        "  what():  [PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: "
+        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=10, "
+        "NumelOut=10, Timeout(ms)=600000) ran for 600029 milliseconds before timing out."
+    )
+    numbers = {0: 42, 1: 41, 2: 42, 3: 40}
+    stop = ev.StopRequested(time=6.1, by="rank", reason="rank 0 failed", grace_s=10.0)
+    first, *others = (ended(r, "SIGTERM" if r else "SIGABRT", n) for r, n in numbers.items())
+    cause = found([first, stop, *others], size=4, output={0: (watchdog,)})
+
+    assert ("collective-timeout", "certain") == (cause.id, cause.certainty)
+    assert "rank 0 waited 600 s in allreduce for ranks 1, 3" == cause.text
+    assert "and of rank 3: all_reduce was its call number 40 in default_pg" in cause.evidence
+
+
 def test_the_watchdog_of_nccl_names_the_collective_and_the_recorder_who_is_behind() -> None:
     """As torch 2.5 and later write it, from their sources."""
     watchdog = (
