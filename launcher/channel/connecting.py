@@ -13,6 +13,9 @@ from dataclasses import dataclass
 NO_WAY = "has no way to this run's engine"
 """What is said of an agent that could not connect."""
 
+SILENT = "the agent's host was silent"
+"""What is said of a connection from whose other end nothing came any more; for how long follows."""
+
 
 class Unreachable(OSError):
     """No address of the engine could be reached; the message names each with the reason."""
