@@ -240,7 +240,6 @@ class Examination:
                 self._examined = replace(self._examined, waiting=fact.reason)
             case ev.SparkReady():
                 self._progress.cold = self._monotonic() - self._progress.began > COLD_S
-                self._examined = replace(self._examined, spark=f"Spark {fact.version} at {fact.master}")
             case ev.NoteMade():
                 self._examined = replace(self._examined, notes=(*self._examined.notes, fact.text))
             case ev.DeliveryChosen():
