@@ -34,7 +34,7 @@ from ..state.host_facts import (
     PathFacts,
     PeerAddress,
 )
-from . import installed, leftovers, nvml
+from . import installed, leftovers, memory_groups, nvml
 
 Probe = Callable[[], dict[str, Any]]
 """Returns fields of `HostFacts`."""
@@ -140,27 +140,14 @@ def interpreter(questions: HostQuestions, root: str) -> Installed:
 # --- memory, limits, disks ---------------------------------------------------------------------------
 
 
-def memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> dict[str, Any]:
+def memory(proc: Path = memory_groups.PROC, groups: Path = memory_groups.GROUPS) -> dict[str, Any]:
     """The host's memory, or that of our control group if it may have less."""
     pairs = (line.split()[:2] for line in (proc / "meminfo").read_text().splitlines())
     kib = {name.rstrip(":"): int(number) for name, number in pairs}
     total, free = kib["MemTotal"] << 10, kib["MemAvailable"] << 10
-    for most, used in _group_limits(proc, groups):
+    for most, used in memory_groups.limits(proc, groups):
         total, free = min(total, most), max(0, min(free, most - used))
     return {"memory": total, "memory_free": free}
-
-
-def _group_limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
-    """The limit and the use of our control group and those above it, where they have a limit."""
-    own = next(
-        (line[3:] for line in (proc / "self/cgroup").read_text().splitlines() if line[:3] == "0::"), ""
-    )
-    place = groups / own.lstrip("/")
-    for folder in (place, *place.parents):
-        if not folder.is_relative_to(groups):
-            return
-        with contextlib.suppress(OSError, ValueError):  # "max", or no such controller
-            yield int((folder / "memory.max").read_text()), int((folder / "memory.current").read_text())
 
 
 def shared_memory(place: str = SHARED_MEMORY) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import host_probe, installed, nvml
+from launcher.agent import host_probe, installed, memory_groups, nvml
 from launcher.channel import network
 from launcher.state.host_facts import DialFacts, HostQuestions, PeerAddress
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
@@ -48,6 +48,54 @@ def test_memory_is_that_of_the_control_group_that_has_least(tmp_path: Path) -> N
     found = host_probe.memory(proc(tmp_path / "proc", "1:cpu:/x\n0::/pod/task\n"), tmp_path / "groups")
 
     assert found == {"memory": 8 * GIB, "memory_free": 3 * GIB}
+
+
+def first(folder: Path, name: str, most: int, used: int) -> None:
+    """A group of version 1."""
+    place = folder / "memory" / name
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "memory.limit_in_bytes").write_text(f"{most}\n")
+    (place / "memory.usage_in_bytes").write_text(f"{used}\n")
+    (place / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+
+
+NO_LIMIT = 9223372036854771712  # as version 1 writes it
+
+
+@pytest.mark.parametrize(("task", "least"), [(NO_LIMIT, 8 * GIB), (4 * GIB, 4 * GIB)])
+def test_groups_of_version_1_limit_memory_too(tmp_path: Path, task: int, least: int) -> None:
+    groups = tmp_path / "groups"
+    first(groups, "", NO_LIMIT, 50 * GIB)
+    first(groups, "pod", 8 * GIB, 5 * GIB)
+    first(groups, "pod/task", task, GIB)
+    lines = "12:cpu,cpuacct:/x\n9:memory:/pod/task\n1:name=systemd:/y\n0::/z\n"
+    place = proc(tmp_path / "proc", lines)
+
+    assert host_probe.memory(place, groups) == {"memory": least, "memory_free": 3 * GIB}
+    assert memory_groups.oom_counter(place, groups) == groups / "memory/pod/task/memory.oom_control"
+
+
+@pytest.mark.parametrize("own", ["/docker/abc", "/../abc"])
+def test_a_container_that_is_told_of_the_hosts_group_sees_its_own(tmp_path: Path, own: str) -> None:
+    groups = tmp_path / "groups"
+    first(groups, "", 8 * GIB, 5 * GIB)
+    first(groups, "../abc", GIB, GIB)  # somebody else's
+    place = proc(tmp_path / "proc", f"9:memory:{own}\n")
+
+    assert host_probe.memory(place, groups) == {"memory": 8 * GIB, "memory_free": 3 * GIB}
+    assert memory_groups.oom_counter(place, groups) == groups / "memory/memory.oom_control"
+
+
+def test_kills_are_counted_in_our_own_group_or_nowhere(tmp_path: Path) -> None:
+    groups, place = tmp_path / "groups", proc(tmp_path / "proc", "0::/pod/task\n")
+    group(groups, "pod", "max", GIB)
+    group(groups, "pod/task", "max", GIB)
+    (groups / "pod/memory.events").write_text("oom_kill 7\n")
+    assert memory_groups.oom_counter(place, groups) is None
+
+    (groups / "pod/task/memory.events").write_text("oom_kill 1\n")
+    assert memory_groups.oom_counter(place, groups) == groups / "pod/task/memory.events"
+    assert memory_groups.oom_counter(tmp_path / "none", groups) is None
 
 
 def test_limits_are_those_of_a_rank() -> None:
