@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from .agent.hello import torch_version
 from .agent.host_probe import disk
+from .agent.torch_build import torch_version
 from .backends.registry import make_backend
 from .diagnosis.checks.check import Check, CheckReport, CheckState
 from .diagnosis.checks.facts import CallerFacts, CapturedValue, CheckedLaunch, Examined, RefusedLaunch

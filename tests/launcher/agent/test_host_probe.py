@@ -261,12 +261,6 @@ def test_modules_are_found_and_not_imported(tmp_path: Path) -> None:
     assert not installed.can_find("")
 
 
-def test_cuda_is_what_torch_was_built_with() -> None:
-    assert installed.literal_in("cuda: Optional[str] = '12.4'\n", "cuda") == "12.4"
-    assert installed.literal_in("debug = False\ncuda = None\n", "cuda") == ""
-    assert installed.literal_in("cuda = compute()\n", "cuda") == ""
-
-
 @pytest.mark.process
 def test_another_interpreter_is_asked() -> None:
     root = str(Path(installed.__file__).parents[2])
