@@ -8,6 +8,7 @@ import resource
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -241,6 +242,62 @@ def test_an_agent_that_listens_a_little_later_is_reached(port: network.HeldPort)
 def test_a_port_that_swallows_is_a_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert dialled(silent.getsockname()[1]).error == "connected, and then nothing was heard"
+
+
+def test_peers_that_say_nothing_share_one_limit_with_the_one_that_answers(port: network.HeldPort) -> None:
+    port.sock.listen()
+    threading.Thread(target=host_probe.greet, args=(port.sock, "n", 9), daemon=True).start()
+    with contextlib.ExitStack() as held:
+        silent = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        peers = [PeerAddress(n, ("127.0.0.1",), s.getsockname()[1]) for n, s in enumerate(silent)]
+        began = time.monotonic()
+        found = host_probe.dial([*peers, PeerAddress(9, ("127.0.0.1",), port.number)], "n", 1.0)
+
+    assert time.monotonic() - began < 2.5  # one after the other, they take 4 s
+    by_agent = {each.agent: each.error for each in found}
+    assert by_agent == {9: "", **dict.fromkeys(range(4), "connected, and then nothing was heard")}
+
+
+def test_a_refusal_is_tried_again_though_another_peer_says_nothing(port: network.HeldPort) -> None:
+    """The first round lasts for as long as the silent one is waited for."""
+
+    def later() -> None:
+        port.sock.listen()
+        host_probe.greet(port.sock, "n", 3)
+
+    timer = threading.Timer(0.2, later)
+    timer.daemon = True
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        peers = [PeerAddress(3, ("127.0.0.1",), port.number)]
+        peers.append(PeerAddress(4, ("127.0.0.1",), silent.getsockname()[1]))
+        timer.start()
+        found = host_probe.dial(peers, "n", 1.1)
+
+    errors = {each.agent: each.error for each in found}
+    assert errors == {3: "", 4: "connected, and then nothing was heard"}
+
+
+def says(server: socket.socket, *pieces: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            connection.sendall(piece)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "why"),
+    [
+        ((b"rankdeck ", b"n 3\n"), ""),
+        ((b"SSH-2.0\n",), "another program answers there"),
+        ((b"x" * 1000,), "another program answers there"),
+        ((), "another program answers there"),
+    ],
+)
+def test_what_a_peer_says_tells_who_it_is(pieces: tuple[bytes, ...], why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=says, args=(server, *pieces), daemon=True).start()
+        assert dialled(server.getsockname()[1]).error == why
 
 
 def test_an_address_that_is_none_is_told() -> None:
