@@ -28,6 +28,7 @@ from ..diagnosis.checks.reachability import MOST_DIALLED
 from ..errors import LauncherError, RunStopped, SpecError
 from ..placement.plan import Plan
 from ..placement.topology import host_names
+from ..runs.paths import CHECK_PREFIX
 from ..serialization import to_plain
 from ..spec.request import Request
 from ..state import events as ev
@@ -135,7 +136,7 @@ class Examination:
         folder: Path | None = None
         try:
             with self._selector:
-                folder = Path(tempfile.mkdtemp(prefix="rankdeck-doctor-"))
+                folder = Path(tempfile.mkdtemp(prefix=CHECK_PREFIX))
                 self._examine(folder)
         finally:
             try:
