@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from .agent.hello import torch_version
 from .agent.host_probe import disk
+from .agent.torch_build import torch_version
 from .backends.registry import make_backend
 from .diagnosis.checks.check import Check, CheckReport, CheckState
 from .diagnosis.checks.facts import CallerFacts, CapturedValue, CheckedLaunch, Examined, RefusedLaunch
 from .diagnosis.checks.rules import judge
+from .diagnosis.checks.sending import PICKLE_WARN
 from .distributor import Distributor, LaunchOptions, described, plan_for
 from .errors import CannotPlace, LauncherError, SpecError, counted, size_text
 from .placement.plan import Plan
@@ -35,7 +36,6 @@ from .supervisor.examination import SESSION_S, Examination
 __all__ = ["Check", "CheckReport", "CheckState", "doctor"]
 
 _MOST_PATHS, _MOST_CAPTURED = 32, 5
-_LARGE_PICKLE = 16 << 20
 
 
 def doctor(
@@ -146,7 +146,7 @@ def prepare(request: Request, *, refused: LauncherError | None = None, value: An
         lazy=imports.lazy if imports else (),
         parsed=imports.read if imports else None,
         pickle=size,
-        captured=tuple(captured(value)) if value is not None and (size or 0) >= _LARGE_PICKLE else (),
+        captured=tuple(captured(value)) if value is not None and (size or 0) >= PICKLE_WARN else (),
         option_paths=option_paths,
         argument_paths=argument_paths[:_MOST_PATHS],
         workdir=disk(spec.workdir),

@@ -146,6 +146,9 @@ def test_a_command_that_follows_a_run_loads_neither_engine_nor_agent() -> None:
         "launcher.supervisor.supervisor",
         "launcher.engine.server",
         "launcher.agent",
+        "launcher.diagnosis.checks",
+        "launcher.placement.topology",
+        "launcher.state.host_facts",
         "textual",
         "statistics",
     )

@@ -39,6 +39,21 @@ _LEAST_TAIL = 1 << 10
 _LIMIT_S = 5.0
 _MOST_ENGINES = 4
 _MOST_EVENTS = 256 << 20
+_DOCTOR = f"{FOLDER}/doctor.json"
+_DOCUMENTS = (paths.STATUS, paths.EVENTS, paths.SPEC, paths.SUMMARY, _DOCTOR)
+"""The parts that are JSON, and must stay so."""
+
+_WORDS = ("event", "run", "schema", "state", "mode", "by", "certainty", "level", "signal", "uuid", "way")
+_NAMES = (
+    "id", "host", "user", "executor", "application", "file", "path", "function", "kind", "type", "frames",
+    "python", "revision", "branch",
+)  # fmt: skip
+"""Fields of words of ours, which are left, and of names and places, in which only known secrets are masked.
+
+All other texts may be anything that a person, a program or Spark has said.
+"""
+_FREE = ("value", "env", "conf", "metrics", "packages")
+"""Fields whose values have fields that a user has named."""
 
 Findings = Callable[[], Any]
 """Runs the doctor for the run; what it returns can be written as JSON."""
@@ -91,7 +106,7 @@ class _Bundle:
         for name in (paths.STATUS, paths.EVENTS, paths.SPEC, paths.SUMMARY):
             yield name, lambda name=name: _whole(self._run, name)  # type: ignore[misc]
         yield f"{FOLDER}/versions.json", _versions
-        yield f"{FOLDER}/doctor.json", lambda: json.dumps(self._findings(), indent=1)
+        yield _DOCTOR, lambda: json.dumps(self._findings(), indent=1)
         yield f"{FOLDER}/stacks.txt", lambda: printable(stacks_block(self._state, most=None))
         yield f"{FOLDER}/{PAGE}", lambda: report_page(self._run, logs=False)
         yield f"{FOLDER}/spark.log", lambda: _tail(self._run, self._run / "spark.log", TAIL_BYTES)
@@ -117,10 +132,40 @@ class _Bundle:
                 yield path
 
     def _masked_all(self, name: str, text: str) -> str:
-        """A part without secrets. Facts keep their form: only secrets that are known are masked there."""
-        if name in (paths.STATUS, paths.EVENTS, paths.SPEC, paths.SUMMARY):
-            return "\n".join(_masked_line(line, self._redactor) for line in text.split("\n"))
-        return self._masked(text)
+        """A part without secrets. One that is JSON stays JSON, so that our own reader reads it still."""
+        if name not in _DOCUMENTS:
+            return self._masked(text)
+        if name == paths.EVENTS:  # a document a line, of which one may be torn
+            return "\n".join(self._masked_document(line) for line in text.split("\n"))
+        return self._masked_document(text)
+
+    def _masked_document(self, text: str) -> str:
+        """A JSON document with the secrets in its texts masked; one that is none is masked as text."""
+        if not text:
+            return text
+        try:
+            found = json.loads(text)
+            words = {name: found[name] for name in _WORDS if name in found} if isinstance(found, dict) else {}
+            masked = self._masked_value(found, "")
+        except (ValueError, RecursionError):
+            return self._masked(text)
+        if words:
+            masked |= words
+        return text if masked == found else json.dumps(masked)
+
+    def _masked_value(self, value: Any, field: str) -> Any:
+        """A value of the field of this name; a list's items are of the field that the list is of."""
+        if isinstance(value, str):
+            return self._redactor.mask_known(value) if field in _NAMES else self._masked(value)
+        if isinstance(value, list):
+            return [self._masked_value(each, field) for each in value]
+        if isinstance(value, dict):
+            known = self._redactor.mask_known
+            return {
+                known(name): self._masked_value(each, field if field in _FREE else name)
+                for name, each in value.items()
+            }
+        return value
 
     def _masked(self, text: str) -> str:
         # after a line break: else a text that begins with a secret's name and `=` is taken for its value
@@ -194,26 +239,6 @@ def _log_files(run: Path, folder: Path) -> list[Path]:
     except OSError:
         return []
     return [folder / name for name in sorted(names) if name.endswith(tuple(paths.SUFFIX.values()))]
-
-
-def _masked_line(line: str, redactor: Redactor) -> str:
-    """A line of JSON with known secrets masked in its texts; a line that is none is masked as text."""
-    if not any(secret in line for secret in redactor.known) and "\\" not in line:
-        return line
-    try:
-        return json.dumps(_masked_value(json.loads(line), redactor))
-    except (ValueError, RecursionError):
-        return redactor.mask(line)
-
-
-def _masked_value(value: Any, redactor: Redactor) -> Any:
-    if isinstance(value, str):
-        return redactor.mask_known(value)
-    if isinstance(value, list):
-        return [_masked_value(each, redactor) for each in value]
-    if isinstance(value, dict):
-        return {redactor.mask_known(key): _masked_value(each, redactor) for key, each in value.items()}
-    return value
 
 
 def _versions() -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import socket
 import sys
@@ -15,13 +14,13 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import serialization
 from ..channel.connecting import Unreachable
 from ..spec.places import Device
 from .boot import STDIN, Boot
+from .torch_build import torch_cuda, torch_version
 
 if TYPE_CHECKING:
     from ..channel.tls import SocketLike
@@ -144,38 +143,7 @@ def _remote_fields(gpus: AgentGpus) -> dict[str, Any]:
         "addresses": [address for _, address in network.addresses()],
         "executable": sys.executable or "",
         "torch": torch_version(),
-        "cuda": cuda_of_torch(),
+        "cuda": torch_cuda(),
         "exclusive": gpus.exclusive,
         "gpu_reason": gpus.reason,
     }
-
-
-@cache
-def torch_version() -> str:
-    """The version of torch that this interpreter would import, without importing it; empty if none."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("torch") or ""  # None for a half-removed package
-    except PackageNotFoundError:
-        return ""
-
-
-_CUDA = re.compile(r"^cuda\b[^=\n]*= *'([\w.]{1,32})'", re.MULTILINE)
-_VERSION_BYTES = 4096
-
-
-@cache
-def cuda_of_torch() -> str:
-    """The version of CUDA that this interpreter's torch was built for, without importing it; or empty."""
-    from importlib.util import find_spec
-
-    try:
-        spec = find_spec("torch")
-        for folder in (spec and spec.submodule_search_locations) or ():
-            with open(os.path.join(folder, "version.py"), encoding="utf-8", errors="replace") as file:
-                found = _CUDA.search(file.read(_VERSION_BYTES))
-            return found[1] if found else ""
-    except (OSError, ValueError):  # ValueError: of a module that somebody has half made
-        return ""
-    return ""

@@ -12,11 +12,13 @@ import os
 import queue
 import re
 import resource
+import selectors
 import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from ..state.host_facts import (
     PathFacts,
     PeerAddress,
 )
-from . import installed, leftovers, nvml
+from . import installed, leftovers, memory_groups, nvml
 
 Probe = Callable[[], dict[str, Any]]
 """Returns fields of `HostFacts`."""
@@ -48,7 +50,7 @@ LIMITS = {
 }
 _BACKLOG = 128
 _GREETING = 256
-_REFUSED_S, _AGAIN_S = 1.0, 0.05
+_REFUSED_S, _AGAIN_S, _LEAST_S = 1.0, 0.05, 0.3
 _KERNEL_LOG, _LOG_BYTES, _RECORD = "/dev/kmsg", 4 << 20, 8 << 10
 _XID = re.compile(rb"NVRM: Xid \([^)]*\): (\d{1,4}),")
 
@@ -140,27 +142,14 @@ def interpreter(questions: HostQuestions, root: str) -> Installed:
 # --- memory, limits, disks ---------------------------------------------------------------------------
 
 
-def memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> dict[str, Any]:
+def memory(proc: Path = memory_groups.PROC, groups: Path = memory_groups.GROUPS) -> dict[str, Any]:
     """The host's memory, or that of our control group if it may have less."""
     pairs = (line.split()[:2] for line in (proc / "meminfo").read_text().splitlines())
     kib = {name.rstrip(":"): int(number) for name, number in pairs}
     total, free = kib["MemTotal"] << 10, kib["MemAvailable"] << 10
-    for most, used in _group_limits(proc, groups):
+    for most, used in memory_groups.limits(proc, groups):
         total, free = min(total, most), max(0, min(free, most - used))
     return {"memory": total, "memory_free": free}
-
-
-def _group_limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
-    """The limit and the use of our control group and those above it, where they have a limit."""
-    own = next(
-        (line[3:] for line in (proc / "self/cgroup").read_text().splitlines() if line[:3] == "0::"), ""
-    )
-    place = groups / own.lstrip("/")
-    for folder in (place, *place.parents):
-        if not folder.is_relative_to(groups):
-            return
-        with contextlib.suppress(OSError, ValueError):  # "max", or no such controller
-            yield int((folder / "memory.max").read_text()), int((folder / "memory.current").read_text())
 
 
 def shared_memory(place: str = SHARED_MEMORY) -> dict[str, Any]:
@@ -328,19 +317,21 @@ def greeting(nonce: str, agent: int) -> bytes:
 
 
 def dial(peers: Iterable[PeerAddress], nonce: str, limit_s: float) -> tuple[DialFacts, ...]:
-    """Connect to every address of every peer at once, and hear who is there.
+    """Connect to every address of every peer at once, and hear who is there; all share one limit.
 
-    A refusal is tried again for a second: an agent may have been asked a little later than this one.
+    A refusal is tried again for a second, and at least once: an agent may have been asked a little later than
+    this one.
     """
-    peers, began = tuple(peers), time.monotonic()
+    peers, began, rounds = tuple(peers), time.monotonic(), 0
     results: dict[tuple[int, str], DialFacts] = {}
     while True:
         waiting = [p for p in peers if any((p.agent, a) not in results for a in p.addresses)]
         left = limit_s - (time.monotonic() - began)
-        for peer, address, facts in _round(waiting, results, nonce, max(0.1, left)):
-            results[peer, address] = facts
+        for facts in _round(waiting, results, nonce, max(_LEAST_S, left)):
+            results[facts.agent, facts.address] = facts
+        rounds += 1
         refused = {key for key, facts in results.items() if facts.error == _REFUSED}
-        if not refused or time.monotonic() - began > _REFUSED_S:
+        if not refused or (rounds > 1 and time.monotonic() - began > _REFUSED_S):
             return tuple(results.values())
         for key in refused:
             del results[key]
@@ -352,8 +343,8 @@ _REFUSED = "connection refused"
 
 def _round(
     peers: Iterable[PeerAddress], known: Mapping[tuple[int, str], DialFacts], nonce: str, limit_s: float
-) -> Iterator[tuple[int, str, DialFacts]]:
-    """One attempt at each address that has no result yet."""
+) -> Iterator[DialFacts]:
+    """One attempt at each address that has no result yet; all end within the limit."""
     targets: dict[DialAddress, tuple[int, str]] = {}
     for peer in peers:
         for address in peer.addresses:
@@ -362,35 +353,63 @@ def _round(
             try:
                 targets.update(dict.fromkeys(dial_addresses(address, peer.port), (peer.agent, address)))
             except (OSError, UnicodeError) as error:
-                yield peer.agent, address, DialFacts(peer.agent, address, error=f"no such address: {error}")
+                yield DialFacts(peer.agent, address, error=f"no such address: {error}")
     began = time.monotonic()
-    for target, outcome in connect(targets, limit_s):
-        agent, address = targets[target]
-        why = _outcome(outcome, greeting(nonce, agent), limit_s)
-        seconds = round(time.monotonic() - began, 4)
-        yield agent, address, DialFacts(agent, address, _interface_to(address), seconds, why)
+    with contextlib.ExitStack() as open_sockets:
+        connected: dict[socket.socket, _Reached] = {}
+        for target, outcome in connect(targets, limit_s):
+            agent, address = targets[target]
+            facts = DialFacts(agent, address, _interface_to(address), round(time.monotonic() - began, 4))
+            if isinstance(outcome, socket.socket):
+                open_sockets.enter_context(outcome)
+                connected[outcome] = _Reached(facts, greeting(nonce, agent))
+            else:
+                refused = outcome.errno == errno.ECONNREFUSED
+                yield replace(facts, error=_REFUSED if refused else outcome.strerror or str(outcome))
+        # what was sent while others were being connected has waited here
+        yield from _hear_all(connected, began + limit_s)
 
 
-def _outcome(outcome: socket.socket | OSError, expected: bytes, limit_s: float) -> str:
-    """Why an attempt failed; empty if the agent that was dialled has answered."""
-    if isinstance(outcome, socket.socket):
-        return _hear(outcome, expected, limit_s)
-    return _REFUSED if outcome.errno == errno.ECONNREFUSED else outcome.strerror or str(outcome)
+@dataclass(slots=True)
+class _Reached:
+    """A peer that was connected, what it has to say, and what it has said so far."""
 
+    facts: DialFacts
+    expected: bytes
+    said: bytes = b""
 
-def _hear(connection: socket.socket, expected: bytes, limit_s: float) -> str:
-    """Why the other end is not the agent that was dialled; empty if it is."""
-    with connection:
-        connection.settimeout(limit_s)
-        said = b""
+    def hear(self, connection: socket.socket) -> str | None:
+        """Read once. Why it is not the agent that was dialled; empty if it is, None while that is open."""
         try:
-            while (
-                not said.endswith(b"\n") and len(said) < _GREETING and (piece := connection.recv(_GREETING))
-            ):
-                said += piece
+            piece = connection.recv(_GREETING)
+        except BlockingIOError:
+            return None
         except OSError as error:
             return f"connected, and then {error.strerror or 'nothing was heard'}"
-    return "" if said == expected else "another program answers there"
+        self.said += piece
+        if piece and not self.said.endswith(b"\n") and len(self.said) < _GREETING:
+            return None
+        return "" if self.said == self.expected else "another program answers there"
+
+
+def _hear_all(connected: Mapping[socket.socket, _Reached], until: float) -> Iterator[DialFacts]:
+    """Listen to all at once until the monotonic time `until`; what each turned out to be."""
+    waiting = dict(connected)
+    with selectors.DefaultSelector() as selector:
+        for connection in waiting:
+            selector.register(connection, selectors.EVENT_READ)
+        while waiting:
+            left = until - time.monotonic()
+            ready = selector.select(max(0.0, left))
+            if not ready and left <= 0:
+                break
+            heard = {key.fileobj for key, _ in ready}
+            for connection in [each for each in waiting if each in heard]:
+                if (why := waiting[connection].hear(connection)) is not None:
+                    selector.unregister(connection)
+                    yield replace(waiting.pop(connection).facts, error=why)
+    for silent in waiting.values():
+        yield replace(silent.facts, error="connected, and then nothing was heard")
 
 
 def _interface_to(address: str) -> str:

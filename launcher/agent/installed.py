@@ -5,26 +5,22 @@ Run as a program of another interpreter, it reads its questions from standard in
 
 from __future__ import annotations
 
-import ast
 import importlib.machinery
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
-from pathlib import Path
-from typing import Any
 
 from ..serialization import from_plain, to_plain
 from ..state.host_facts import Installed
+from .torch_build import torch_cuda, torch_version
 
 PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from launcher.agent import installed; installed.main()"
 )
 _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
-_SOURCE = 64 << 10
 
 
 def main() -> None:
@@ -61,7 +57,7 @@ def look(modules: Iterable[str], folders: Sequence[str] = ()) -> Installed:
     """What this interpreter has; ranks import from `folders` too."""
     return Installed(
         python=".".join(map(str, sys.version_info[:3])),
-        torch=version_of("torch"),
+        torch=torch_version(),
         cuda=torch_cuda(),
         nccl=next(filter(None, map(version_of, _NCCL)), ""),
         modules={name: can_find(name, folders) for name in modules},
@@ -85,31 +81,3 @@ def can_find(name: str, folders: Sequence[str] = ()) -> bool:
     except (ImportError, ValueError, AttributeError):  # of a module that has replaced itself
         found = None
     return found is not None or importlib.machinery.PathFinder.find_spec(name, list(folders)) is not None
-
-
-def torch_cuda() -> str:
-    """The version of CUDA with which the installed torch was built; empty without CUDA, or without torch."""
-    try:
-        spec = importlib.util.find_spec("torch")
-    except (ImportError, ValueError, AttributeError):
-        return ""
-    if spec is None or not spec.origin:
-        return ""
-    try:
-        with open(Path(os.path.dirname(spec.origin), "version.py"), encoding="utf-8") as file:
-            return literal_in(file.read(_SOURCE), "cuda")
-    except (OSError, ValueError, SyntaxError):
-        return ""
-
-
-def literal_in(source: str, name: str) -> str:
-    """The text that a module assigns to a name at its top level; empty if it assigns none."""
-    value: Any = ""
-    for node in ast.parse(source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
-        assigned = getattr(node, "value", None)
-        named = any(isinstance(each, ast.Name) and each.id == name for each in targets)
-        if named and isinstance(assigned, ast.Constant):
-            value = assigned.value
-    return value if isinstance(value, str) else ""

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from . import first_code, leftovers, linux, rank_pipe
+from . import first_code, leftovers, linux, memory_groups, rank_pipe
 
 # As which an agent and its warden are listed.
 AGENT, WARDEN = "rankdeck-agent", "rankdeck-warden"
@@ -272,29 +272,9 @@ def kill_all_below(root: int) -> int:
     return send({*pids, *descendants(root)}, signal.SIGKILL)
 
 
-def cgroup_oom_counter() -> Path | None:
-    """The counters of memory events of this process's own cgroup, of either version, if there are any."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        number, controllers, path = line.split(":", 2)
-        place = path.lstrip("/")
-        if "memory" in controllers.split(","):
-            events = Path("/sys/fs/cgroup/memory", place, "memory.oom_control")
-        elif number == "0" and not controllers:
-            events = Path("/sys/fs/cgroup", place, "memory.events")
-        else:
-            continue
-        if events.exists():
-            return events
-    return None
-
-
 def oom_kills() -> int | None:
     """How many processes the OOM killer has killed: in our cgroup if it counts them, else on the machine."""
-    for path in (cgroup_oom_counter(), Path("/proc/vmstat")):
+    for path in (memory_groups.oom_counter(), Path("/proc/vmstat")):
         if path and (count := _counter(path, "oom_kill")) is not None:
             return count
     return None

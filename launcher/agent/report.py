@@ -245,7 +245,7 @@ def _number(value: object) -> float | None:
         return None
 
 
-_pauses: list[str] = []
+_pauses = 0
 _pausing = threading.Lock()
 
 
@@ -264,9 +264,10 @@ def pause(reason: str = "") -> Iterator[None]:
 
 
 def _change_pause(reason: str, *, begins: bool) -> None:
+    global _pauses
     with _pausing:
-        outermost = not _pauses if begins else len(_pauses) == 1
-        _pauses.append(reason) if begins else _pauses.pop()
+        outermost = _pauses == (0 if begins else 1)
+        _pauses += 1 if begins else -1
         if outermost and _reporter is not None:
             _reporter.pause(reason, over=not begins)
 

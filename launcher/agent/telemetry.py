@@ -22,10 +22,10 @@ from ..selectable_queue import SelectableQueue
 from ..spec.places import Device
 from ..state.events import DeviceSample, Event, HostSample, NoteMade, RankSample, Sampled, XidLogged
 from . import nvml
-from .xids import XidWatcher
 
 if TYPE_CHECKING:
     from .boot import Boot
+    from .xids import XidWatcher
 
 _QUEUED = 16
 
@@ -63,6 +63,8 @@ class Sampling:
 
     def _watch_xids(self) -> None:
         """Start to watch. An earlier thread that hangs keeps its own deque, which nobody reads any more."""
+        from .xids import XidWatcher  # most hosts of a CPU cluster have none
+
         boot, self._xids = self._boot, deque()
         self._watcher = XidWatcher(
             self._devices,

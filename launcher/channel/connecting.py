@@ -10,6 +10,9 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
+SILENT = "the agent's host was silent"
+"""What is said of a connection from whose other end nothing came any more; for how long follows."""
+
 
 class Unreachable(OSError):
     """No address of the engine could be reached; the message names each with the reason."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import frames, handshake
+from .connecting import SILENT
 from .frames import Kind
 from .handshake import Hello, read_hello
 
@@ -24,7 +25,6 @@ ENGINE_RECEIVE_BYTES = 1 << 20
 UNPROVEN_BYTES = 64 << 10
 CHUNK = 1 << 20
 MAX_AGENTS = 1 << 16
-SILENT = "the agent's host was silent"
 
 
 class ConnectionClosed(Exception):

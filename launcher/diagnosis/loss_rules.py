@@ -9,19 +9,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..channel.connecting import SILENT
 from ..errors import size_text
 from ..state.events import ExecutorLost, RunEnded
 from ..state.outcome_rules import brief, listed, nearest_loss
 from ..state.run_state import Phase, RunState
 from .failure import Certainty, Finding
+from .host_rules import NEARLY_FULL
 
-NEARLY_FULL = 0.9
 RESTART = "--max-restarts N starts the gang again after a loss; it goes on from your last checkpoint"
 _MEMORY = (
     "more spark.executor.memoryOverhead: ranks are not of the JVM, and count as overhead",
     "fewer ranks a host, or fewer workers of the DataLoader",
 )
-_SILENT = "the agent's host was silent"  # as `launcher.channel.connection` says it
 _HOST = "look whether the host is up, and reachable from here and from the other hosts"
 _LOG = "the executor's own log has more: Spark's page of the application, Executors, stderr"
 
@@ -191,7 +191,7 @@ def silent_host(state: RunState, ended: RunEnded) -> Finding | None:
         return None
     for rank in state.ranks:
         host = state.hosts.get(rank.agent)
-        if host is not None and host.departed.startswith(_SILENT):
+        if host is not None and host.departed.startswith(SILENT):
             who = tuple(each.rank for each in state.ranks.of_agent(rank.agent))
             text = f"{rank.host} went silent: it is down, stands still, or is cut off from this machine"
             evidence = (f"its agent's connection: {brief(host.departed)}", *_of_ranks(who))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ..placement.versions import by_version, release
 from ..state.events import OriginFound
 from ..state.run_state import Host, RunState
 
@@ -55,19 +56,11 @@ def _here(origin: OriginFound | None) -> Site:
 
 def told(sites: Iterable[Site], part: str) -> str:
     """The versions of Python, torch or CUDA in a sentence, those of hosts that have the same together."""
-    names: dict[str, list[str]] = {}
-    for site in sites:
-        if version := getattr(site, part):
-            names.setdefault(version, []).append(site.name)
-    return "; ".join(f"{version} on {', '.join(those)}" for version, those in names.items())
+    known = ((site.name, version) for site in sites if (version := getattr(site, part)))
+    return "; ".join(f"{version} on {', '.join(names)}" for version, names in by_version(known).items())
 
 
 def differs(site: Site, others: Iterable[Site], part: str) -> bool:
     """Whether another one has another version of this than a site has, as far as both are known."""
     own = getattr(site, part)
-    return bool(own) and any(_release(getattr(other, part)) not in ("", _release(own)) for other in others)
-
-
-def _release(version: str) -> str:
-    """A version without its build: wheels of one release are built for several versions of CUDA."""
-    return version.partition("+")[0]
+    return bool(own) and any(release(getattr(other, part)) not in ("", release(own)) for other in others)

@@ -12,20 +12,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__, runtime_dir
-from ..diagnosis.checks.facts import Examined
 from ..errors import AgentLost, InternalError, LauncherError, RunStopped
 from ..runs.paths import home, runs_root
 from ..runs.status import process_start
 from ..serialization import from_plain, to_plain
 from ..spec.files.packing import Tell, with_bundle
 from ..spec.request import Request
-from ..state.host_facts import HostQuestions
 from ..supervisor.control import send_command
 from .address import ROOT, EngineKey, key_for
 from .protocol import Conversation, Message, error_from, pack_request
+
+if TYPE_CHECKING:
+    from ..diagnosis.checks.facts import Examined
+    from ..state.host_facts import HostQuestions
 
 INTERRUPTED = 130
 LANES = 8
@@ -144,6 +146,8 @@ def examine(request: Request, questions: HostQuestions) -> Examined:
 
 def _examined_by(key: EngineKey, message: Message) -> Examined | None:
     """What the engine of this key has found; None if its session has no room for the launch."""
+    from ..diagnosis.checks.facts import Examined  # most commands check nothing
+
     talk = engine_for(key)
     try:
         talk.sock.settimeout(EXAMINE_LIMIT_S)

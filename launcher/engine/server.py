@@ -25,7 +25,7 @@ from ..agent.linux import resident
 from ..agent.warm.starting import Started
 from ..backends.base import Backend
 from ..backends.registry import SharedResources, make_backend
-from ..distributor import launch, plan_for
+from ..distributor import launch
 from ..errors import InternalError, LauncherError, RunStopped, SpecError
 from ..job import Job
 from ..runs.paths import runs_root
@@ -241,9 +241,14 @@ class Engine:
             if not backend.reserve(request, whole=bool(fields.get("whole", True))):
                 backend.close(0.0)
                 return talk.send({"full": True})
-            plan = plan_for(request, backend) if request.spec.mode.traits.plans_ahead else None
-            examination = Examination(request, plan, backend, questions, gone=talk.sock.fileno())
+            try:
+                examination = Examination(request, None, backend, questions, gone=talk.sock.fileno())
+            except BaseException:  # no descriptor was left
+                backend.close(0.0)
+                raise
             self._examinations.add(examination)
+            if self._leaving:  # `leave` was called meanwhile, and did not see this examination
+                examination.stop()
             try:
                 examined = examination.run()
             finally:

@@ -7,7 +7,7 @@ may be ``localhost``), and Spark's own view of an executor's address can be wron
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from ..errors import HostsCutOff, VersionsDiffer
 from ..spec.job import JobSpec
 from ..spec.places import Device, Offer
 from ..state.outcome_rules import listed
+from .versions import by_version, minor, rarest_first, release, spread
 
 Reached = Mapping[int, Mapping[str, Way]]
 _SHOWN = 5
@@ -215,38 +216,21 @@ def version_notes(hellos: Sequence[HelloFields], ours: Versions, *, pickled: boo
         VersionsDiffer: the target is a pickle, and a host has another Python than the caller.
     """
     names = host_names(hellos)
-    here = _minor(ours.python)
-    pythons = _by_version((names[s.agent], _minor(s.python)) for s in hellos)
+    here = minor(ours.python)
+    pythons = rarest_first(by_version((names[s.agent], minor(s.python)) for s in hellos))
     if pickled and (wrong := {v: hosts for v, hosts in pythons.items() if v != here}):
         raise VersionsDiffer(
-            f"the function was pickled by Python {here}, and there is {_spread('Python', wrong)}",
+            f"the function was pickled by Python {here}, and there is {spread('Python', wrong)}",
             hint=f"set PYSPARK_PYTHON to a Python {here} that every host has, or run a script",
         )
-    torches = _by_version((names[s.agent], s.torch) for s in hellos)
-    without = torches.pop("", {})
-    public = {version.partition("+")[0] for version in torches}
+    torches = rarest_first(by_version((names[s.agent], s.torch) for s in hellos))
+    without = torches.pop("", [])
+    public = set(map(release, torches))
     notes = []
     if set(pythons) - {here}:
-        notes.append(f"{_spread('Python', pythons)}; the caller has {here}")
-    if len(torches) > 1 or (ours.torch and public - {ours.torch.partition("+")[0]}):
-        notes.append(_spread("torch", torches) + (f"; the caller has {ours.torch}" if ours.torch else ""))
+        notes.append(f"{spread('Python', pythons)}; the caller has {here}")
+    if len(torches) > 1 or (ours.torch and public - {release(ours.torch)}):
+        notes.append(spread("torch", torches) + (f"; the caller has {ours.torch}" if ours.torch else ""))
     if without:
-        notes.append(f"torch is not installed on {_list_hosts(without)}")
+        notes.append(f"torch is not installed on {listed(without)}")
     return tuple(notes)
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _by_version(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
-    """The hosts of every version, the rarest version first: it is probably the wrong one."""
-    hosts: dict[str, dict[str, None]] = {}
-    for host, version in pairs:
-        hosts.setdefault(version, {})[host] = None
-    return dict(sorted(hosts.items(), key=lambda item: (len(item[1]), item[0])))
-
-
-def _spread(what: str, versions: Mapping[str, Mapping[str, None]]) -> str:
-    each = [f"{version} on {_list_hosts(hosts)}" for version, hosts in versions.items()]
-    return f"{what} {listed(each, most=_SHOWN, last=', ')}"

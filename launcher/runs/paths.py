@@ -65,6 +65,15 @@ def is_run_id(name: str) -> bool:
     return _ID.fullmatch(name) is not None
 
 
+CHECK_PREFIX = "rankdeck-doctor-"
+"""Of the name of a folder for a check by `doctor`, which stands for a run's id where runs share a session."""
+
+
+def is_check(name: str) -> bool:
+    """Whether a folder's name is that of a check, which is no run: `rankdeck stop` does not know it."""
+    return name.startswith(CHECK_PREFIX)
+
+
 def log_folder(run: Path, attempt: int) -> Path:
     """The logs of one attempt."""
     return run / LOGS / str(attempt)

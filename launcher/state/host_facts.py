@@ -133,7 +133,7 @@ class GpuFacts:
 class DialFacts:
     """An attempt to reach another agent. `error` is empty if that agent has answered.
 
-    `interface` is this host's own on the way there; `seconds` until the answer.
+    `interface` is this host's own on the way there; `seconds` until it was connected, or that had failed.
     """
 
     agent: Index

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..agent.boot import base_environ
-from ..agent.hello import torch_version
 from ..agent.program import CONFIG
+from ..agent.torch_build import torch_version
 from ..channel.frames import Kind, WireError
 from ..channel.handshake import Hello
 from ..channel.network import Way

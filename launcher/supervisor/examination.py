@@ -11,6 +11,7 @@ import secrets
 import selectors
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from ..diagnosis.checks.reachability import MOST_DIALLED
 from ..errors import LauncherError, RunStopped, SpecError
 from ..placement.plan import Plan
 from ..placement.topology import host_names
+from ..runs.paths import CHECK_PREFIX
 from ..serialization import to_plain
 from ..spec.request import Request
 from ..state import events as ev
@@ -112,37 +114,52 @@ class Examination:
         self._troubles: dict[int, str] = {}
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waking = threading.RLock()  # a handler of a signal may stop it twice
         self._gone = gone
         self._stopped = self._leaving = False
 
     def stop(self) -> None:
         """End it soon; `run` then raises."""
         self._stopped = True
-        with contextlib.suppress(OSError):  # it has ended
-            os.eventfd_write(self._wake, 1)
+        with self._waking:
+            if self._wake >= 0:
+                os.eventfd_write(self._wake, 1)
 
     def run(self) -> Examined:
         """Start agents, ask them, dismiss them, and return what came of it. Nothing is left running.
 
         Raises:
             RunStopped: it was stopped, or nobody waits for it any more.
-        SpecError: the launch is not allowed.
+            SpecError: the launch is not allowed.
             OSError: there is no room for a temporary folder.
         """
-        folder = Path(tempfile.mkdtemp(prefix="rankdeck-doctor-"))
+        folder: Path | None = None
         try:
             with self._selector:
+                folder = Path(tempfile.mkdtemp(prefix=CHECK_PREFIX))
                 self._examine(folder)
         finally:
-            if not self._progress.over:  # its backend may still be about to start agents
-                self._backend.abort()
-            late = (news for news in self._backend.news() if isinstance(news, AgentConnection))
-            for link in (*self._links.values(), *late):
-                link.close()
-            self._backend.close(CLOSE_S)
-            os.close(self._wake)
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                self._end_backend()
+            finally:
+                self._close_wake()
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
         return self._result()
+
+    def _end_backend(self) -> None:
+        if not self._progress.over:  # its backend may still be about to start agents
+            self._backend.abort()
+        late = (news for news in self._backend.news() if isinstance(news, AgentConnection))
+        for link in (*self._links.values(), *late):
+            link.close()
+        self._backend.close(CLOSE_S)
+
+    def _close_wake(self) -> None:
+        """Another thread may be about to stop it, and another file will soon have the descriptor's number."""
+        with self._waking:
+            wake, self._wake = self._wake, -1
+            os.close(wake)
 
     def _examine(self, folder: Path) -> None:
         self._selector.register(self._wake, selectors.EVENT_READ, self._interrupt)
@@ -224,7 +241,6 @@ class Examination:
                 self._examined = replace(self._examined, waiting=fact.reason)
             case ev.SparkReady():
                 self._progress.cold = self._monotonic() - self._progress.began > COLD_S
-                self._examined = replace(self._examined, spark=f"Spark {fact.version} at {fact.master}")
             case ev.NoteMade():
                 self._examined = replace(self._examined, notes=(*self._examined.notes, fact.text))
             case ev.DeliveryChosen():

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import launcher
+from launcher import settings
 from launcher.diagnosis.checks.check import CheckState
-from launcher.engine.client import engines, examine
+from launcher.engine import client, server
+from launcher.engine.address import key_for
+from launcher.engine.protocol import Conversation
 from launcher.errors import SpecError
 from launcher.preflight import captured, prepare
 from launcher.runs.catalog import run_ids
 from launcher.runs.paths import runs_root
+from launcher.runtime_dir import runtime_folder
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from launcher.spec.request import Request
+from tests.agents import Agents
 
 LOCK = threading.Lock()
 TABLE = list(range(1000))
@@ -84,15 +91,31 @@ def test_gpus_that_are_missing_leave_no_place(
 
 
 @pytest.mark.process
-def test_an_engine_asks_for_its_client(mark: str, home: Path, tmp_path: Path) -> None:
-    """As for a cluster, whose session it keeps."""
+def test_an_engine_asks_for_its_client(
+    mark: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a cluster, whose session it keeps; here, its agents are started on this machine."""
     target = Target(TargetKind.SCRIPT, script(tmp_path, "import no_such_module\n"))
-    prepared = prepare(Request(JobSpec(target, gpu=False, workdir=str(tmp_path))))
-    report = prepared.judge(examine(prepared.asking, prepared.questions))
+    spec = JobSpec(target, 2, gpu=False, workdir=str(tmp_path), mode=Mode.CLUSTER)
+    prepared = prepare(Request(replace(spec, spark=SparkSpec(master="spark://h:7077"))))
+    backend = Agents(2, env={"SURVIVOR": mark})
+    monkeypatch.setattr(server, "make_backend", lambda *_: backend)
+    key = key_for(prepared.asking)
+    identity = {"target": key.target, "version": key.version, "build": key.build, "digest": "d", "log": "/l"}
+    engine = server.Engine({**identity, "pid": 0}, runtime_folder() / "engine-d.sock", settings.load())
+    near, far = map(Conversation, socket.socketpair())
+    serving = threading.Thread(target=lambda: engine._answer(far, far.receive()))
+    serving.start()
+    monkeypatch.setattr(client, "engine_for", lambda _: near)
+    report = prepared.judge(client.examine(prepared.asking, prepared.questions))
+    serving.join()
+    engine.leave()
+    engine.serve()
+    far.close()
 
     assert report["hosts"].state == CheckState.PASS
     assert report["target.imports"].state == CheckState.FAIL
-    assert [each["runs"] for each in engines()] == [[]]
+    assert run_ids(runs_root()) == []
 
 
 def test_a_target_that_does_not_exist_is_refused(home: Path) -> None:

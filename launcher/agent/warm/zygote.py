@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import serialization
-from .. import agent, hello, import_hooks, leftovers, linux, process, raising
+from .. import agent, import_hooks, leftovers, linux, process, raising, torch_build
 from ..boot import Boot
 from . import forking, fresh
 from .client import is_of_same_user
@@ -74,8 +74,8 @@ def main() -> Main:
     for name in (*_OURS, *sys.argv[3:], *(_AFAR if _listens(line) else ())):
         _import(name)
     if _listens(line):
-        hello.torch_version()  # every agent tells these, and they take long to find out
-        hello.cuda_of_torch()
+        torch_build.torch_version()  # every agent tells these, and they take long to find out
+        torch_build.torch_cuda()
     # a fork of this process could not say what an import has said
     printed = os.pread(sys.stderr.fileno(), _PRINTED, 0).decode(errors="replace")
     server = _Server(line, int(sys.argv[2]), root, path, plain, unfit=printed)

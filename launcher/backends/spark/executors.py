@@ -29,6 +29,7 @@ from .slots import (
     SlotNeed,
     WorkerNode,
     capacity_of,
+    named_runs,
 )
 
 _KEPT = "this session keeps to itself which executors it has"
@@ -122,9 +123,7 @@ def worker_nodes(state: Mapping[str, Any]) -> tuple[WorkerNode, ...]:
 def holder_name(app: Mapping[str, Any], ours: Mapping[str, SessionRecord], page: str) -> str:
     """Who holds an application's cores, and how they become free: an entry of a master's page, for people."""
     if record := ours.get(app["id"]):
-        run = record.runs[0]
-        more = f" and {len(record.runs) - 1} more" if len(record.runs) > 1 else ""
-        return f"your own run {run}{more} (`rankdeck stop {run}` ends it)"
+        return named_runs(record.runs, "your own ")
     user = str(app.get("user") or "somebody")
     ways = f"{page} ends it" if user == _me() else f"ask {user}, or {page} ends it"
     return f"application {app.get('name')} ({app['id']}) of {user} ({ways})"

@@ -73,6 +73,7 @@ _RARELY_IMPORTED = (
     "agent/trackers.py",
     "agent/warm/",
     "agent/watcher.py",
+    "agent/xids.py",
     "backends/",
     "channel/spool.py",
     "compat/",

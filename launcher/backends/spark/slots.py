@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import CannotPlace, counted
+from ...runs.paths import is_check
 from ...spec.job import JobSpec
 from . import internals
 from .session import Session
@@ -164,10 +165,22 @@ def beside(capacity: Capacity, claims: Mapping[str, int]) -> Capacity:
     if not claims or capacity.total is None or capacity.free is None:
         return capacity
     free = min(capacity.free, max(0, capacity.total - sum(claims.values())))
-    busy = capacity.busy or tuple(
-        (f"run {run} (`rankdeck stop {run}` ends it)", tasks) for run, tasks in claims.items()
-    )
+    busy = capacity.busy or tuple((named_runs([run]), tasks) for run, tasks in claims.items())
     return replace(capacity, free=free, busy=busy)
+
+
+def named_runs(runs: Sequence[str], whose: str = "") -> str:
+    """What holds slots, and how they become free, for people: one of the user's own runs, if there is one.
+
+    Args:
+        runs: the ids of those that hold them; a check by `doctor` may be among them, which nobody can stop.
+        whose: what is said before "run".
+    """
+    held = [run for run in runs if not is_check(run)]
+    if not held:
+        return "a check by `rankdeck doctor` (it ends by itself)"
+    more = f" and {len(held) - 1} more" if len(held) > 1 else ""
+    return f"{whose}run {held[0]}{more} (`rankdeck stop {held[0]}` ends it)"
 
 
 def _tail(explanation: str) -> str:

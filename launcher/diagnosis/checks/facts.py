@@ -63,7 +63,6 @@ class Examined:
         hosts: those that came.
         waiting: what the slots were waited for, in a sentence; empty if they were there.
         error: why no agent was started, or why they ended.
-        spark: Spark's version and master; empty without Spark.
         notes: what else was told while agents were started, such as that free slots are not known.
         settings: settings of the session, as far as it tells them.
         way: how the agents have reached the engine, in a sentence.
@@ -74,7 +73,6 @@ class Examined:
     hosts: tuple[HostAnswer, ...] = ()
     waiting: str = ""
     error: RefusedLaunch | None = None
-    spark: str = ""
     notes: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     way: str = ""

@@ -8,10 +8,11 @@ from ...channel.network import is_loopback
 from ...errors import EngineCutOff, counted
 from ...state.host_facts import DialFacts, HostFacts
 from ...state.outcome_rules import listed
+from ..cluster_rules import CLOCK_LIMIT_S
 from .check import Check, failed, passed, unknown, warned
 from .facts import CheckedLaunch
 
-SKEW_WARN_S, SKEW_FAIL_S = 1.0, 300.0
+SKEW_FAIL_S = 300.0
 INTERFACE_NAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 MOST_DIALLED = 64
 """Of so many other hosts at most, each host dials every one."""
@@ -108,7 +109,7 @@ def clock(launch: CheckedLaunch) -> Iterator[Check]:
     if not launch.examined.hosts or launch.spec.mode.traits.one_host:
         return
     offsets = {launch.names[each.agent]: each.clock_offset for each in launch.examined.hosts}
-    behind = {name: value for name, value in offsets.items() if abs(value) >= SKEW_WARN_S}
+    behind = {name: value for name, value in offsets.items() if abs(value) >= CLOCK_LIMIT_S}
     for name, value in behind.items():
         text = f"the clock of {name} is {abs(value):,.1f} s {'ahead of' if value > 0 else 'behind'} this one"
         make = failed if abs(value) >= SKEW_FAIL_S else warned

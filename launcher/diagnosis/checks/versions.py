@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ...placement.versions import by_version, minor, rarest_first, release, spread
 from ...state.host_facts import HostFacts, Installed
 from ...state.outcome_rules import listed
 from .check import Check, failed, passed, unknown, warned
@@ -17,17 +18,17 @@ def python(launch: CheckedLaunch) -> Iterator[Check]:
     for name, facts in launch.hosts:
         if facts.installed.trouble:
             yield failed("python", f"{name}: {facts.installed.trouble}", "look at --python", [name])
-    versions = _versions(launch, lambda own: _minor(own.python))
-    here = _minor(launch.caller.python)
+    versions = _versions(launch, lambda own: minor(own.python))
+    here = minor(launch.caller.python)
     differing = {version: hosts for version, hosts in versions.items() if version and version != here}
     if not any(versions):
         return
     if differing and launch.spec.target.pickled:
-        text = f"the function is pickled by Python {here}, and there is {_spread('Python', differing)}"
+        text = f"the function is pickled by Python {here}, and there is {spread('Python', differing)}"
         remedy = f"set PYSPARK_PYTHON to a Python {here} that every host has, or run a script"
         yield failed("python", text, remedy, _hosts(differing))
     elif differing:
-        text = f"there is {_spread('Python', differing)}; this process has {here}"
+        text = f"there is {spread('Python', differing)}; this process has {here}"
         yield warned("python", text, f"use Python {here} everywhere, or --python", _hosts(differing))
     else:
         yield passed("python", f"Python {here} on all hosts and here")
@@ -35,7 +36,7 @@ def python(launch: CheckedLaunch) -> Iterator[Check]:
 
 def torch(launch: CheckedLaunch) -> Iterator[Check]:
     """Whether hosts have one torch, which is the caller's if the caller has one."""
-    versions, here = _versions(launch, lambda own: _public(own.torch)), _public(launch.caller.torch)
+    versions, here = _versions(launch, lambda own: release(own.torch)), release(launch.caller.torch)
     without = versions.pop("", ())
     if not versions:
         if here and launch.hosts:
@@ -45,13 +46,13 @@ def torch(launch: CheckedLaunch) -> Iterator[Check]:
         return
     if len(versions) > 1:
         yield failed(
-            "torch", f"hosts differ: {_spread('torch', versions)}", "install one version", _rarest(versions)
+            "torch", f"hosts differ: {spread('torch', versions)}", "install one version", _rarest(versions)
         )
     elif without:
         text = f"torch is missing on {listed(without, most=_SHOWN)}"
         yield failed("torch", text, "install it there, or --python", without)
     elif here and here not in versions:
-        text = f"hosts have {_spread('torch', versions)}; this process has {here}"
+        text = f"hosts have {spread('torch', versions)}; this process has {here}"
         yield warned("torch", text, "a function that pickles tensors or modules needs one version", ())
     else:
         yield passed("torch", f"torch {next(iter(versions))} on all hosts" + (" and here" if here else ""))
@@ -68,9 +69,7 @@ def cuda(launch: CheckedLaunch) -> Iterator[Check]:
     versions.pop("", None)
     if len(versions) > 1:
         remedy = "install torch of one CUDA"
-        yield failed(
-            "cuda", f"hosts differ: {_spread('torch for CUDA', versions)}", remedy, _rarest(versions)
-        )
+        yield failed("cuda", f"hosts differ: {spread('torch for CUDA', versions)}", remedy, _rarest(versions))
     elif versions and not found:
         drivers = dict.fromkeys(facts.driver for _, facts in with_gpus if facts.driver)
         yield passed("cuda", f"torch for CUDA {next(iter(versions))}, driver {listed(list(drivers))}")
@@ -102,7 +101,7 @@ def nccl(launch: CheckedLaunch) -> Iterator[Check]:
     unsure = versions.pop("", ())
     if len(versions) > 1:
         yield failed(
-            "nccl", f"hosts differ: {_spread('NCCL', versions)}", "install one version", _rarest(versions)
+            "nccl", f"hosts differ: {spread('NCCL', versions)}", "install one version", _rarest(versions)
         )
     elif unsure:
         yield unknown(
@@ -118,11 +117,9 @@ def _versions(
     hosts: Iterable[tuple[str, HostFacts]] | None = None,
 ) -> dict[str, list[str]]:
     """The hosts of each version, the rarest first, without those whose interpreter could not be asked."""
-    found: dict[str, list[str]] = {}
-    for name, facts in launch.hosts if hosts is None else hosts:
-        if facts.installed.python:
-            found.setdefault(read(facts.installed), []).append(name)
-    return dict(sorted(found.items(), key=lambda pair: (len(pair[1]), pair[0])))
+    asked = launch.hosts if hosts is None else hosts
+    own = ((name, facts.installed) for name, facts in asked if facts.installed.python)
+    return rarest_first(by_version((name, read(installed)) for name, installed in own))
 
 
 def _rarest(versions: Mapping[str, list[str]]) -> list[str]:
@@ -132,19 +129,6 @@ def _rarest(versions: Mapping[str, list[str]]) -> list[str]:
 
 def _hosts(versions: Mapping[str, list[str]]) -> list[str]:
     return [name for hosts in versions.values() for name in hosts]
-
-
-def _spread(what: str, versions: Mapping[str, list[str]]) -> str:
-    each = [f"{version} on {listed(hosts, most=_SHOWN)}" for version, hosts in versions.items()]
-    return f"{what} {listed(each, most=_SHOWN, last=', ')}"
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _public(version: str) -> str:
-    return version.partition("+")[0]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

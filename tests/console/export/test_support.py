@@ -8,6 +8,7 @@ import stat
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -109,6 +110,76 @@ def test_facts_with_a_masked_secret_can_still_be_read(run: Path, tmp_path: Path)
     lines = bundle(run, tmp_path)["events.jsonl"].splitlines()
     assert [json.loads(line) for line in lines if line]
     assert 'say \\"***\\"' in lines[-1]
+
+
+MARK = "dapi" + "0123456789abcdef" * 2
+SPOKEN = f"cannot open PASSWORD=hunter2; https://me:pass-word@host/x with {MARK}"
+
+
+def spoken(text: str) -> list[ev.Event]:
+    """A fact of every kind that has a text of a person or a program, with this text in all of its texts."""
+    excerpt = ev.SourceExcerpt(file="/w/train.py", line=3, function="fit", lines=("x = 1", text))
+    variable = ev.Variable(name="options", type="str", about=text, text=text)
+    collective = ev.CollectiveCall(group=text, number=2, operation="all_reduce")
+    raised: dict[str, Any] = {
+        "rank": 1,
+        "kind": "ValueError",
+        "message": text,
+        "traceback": f"Traceback\n  {text}\nValueError: {text}",
+        "frames": (("/w/train.py", 3, "fit"),),
+        "excerpts": (excerpt,),
+        "variables": (variable,),
+        "collectives": (collective,),
+    }
+    return [
+        ev.RankRaised(time=5.0, **raised),
+        ev.RankRaising(time=5.0, **raised),
+        ev.MessageLogged(time=5.0, rank=0, text=text),
+        ev.StacksTaken(time=5.0, rank=0, text=text, reason=text, native=text),
+        ev.NoteMade(time=5.0, text=text),
+        ev.RankReturned(time=5.0, rank=0, type="dict", size=9, value={"path": [text]}, preview=text),
+        ev.RankPaused(time=5.0, rank=0, reason=text),
+        ev.ExecutorLost(time=5.0, reason=text, executor="1", host="node1"),
+        ev.StopRequested(time=5.0, by="person", reason=text),
+        ev.TrackerLinked(time=5.0, tracker="mlflow", rank=0, id="f00", group=text, store=text, url=text),
+        ev.CauseFound(
+            time=6.0, id="oom-killer", certainty="likely", text=text, evidence=(text,), remedy=(text,)
+        ),
+        ev.RunEnded(time=9.0, state="failed", exit_code=1, why=text, rank=1),
+    ]
+
+
+def test_secrets_in_what_was_said_are_masked_and_the_facts_are_read_as_before(
+    run: Path, tmp_path: Path
+) -> None:
+    facts = spoken(SPOKEN)
+    before = (run / paths.EVENTS).read_bytes()
+    (run / paths.EVENTS).write_bytes(before + b"".join(ev.encode(fact, ID) for fact in facts))
+    text = bundle(run, tmp_path)["events.jsonl"]
+    assert not [secret for secret in ("hunter2", "pass-word", MARK) if secret in text]
+    read = [ev.decode(line.encode()) for line in text.splitlines()]
+    masked = "cannot open PASSWORD=***; https://me:***@host/x with ***"
+    assert read[-len(facts) :] == spoken(masked)
+    assert text.encode().startswith(before), "what has no secret is left as it is"
+
+
+def test_words_and_places_are_left_though_a_secret_has_their_letters(run: Path, tmp_path: Path) -> None:
+    facts: list[ev.Event] = [
+        ev.MessageLogged(time=5.0, rank=0, text="PASSWORD=failed"),
+        ev.AgentJoined(time=5.0, agent=0, host="token=node", pid=3),
+        ev.RunEnded(time=9.0, state="failed", exit_code=1, why="it has failed", rank=1),
+    ]
+    with open(run / paths.EVENTS, "ab") as file:
+        file.writelines(ev.encode(fact, ID) for fact in facts)
+    lines = bundle(run, tmp_path)["events.jsonl"].splitlines()[-3:]
+    _, joined, ended = (ev.decode(line.encode()) for line in lines)
+    assert joined == facts[1]
+    assert ended == ev.RunEnded(time=9.0, state="failed", exit_code=1, why="it has ***", rank=1)
+
+
+def test_what_the_doctor_found_has_no_secret_and_stays_json(run: Path, tmp_path: Path) -> None:
+    held = bundle(run, tmp_path, lambda: {"checks": [{"text": 'says PASSWORD=ab"c, twice'}]})
+    assert json.loads(held["support/doctor.json"]) == {"checks": [{"text": 'says PASSWORD=***"c, twice'}]}
 
 
 def test_a_bundle_works_like_an_id(run: Path, tmp_path: Path) -> None:

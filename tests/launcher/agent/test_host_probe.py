@@ -8,12 +8,13 @@ import resource
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launcher.agent import host_probe, installed, nvml
+from launcher.agent import host_probe, installed, memory_groups, nvml
 from launcher.channel import network
 from launcher.state.host_facts import DialFacts, HostQuestions, PeerAddress
 from tests.fakes.nvml_build import FakeGpu, FakeNvml
@@ -48,6 +49,54 @@ def test_memory_is_that_of_the_control_group_that_has_least(tmp_path: Path) -> N
     found = host_probe.memory(proc(tmp_path / "proc", "1:cpu:/x\n0::/pod/task\n"), tmp_path / "groups")
 
     assert found == {"memory": 8 * GIB, "memory_free": 3 * GIB}
+
+
+def first(folder: Path, name: str, most: int, used: int) -> None:
+    """A group of version 1."""
+    place = folder / "memory" / name
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "memory.limit_in_bytes").write_text(f"{most}\n")
+    (place / "memory.usage_in_bytes").write_text(f"{used}\n")
+    (place / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+
+
+NO_LIMIT = 9223372036854771712  # as version 1 writes it
+
+
+@pytest.mark.parametrize(("task", "least"), [(NO_LIMIT, 8 * GIB), (4 * GIB, 4 * GIB)])
+def test_groups_of_version_1_limit_memory_too(tmp_path: Path, task: int, least: int) -> None:
+    groups = tmp_path / "groups"
+    first(groups, "", NO_LIMIT, 50 * GIB)
+    first(groups, "pod", 8 * GIB, 5 * GIB)
+    first(groups, "pod/task", task, GIB)
+    lines = "12:cpu,cpuacct:/x\n9:memory:/pod/task\n1:name=systemd:/y\n0::/z\n"
+    place = proc(tmp_path / "proc", lines)
+
+    assert host_probe.memory(place, groups) == {"memory": least, "memory_free": 3 * GIB}
+    assert memory_groups.oom_counter(place, groups) == groups / "memory/pod/task/memory.oom_control"
+
+
+@pytest.mark.parametrize("own", ["/docker/abc", "/../abc"])
+def test_a_container_that_is_told_of_the_hosts_group_sees_its_own(tmp_path: Path, own: str) -> None:
+    groups = tmp_path / "groups"
+    first(groups, "", 8 * GIB, 5 * GIB)
+    first(groups, "../abc", GIB, GIB)  # somebody else's
+    place = proc(tmp_path / "proc", f"9:memory:{own}\n")
+
+    assert host_probe.memory(place, groups) == {"memory": 8 * GIB, "memory_free": 3 * GIB}
+    assert memory_groups.oom_counter(place, groups) == groups / "memory/memory.oom_control"
+
+
+def test_kills_are_counted_in_our_own_group_or_nowhere(tmp_path: Path) -> None:
+    groups, place = tmp_path / "groups", proc(tmp_path / "proc", "0::/pod/task\n")
+    group(groups, "pod", "max", GIB)
+    group(groups, "pod/task", "max", GIB)
+    (groups / "pod/memory.events").write_text("oom_kill 7\n")
+    assert memory_groups.oom_counter(place, groups) is None
+
+    (groups / "pod/task/memory.events").write_text("oom_kill 1\n")
+    assert memory_groups.oom_counter(place, groups) == groups / "pod/task/memory.events"
+    assert memory_groups.oom_counter(tmp_path / "none", groups) is None
 
 
 def test_limits_are_those_of_a_rank() -> None:
@@ -195,6 +244,62 @@ def test_a_port_that_swallows_is_a_timeout() -> None:
         assert dialled(silent.getsockname()[1]).error == "connected, and then nothing was heard"
 
 
+def test_peers_that_say_nothing_share_one_limit_with_the_one_that_answers(port: network.HeldPort) -> None:
+    port.sock.listen()
+    threading.Thread(target=host_probe.greet, args=(port.sock, "n", 9), daemon=True).start()
+    with contextlib.ExitStack() as held:
+        silent = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        peers = [PeerAddress(n, ("127.0.0.1",), s.getsockname()[1]) for n, s in enumerate(silent)]
+        began = time.monotonic()
+        found = host_probe.dial([*peers, PeerAddress(9, ("127.0.0.1",), port.number)], "n", 1.0)
+
+    assert time.monotonic() - began < 2.5  # one after the other, they take 4 s
+    by_agent = {each.agent: each.error for each in found}
+    assert by_agent == {9: "", **dict.fromkeys(range(4), "connected, and then nothing was heard")}
+
+
+def test_a_refusal_is_tried_again_though_another_peer_says_nothing(port: network.HeldPort) -> None:
+    """The first round lasts for as long as the silent one is waited for."""
+
+    def later() -> None:
+        port.sock.listen()
+        host_probe.greet(port.sock, "n", 3)
+
+    timer = threading.Timer(0.2, later)
+    timer.daemon = True
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        peers = [PeerAddress(3, ("127.0.0.1",), port.number)]
+        peers.append(PeerAddress(4, ("127.0.0.1",), silent.getsockname()[1]))
+        timer.start()
+        found = host_probe.dial(peers, "n", 1.1)
+
+    errors = {each.agent: each.error for each in found}
+    assert errors == {3: "", 4: "connected, and then nothing was heard"}
+
+
+def says(server: socket.socket, *pieces: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            connection.sendall(piece)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "why"),
+    [
+        ((b"rankdeck ", b"n 3\n"), ""),
+        ((b"SSH-2.0\n",), "another program answers there"),
+        ((b"x" * 1000,), "another program answers there"),
+        ((), "another program answers there"),
+    ],
+)
+def test_what_a_peer_says_tells_who_it_is(pieces: tuple[bytes, ...], why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=says, args=(server, *pieces), daemon=True).start()
+        assert dialled(server.getsockname()[1]).error == why
+
+
 def test_an_address_that_is_none_is_told() -> None:
     (found,) = host_probe.dial([PeerAddress(3, ("no.such.host.invalid",), 9)], "n", 1.0)
 
@@ -211,12 +316,6 @@ def test_modules_are_found_and_not_imported(tmp_path: Path) -> None:
     assert installed.can_find("beside", [str(tmp_path)])
     assert not installed.can_find("beside")
     assert not installed.can_find("")
-
-
-def test_cuda_is_what_torch_was_built_with() -> None:
-    assert installed.literal_in("cuda: Optional[str] = '12.4'\n", "cuda") == "12.4"
-    assert installed.literal_in("debug = False\ncuda = None\n", "cuda") == ""
-    assert installed.literal_in("cuda = compute()\n", "cuda") == ""
 
 
 @pytest.mark.process

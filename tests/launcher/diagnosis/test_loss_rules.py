@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.backends.spark.failures import read_failure
-from launcher.channel.connection import SILENT
+from launcher.channel.connecting import SILENT
 from launcher.diagnosis.causes import Evidence, find_cause
 from launcher.diagnosis.loss_rules import Lost, cause_of_loss
 from launcher.spec.places import Assignment

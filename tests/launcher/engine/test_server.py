@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -30,9 +31,12 @@ from launcher.runs.paths import runs_root
 from launcher.runs.reader import read_state, status_of
 from launcher.runs.status import process_start
 from launcher.runtime_dir import bind, connect, runtime_folder, runtime_place
+from launcher.serialization import to_plain
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.request import Request
+from launcher.state.host_facts import HostQuestions
 from launcher.state.run_state import Phase, RunState
+from launcher.supervisor import examination
 from launcher.supervisor.control import control_addresses
 from tests import commands, survivors
 from tests.commands import Foreground, Gate, rankdeck, until
@@ -357,6 +361,30 @@ def test_a_run_without_room_is_sent_on_and_one_that_fails_gives_its_room_back(
         far, Message({**packed.document, "op": "submit", "build": "b", "whole": whole}, packed.blobs)
     )
     assert (answer, closed, [whole]) == (near.receive().document, backend.closed, backend.whole)
+    engine.leave()
+    engine.serve()
+    near.close()
+    far.close()
+
+
+def no_descriptor(*_: object, **__: object) -> Job:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_check_that_cannot_begin_gives_its_room_back(
+    monkeypatch: pytest.MonkeyPatch, targets: Path
+) -> None:
+    backend = NoRoom()
+    monkeypatch.setattr(engine_module, "make_backend", lambda *_: backend)
+    monkeypatch.setattr(examination, "Examination", no_descriptor)
+    identity = {"target": "t", "version": "1", "build": "b", "digest": "d", "log": "/l", "pid": 0}
+    engine = Engine(identity, runtime_folder() / "engine-d.sock", settings.load())
+    packed = pack_request(script(targets / "hello.py"))
+    near, far = map(Conversation, socket.socketpair())
+    asked = {"op": "examine", "build": "b", "whole": True, "questions": to_plain(HostQuestions())}
+    engine._answer(far, Message({**packed.document, **asked}, packed.blobs))
+    assert "Too many open files" in near.receive().document["message"]
+    assert backend.closed == 1
     engine.leave()
     engine.serve()
     near.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -205,6 +206,40 @@ def test_it_can_be_stopped_from_another_thread() -> None:
     with pytest.raises(RunStopped):
         running.run()
     stopper.join()
+
+
+class Closing(ScriptedCluster):
+    """A cluster that remembers whether it was closed."""
+
+    closed = False
+
+    def close(self, timeout_s: float) -> bool:
+        self.closed = True
+        return super().close(timeout_s)
+
+
+def test_a_disk_without_room_for_its_folder_leaves_no_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(prefix: str) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), prefix)
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    cluster = Closing(ScriptedStage([answers]))
+    with pytest.raises(OSError, match="No space left"):
+        Examination(request(), None, cluster, QUESTIONS).run()
+    assert cluster.closed
+
+
+def test_one_that_has_ended_writes_into_no_descriptor_of_others() -> None:
+    running = Examination(request(), None, ScriptedCluster(ScriptedStage([answers])), QUESTIONS)
+    number = running._wake
+    running.run()
+    other = os.eventfd(0, os.EFD_NONBLOCK)
+    os.dup2(other, number)  # a file that was opened since has the number
+    running.stop()
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(number)
+    for each in {other, number}:
+        os.close(each)
 
 
 @pytest.mark.process

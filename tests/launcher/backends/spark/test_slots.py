@@ -24,10 +24,12 @@ from launcher.backends.spark.slots import (
     Outlook,
     SlotNeed,
     WorkerNode,
+    beside,
     capacity_of,
     profile_for,
 )
 from launcher.errors import CannotPlace
+from launcher.runs.paths import CHECK_PREFIX
 from launcher.spec.job import JobSpec, SparkSpec, Target, TargetKind
 from launcher.spec.modes import Mode
 from tests.commands import until
@@ -158,6 +160,22 @@ def test_whoever_holds_slots_is_named_with_what_frees_them(monkeypatch: pytest.M
     assert "application etl (app-1) of ann (http://m:8080 ends it)" == name(me="ann")
     assert "your own run r (`rankdeck stop r` ends it)" == name("r")
     assert "your own run r and 2 more (`rankdeck stop r` ends it)" == name("r", "s", "t")
+
+
+def test_a_check_is_not_named_as_a_run_that_could_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = f"{CHECK_PREFIX}x7"
+
+    def name(*runs: str) -> str:
+        return executors.holder_name(APP, {"app-1": SessionRecord("app-1", 1, runs)}, "http://m:8080")
+
+    assert "your own run r (`rankdeck stop r` ends it)" == name(check, "r")
+    assert "your own run r and 1 more (`rankdeck stop r` ends it)" == name("r", check, "s")
+    assert "a check by `rankdeck doctor` (it ends by itself)" == name(check)
+
+    sentence = beside(Capacity(4, 4, 4), {check: 1, "r": 2}).sentence(4)
+    assert "1 busy with a check by `rankdeck doctor` (it ends by itself)" in sentence
+    assert "2 busy with run r (`rankdeck stop r` ends it)" in sentence
+    assert check not in sentence
 
 
 def test_executors_without_enough_gpus_are_named() -> None:

@@ -112,7 +112,6 @@ CALLER = CallerFacts(
 EXAMINED = Examined(
     expected=2,
     hosts=(host(0, "a", facts("a", 1)), host(1, "b", facts("b", 0))),
-    spark="Spark 4.0 at spark://m:7077",
     settings={placing.DYNAMIC: "false", placing.EXECUTOR_GPUS: "1", placing.TASK_GPUS: "1"},
     seconds=2.0,
 )
