@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..state.events import CauseFound, RunEnded
-from ..state.ranks import Rank, RankPhase
+from ..state.ranks import Rank
 from ..state.run_state import Phase, RunState
 from . import (
     cluster_rules,
@@ -151,7 +151,7 @@ def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
         shared=bool(own & others),
         host_memory=state.memory_of(rank.agent),
         gang=state.ranks,
-        left=tuple(r for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop),
+        left=state.left_early,
         stacks=state.stacks,
         output=lambda: evidence.output_of(rank),
         sites=sites_of(state, own_python=evidence.own_python),

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from ..errors import NoProgress, counted
 from ..state.events import RunEnded, StacksTaken
 from ..state.outcome_rules import listed
-from ..state.ranks import RankPhase
 from ..state.run_state import RunState
 from .failure import Certainty, Finding
 from .stacks import Standstill, spans, standstills, threads_beside
@@ -24,7 +23,7 @@ def stood_still(state: RunState, ended: RunEnded) -> Finding | None:
     """No rank showed a sign of life for as long as the run allows."""
     if ended.exit_code != NoProgress.exit_code:
         return None
-    left = tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
+    left = tuple(rank.rank for rank in state.left_early)
     return _kept_alive(state.stacks) or standstill(state.stacks, left)
 
 

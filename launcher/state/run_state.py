@@ -201,6 +201,11 @@ class RunState:
         after = (rank.failed_at or 0.0) - (first.failed_at or 0.0)
         return after <= self.tells_apart((rank, first))
 
+    @property
+    def left_early(self) -> tuple[Rank, ...]:
+        """The ranks that had ended with 0 before the gang was stopped or lost a part."""
+        return tuple(r for r in self.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
+
     def tells_apart(self, ranks: Collection[Rank]) -> float:
         """How many seconds must lie between failures of these ranks for it to be known which came first.
 
