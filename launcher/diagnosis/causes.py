@@ -152,7 +152,7 @@ def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
         host_memory=state.memory_of(rank.agent),
         gang=state.ranks,
         left=state.left_early,
-        stacks=state.stacks,
+        stacks=state.last_stacks,
         output=lambda: evidence.output_of(rank),
         sites=sites_of(state, own_python=evidence.own_python),
         module_here=evidence.module_here,

@@ -68,7 +68,7 @@ class FirstFailure:
         host_memory: the memory in bytes of its host, used and in all, when it was sampled last.
         gang: all ranks, as they were at the end.
         left: the ranks that had ended with 0 before it failed.
-        stacks: where ranks were, if it timed out while they had raised nothing.
+        stacks: where ranks were at the end, as far as that is known: see `RunState.last_stacks`.
         output: reads the last lines that it wrote to stderr.
         sites: the hosts of the gang and this machine: versions and clocks.
         module_here: finds where this machine has a module that other hosts may lack; empty for nowhere, or

@@ -24,7 +24,7 @@ def stood_still(state: RunState, ended: RunEnded) -> Finding | None:
     if ended.exit_code != NoProgress.exit_code:
         return None
     left = tuple(rank.rank for rank in state.left_early)
-    return _kept_alive(state.stacks) or standstill(state.stacks, left)
+    return _kept_alive(state.last_stacks) or standstill(state.last_stacks, left)
 
 
 def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:

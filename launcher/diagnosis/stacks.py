@@ -59,20 +59,38 @@ def spans(ranks: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
-    """The stacks that were taken last, for people; empty if there are none.
+def stacks_block(
+    state: RunState, stacks: Sequence[StacksTaken] | None = None, *, most: int | None = MOST
+) -> str:
+    """Stacks of a run for people; empty if there are none.
 
     Args:
         state: the run.
+        stacks: which; None for the latest of all ranks, whenever they were taken.
         most: the number of groups that are shown; None for all.
     """
-    groups = grouped(state.stacks)
+    groups = grouped(state.stacks if stacks is None else stacks)
     shown, more = _ends(groups, most or len(groups))
     hosts = {rank.rank: rank.host for rank in state.ranks}
     blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in shown]
     if more:
         blocks.append(f"and {counted(more, 'other place')}: rankdeck stacks {state.id}")
     return "\n\n".join(blocks)
+
+
+def older_line(state: RunState) -> str:
+    """That the stacks of an ended run are not those of its end, and their age; empty if they are."""
+    old = {taken.rank: taken for taken in state.stacks}.keys() - {taken.rank for taken in state.last_stacks}
+    if not old or state.ended is None:
+        return ""
+    age = state.ended - max(taken.time for taken in state.stacks if taken.rank in old)
+    which = "these stacks" if len(old) == len(state.stacks) else f"those of {who(sorted(old))}"
+    return f"{which} are {max(age, 0.0):.0f} s older than the end: the ranks went on after them"
+
+
+def who(ranks: Sequence[int]) -> str:
+    """Sorted ranks by number: ``rank 3``, ``ranks 0-2, 5``."""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {spans(ranks)}"
 
 
 def _ends(groups: Sequence[T], most: int) -> tuple[list[T], int]:

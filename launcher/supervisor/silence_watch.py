@@ -13,13 +13,12 @@ from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..state import events as ev
 from ..state.ranks import Rank
-from ..state.run_state import RunState
+from ..state.run_state import CLOCKS_DIFFER_S, RunState
 from .agents import Roster
 from .watchdog import Watchdog
 
 LOOK_S = 1.0
 _ROUNDS = 6  # how many times stacks may be taken in the least time of a hang
-_CLOCKS_DIFFER_S = 2.0
 HUNG_VARIABLE = "RANKDECK_HUNG_S"
 
 
@@ -94,14 +93,17 @@ class SilenceWatch:
         """What the rule finds: with the ranks' stacks, if these were taken since the same ranks are idle."""
         find = partial(judge, ranks, self._pulses, now=now, limits=self._limits, gang=len(state.ranks))
         report = find(stacks=None)
-        if not report.idle or self._watchdog.takes_stacks:
+        if not report.idle:
+            self._asked = frozenset()  # the next spell has stacks of its own, even of the same ranks
+            return report
+        if self._watchdog.takes_stacks:
             return report
         if report.idle != self._asked:
             if now - self._asked_at >= self._limits.least_s / _ROUNDS:
                 self._asked, self._asked_at = report.idle, now
                 self._watchdog.take_stacks()
             return report
-        since = self._asked_at - _CLOCKS_DIFFER_S
+        since = self._asked_at - CLOCKS_DIFFER_S
         return find(stacks=[taken for taken in state.stacks if taken.time >= since])
 
     def _observe(self, state: RunState, ranks: list[Rank], now: float) -> None:

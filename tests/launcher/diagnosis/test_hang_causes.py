@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from launcher.diagnosis.hang_rules import standstill
 from launcher.state import events as ev
@@ -68,6 +69,15 @@ def test_without_stacks_there_is_no_cause() -> None:
     assert standstill([]) is None
     assert standstill([ev.StacksTaken(time=5.0, rank=0, reason="the rank did not answer in 3 s")]) is None
     assert cause_of(hung({})) is None
+
+
+def test_stacks_of_an_idle_spell_long_before_the_limit_are_not_judged() -> None:
+    *_, stop, first, second = hung({0: waits("barrier", 41), 1: STUCK})
+    late = [replace(each, time=each.time + 3600.0) for each in (stop, first, second)]
+    spell = ev.RanksSilent(time=4.0, ranks=(0, 1), since=3.0)
+    stacks = taken({0: waits("barrier", 41), 1: STUCK})
+    assert cause_of([spell, *stacks, ev.RanksResumed(time=6.0, ranks=(0, 1)), *late]) is None
+    assert "rank-stuck" == found([spell, *stacks, *late]).id
 
 
 def test_a_time_limit_is_no_standstill() -> None:

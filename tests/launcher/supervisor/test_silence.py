@@ -331,6 +331,13 @@ def test_when_another_rank_becomes_idle_the_stacks_are_taken_again() -> None:
     assert ([0], 2) == (run.run(100).hung, run.dumps)
 
 
+def test_another_spell_of_the_same_ranks_has_stacks_of_its_own() -> None:
+    first = then((20, TRAINS), (100, WAITS), (60, TRAINS), (0, STUCK))
+    run = gang(first, then((20, TRAINS), (100, STUCK), (60, TRAINS), (0, WAITS))).run(110)
+    assert ([1], [0], 1) == (run.hung, run.waiting, run.dumps)
+    assert ([0], [1], 2) == (run.run(160).hung, run.waiting, run.dumps)
+
+
 def test_the_limit_may_be_chosen() -> None:
     spec = JobSpec(Target(TargetKind.SCRIPT, "/w/t.py"), 1)
     assert SilenceLimits() == chosen_limits(spec, {})
