@@ -223,7 +223,7 @@ def judge(
         return SilenceReport(silent)
     if stacks is None:
         return SilenceReport(silent, idle=idle)
-    waiting = frozenset(rank for place in standstills(stacks) if place.waits for rank in place.ranks)
+    waiting = frozenset(rank for place in standstills(stacks) if place.may_wait for rank in place.ranks)
     spinning = frozenset(r for r in limit if r not in idle and now - pulses[r].worked_at >= limit[r])
     return _told_apart(SilenceReport(silent, idle=idle), frozenset(limit), waiting & idle | spinning)
 

@@ -45,7 +45,7 @@ def grouped(stacks: Sequence[StacksTaken]) -> list[Group]:
         Group(tuple(sorted(ranks)), *key, next((native[r] for r in sorted(ranks) if r in native), ""))
         for key, ranks in members.items()
     ]
-    return sorted(groups, key=lambda group: (len(group.ranks), _where(group.text).waits, group.ranks))
+    return sorted(groups, key=lambda group: (len(group.ranks), _may_wait(_where(group.text)), group.ranks))
 
 
 def spans(ranks: Sequence[int]) -> str:
@@ -128,10 +128,14 @@ _COMMUNICATES = re.compile(
     r"|ray/util/collective)/|/torch/(?:distributed/(?!checkpoint/)|_ops\.py)"
 )
 
+# a backward pass of DDP or FSDP waits for the other ranks in native code; a function of the user's own, whose
+# name has no module, does not
+_WAITS_INSIDE = re.compile(r".+\.backward")
+
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """Ranks that were in one place; `waits` means that they wait for others there.
+    """Ranks that were in one place; `waits` means that they wait for others there, as the name tells.
 
     `function` is the collective, else the library's function that the user's code has called, else the user's
     own; `place` is the user's line, if any of it is the user's.
@@ -142,6 +146,11 @@ class Standstill:
     place: str = ""
     waits: bool = False
     reason: str = ""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether ranks that do nothing there wait for others: in a collective, or in a backward pass."""
+        return _may_wait(self)
 
     def __str__(self) -> str:
         alone = len(self.ranks) == 1
@@ -161,7 +170,7 @@ def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
         Standstill(tuple(sorted(ranks)), where.function, where.place, where.waits, where.reason)
         for where, ranks in members.items()
     ]
-    return sorted(groups, key=lambda group: (len(group.ranks), group.waits, group.ranks))
+    return sorted(groups, key=lambda group: (len(group.ranks), group.may_wait, group.ranks))
 
 
 def standstill_line(stacks: Iterable[StacksTaken]) -> str:
@@ -179,6 +188,10 @@ class _StackPlace:
     place: str = ""
     waits: bool = False
     reason: str = ""
+
+
+def _may_wait(where: _StackPlace | Standstill) -> bool:
+    return where.waits or _WAITS_INSIDE.fullmatch(where.function) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,6 +338,17 @@ def test_another_spell_of_the_same_ranks_has_stacks_of_its_own() -> None:
     assert ([0], [1], 2) == (run.run(160).hung, run.waiting, run.dumps)
 
 
+BACKWARD = (
+    '  File "/v/site-packages/torch/_tensor.py", line 581 in backward\n  File "/w/train.py", line 3 in f'
+)
+
+
+def test_ranks_that_are_idle_in_a_backward_pass_wait() -> None:
+    waits = then((20, TRAINS), (0, replace(IDLE, stack=BACKWARD)))
+    run = gang(waits, waits, then((20, TRAINS), (0, STUCK))).run(120)
+    assert ([2], [0, 1]) == (run.hung, run.waiting)
+
+
 def test_the_limit_may_be_chosen() -> None:
     spec = JobSpec(Target(TargetKind.SCRIPT, "/w/t.py"), 1)
     assert SilenceLimits() == chosen_limits(spec, {})
