@@ -12,7 +12,7 @@ from ..state.events import RunEnded, StacksTaken
 from ..state.outcome_rules import listed
 from ..state.run_state import RunState
 from .failure import Certainty, Finding
-from .stacks import Standstill, standstills, threads_beside, who
+from .stacks import Standstill, place_of, standstills, threads_beside, who
 
 _SHOWN = 3
 
@@ -53,7 +53,7 @@ def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:
 
 
 def _is_ending(taken: StacksTaken) -> bool:
-    (place,) = standstills([taken])
+    place = place_of(taken)
     return place.place.startswith("threading.py:") and place.function.endswith("_shutdown")
 
 

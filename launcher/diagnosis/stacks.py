@@ -6,9 +6,10 @@ In a gang that hangs, most ranks wait in a collective, and one does something el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from functools import lru_cache
+from itertools import chain, takewhile
 from typing import TypeVar
 
 from ..errors import counted
@@ -163,6 +164,12 @@ class Standstill:
 
 def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
     """The ranks grouped by place: the smallest group first; of equal ones, those that do not wait first."""
+    return list(_standstills(tuple(stacks)))
+
+
+@lru_cache(maxsize=2)
+def _standstills(stacks: tuple[StacksTaken, ...]) -> tuple[Standstill, ...]:
+    """Cached: the screen asks at each redraw, the engine once a second, and stacks seldom change."""
     members: dict[_StackPlace, list[int]] = {}
     for taken in stacks:
         members.setdefault(_where(taken.text, taken.reason), []).append(taken.rank)
@@ -170,7 +177,13 @@ def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
         Standstill(tuple(sorted(ranks)), where.function, where.place, where.waits, where.reason)
         for where, ranks in members.items()
     ]
-    return sorted(groups, key=lambda group: (len(group.ranks), group.may_wait, group.ranks))
+    return tuple(sorted(groups, key=lambda group: (len(group.ranks), group.may_wait, group.ranks)))
+
+
+def place_of(taken: StacksTaken) -> Standstill:
+    """Where one rank was."""
+    (place,) = _standstills.__wrapped__((taken,))  # it is asked once of each rank, and would fill the cache
+    return place
 
 
 def standstill_line(stacks: Iterable[StacksTaken]) -> str:
@@ -224,17 +237,23 @@ class _StackFrame:
 
 def threads_beside(taken: StacksTaken) -> list[str]:
     """Where the threads of a rank are besides its main one, as ``queue.get (data.py:88)``."""
-    blocks = [block for block in taken.text.strip().split("\n\n") if _FRAME.search(block)]
-    main = _main_block(blocks)
-    places = (_where(block) for block in blocks if block is not main)
+    main = _main_block(taken.text)
+    places = (_where(block) for block in _blocks(taken.text) if block != main)
     return [f"{each.function} ({each.place})" for each in places if each.function]
 
 
 def _where(text: str, reason: str = "") -> _StackPlace:
     """A rank's place by its stacks; if they are missing, why."""
-    frames = [_StackFrame(*match.group("file", "line", "function")) for match in _frames(text)]
-    if not frames:
-        return _StackPlace(reason=next(iter(reason.strip().splitlines()), ""))
+    main = _main_block(text)
+    if first := _FRAME.search(main):
+        return _place_in(main[first.start() :])  # without the thread's name, which differs from rank to rank
+    return _StackPlace(reason=next(iter(reason.strip().splitlines()), ""))
+
+
+@lru_cache(maxsize=256)
+def _place_in(frames_text: str) -> _StackPlace:
+    """The place that frames tell. Cached: most ranks of a gang have the same."""
+    frames = [_StackFrame(*match.group("file", "line", "function")) for match in _FRAME.finditer(frames_text)]
     own = next((n for n, frame in enumerate(frames) if not frame.module), None)
     called = frames[:own] if own is not None else frames[:1]
     place = frames[own or 0].place
@@ -248,12 +267,13 @@ def _where(text: str, reason: str = "") -> _StackPlace:
     return _StackPlace(f"{entry.module}.{entry.name}", place)
 
 
-def _frames(text: str) -> Iterator[re.Match[str]]:
-    """The frames of the thread that dumped the stacks, else of the last thread, which is the oldest."""
-    threads = [block for block in text.strip().split("\n\n") if _FRAME.search(block)]
-    return _FRAME.finditer(_main_block(threads))
+def _main_block(text: str) -> str:
+    """The thread that dumped the stacks, else the last thread, which is the oldest; empty without frames."""
+    blocks = _blocks(text)
+    current = (block for block in blocks if block.startswith("Current thread"))
+    return next((block for block in chain(current, reversed(blocks)) if _FRAME.search(block)), "")
 
 
-def _main_block(threads: Sequence[str]) -> str:
-    current = [block for block in threads if block.startswith("Current thread")]
-    return next(iter((*current, *threads[-1:])), "")
+def _blocks(text: str) -> list[str]:
+    """One for each thread."""
+    return text.strip().split("\n\n")

@@ -63,7 +63,7 @@ SILENT = [
 
 
 @pytest.mark.parametrize("answer", SILENT)
-def test_a_rank_without_stacks_is_the_odd_one(answer: Mapping[int, str]) -> None:
+def test_a_rank_without_stacks_is_the_odd_one(answer: dict[int, str]) -> None:
     cause = found(hung({rank: waits("all_reduce", 41) for rank in range(3)} | answer), size=4)
 
     assert ("rank-stuck", "likely", 3) == (cause.id, cause.certainty, cause.rank)
@@ -72,7 +72,7 @@ def test_a_rank_without_stacks_is_the_odd_one(answer: Mapping[int, str]) -> None
 
 
 @pytest.mark.parametrize("answer", SILENT)
-def test_no_other_rank_is_named_while_one_was_not_seen(answer: Mapping[int, str]) -> None:
+def test_no_other_rank_is_named_while_one_was_not_seen(answer: dict[int, str]) -> None:
     stuck = found(hung({0: STUCK, **{r: waits("barrier", 41) for r in (1, 2)}} | answer), size=4)
     assert ("rank-stuck", None) == (stuck.id, stuck.rank)
     assert "rank 3 did not answer, and may be elsewhere too" in stuck.evidence
