@@ -82,7 +82,8 @@ class SilenceWatch:
         if state.attempt != self._attempt:
             self._attempt = state.attempt
             self._forget()
-        ranks = [rank for rank in state.ranks if rank.alive and state.service_as(rank) is None]
+        services = {service.rank for service in state.services if service.is_rank}
+        ranks = [rank for rank in state.ranks if rank.alive and rank.rank not in services]
         if not ranks or state.stop is not None:
             return
         self._observe(state, ranks, now)
@@ -91,20 +92,24 @@ class SilenceWatch:
 
     def _report(self, state: RunState, ranks: list[Rank], now: float) -> SilenceReport:
         """What the rule finds: with the ranks' stacks, if these were taken since the same ranks are idle."""
-        find = partial(judge, ranks, self._pulses, now=now, limits=self._limits, gang=len(state.ranks))
-        report = find(stacks=None)
+        stacks = partial(self._stacks, state, now)
+        limits, gang = self._limits, len(state.ranks)
+        report = judge(ranks, self._pulses, now=now, limits=limits, gang=gang, stacks=stacks)
         if not report.idle:
             self._asked = frozenset()  # the next spell has stacks of its own, even of the same ranks
-            return report
+        return report
+
+    def _stacks(self, state: RunState, now: float, idle: frozenset[int]) -> list[ev.StacksTaken] | None:
+        """The stacks since these ranks are idle, requested if they are not there; None until they are."""
         if self._watchdog.takes_stacks:
-            return report
-        if report.idle != self._asked:
+            return None
+        if idle != self._asked:
             if now - self._asked_at >= self._limits.least_s / _ROUNDS:
-                self._asked, self._asked_at = report.idle, now
+                self._asked, self._asked_at = idle, now
                 self._watchdog.take_stacks()
-            return report
+            return None
         since = self._asked_at - CLOCKS_DIFFER_S
-        return find(stacks=[taken for taken in state.stacks if taken.time >= since])
+        return [taken for taken in state.stacks if taken.time >= since]
 
     def _observe(self, state: RunState, ranks: list[Rank], now: float) -> None:
         """Take each rank's pulse. Whatever ranks do while one is excused says nothing against them later."""
