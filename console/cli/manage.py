@@ -220,7 +220,7 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
         SpecError: the run has ended, and no stacks were taken of it.
         LauncherError: no rank can take its stacks, or the owner cannot be reached from here.
     """
-    from launcher.diagnosis.stacks import spans, stacks_block
+    from launcher.diagnosis.stacks import older_line, spans, stacks_block
     from launcher.errors import SpecError
     from launcher.runs.reader import read_state, status_of
 
@@ -234,6 +234,8 @@ def print_stacks(folder: Path, *, as_json: bool = False) -> int:
         print_json(_documents(state))
     else:
         print_text(stacks_block(state, most=None))
+    if older := older_line(state):
+        say(older)
     if missing:
         say(f"no answer of rank{'s' * (len(missing) > 1)} {spans(missing)}")
     return 0

@@ -83,8 +83,8 @@ def print_end(folder: Path, state: RunState) -> None:
 
 def _standing_block(state: RunState) -> str:
     """Why a gang without a first failure ended: its stacks, and the cause or else where its ranks were."""
-    told = "\n".join(cause_lines(state.found)) or standstill_line(state.stacks)
-    return "\n\n".join(filter(None, (stacks_block(state), told)))
+    told = "\n".join(cause_lines(state.found)) or standstill_line(state.last_stacks)
+    return "\n\n".join(filter(None, (stacks_block(state, state.last_stacks), told)))
 
 
 def failure_block(folder: Path, state: RunState) -> str:

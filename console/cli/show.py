@@ -132,7 +132,7 @@ def _circumstances(state: RunState) -> Iterator[str]:
         yield f"hung     {named(hung_then)}"
     if paused := paused_line(state):
         yield f"paused   {paused}"
-    if stood := "" if hung or state.found is not None else standstill_line(state.stacks):
+    if stood := "" if hung or state.found is not None else standstill_line(state.last_stacks):
         yield f"stood    {stood}"
     if count := len(state.stacks):
         yield f"stacks   of {number(count, 'rank')}: rankdeck stacks {state.id}"
@@ -203,7 +203,7 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],
         "first_failure": None if first is None else _failure_document(state, first),
-        "places": [_place_document(place) for place in standstills(state.stacks)],
+        "places": [_place_document(place) for place in standstills(state.last_stacks)],
         "cause": None if state.found is None else _cause_document(state.found),
         "cleanup": [h.cleanup for h in state.hosts.values() if h.cleanup],
         "unreadable": [*unreadable_lines(state), *_unreadable(status)],

@@ -214,7 +214,7 @@ def _remarks(state: RunState) -> Iterator[str]:
         remarks.append(record)
     if remarks:
         yield f"<h2>Notes</h2><ul>{''.join(f'<li>{text(remark)}</li>' for remark in remarks)}</ul>"
-    for stack in state.stacks:
+    for stack in state.last_stacks:
         yield _details(f"Stacks of rank {stack.rank}", text(stack.text or stack.reason))
 
 

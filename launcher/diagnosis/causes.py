@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 
 from ..errors import LauncherError
 from ..state.events import CauseFound, RunEnded
-from ..state.ranks import Rank, RankPhase
+from ..state.ranks import Rank
 from ..state.run_state import Phase, RunState
 from . import (
     cluster_rules,
@@ -160,8 +160,8 @@ def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:
         shared=bool(own & others),
         host_memory=state.memory_of(rank.agent),
         gang=state.ranks,
-        left=tuple(r for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop),
-        stacks=state.stacks,
+        left=state.left_early,
+        stacks=state.last_stacks,
         sites=sites_of(state, own_python=evidence.own_python),
         module_here=evidence.module_here,
         output_of=evidence.output_of,

@@ -78,7 +78,7 @@ class FirstFailure:
         host_memory: the memory in bytes of its host, used and in all, when it was sampled last.
         gang: all ranks, as they were at the end.
         left: the ranks that had ended with 0 before it failed.
-        stacks: where ranks were, if it timed out while they had raised nothing.
+        stacks: where ranks were at the end, as far as that is known: see `RunState.last_stacks`.
         sites: the hosts of the gang and this machine: versions and clocks.
         module_here: finds a module on this machine that other hosts may lack; None also where that is not
             known.

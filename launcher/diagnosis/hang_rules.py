@@ -5,27 +5,31 @@ Stacks show where ranks were at one moment, and nothing of native code: each of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..errors import NoProgress, counted
 from ..state.events import RunEnded, StacksTaken
 from ..state.outcome_rules import listed
-from ..state.ranks import RankPhase
 from ..state.run_state import RunState
 from .failure import Certainty, Finding
-from .stacks import Standstill, spans, standstills, threads_beside
+from .stacks import Standstill, place_of, standstills, threads_beside, who
 
 _SHOWN = 3
-# a backward pass of DDP or FSDP waits for the other ranks in native code
-_WAITS_INSIDE = frozenset({"backward"})
 
 
 def stood_still(state: RunState, ended: RunEnded) -> Finding | None:
     """No rank showed a sign of life for as long as the run allows."""
     if ended.exit_code != NoProgress.exit_code:
         return None
-    left = tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
-    return _kept_alive(state.stacks) or standstill(state.stacks, left)
+    left = tuple(rank.rank for rank in state.left_early)
+    stacks = state.last_stacks
+    return _kept_alive(stacks) or standstill(stacks, left, silent=_unasked(state), run=state.id)
+
+
+def _unasked(state: RunState) -> tuple[int, ...]:
+    """The ranks that ran until the stop, and of which there are no stacks, nor a reason why not."""
+    known = {taken.rank for taken in state.last_stacks} | {rank.rank for rank in state.left_early}
+    return tuple(r.rank for r in state.ranks if r.rank not in known and state.service_as(r) is None)
 
 
 def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:
@@ -37,7 +41,7 @@ def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:
     places = list(dict.fromkeys(place for taken in ending for place in threads_beside(taken)))
     return Finding(
         "thread-keeps-alive",
-        f"the program of {_who(ranks)} is over, and Python waits for a thread of it that does not end",
+        f"the program of {who(ranks)} is over, and Python waits for a thread of it that does not end",
         Certainty.LIKELY,
         tuple(f"a thread is in {place}" for place in places[:_SHOWN]),
         (
@@ -49,37 +53,48 @@ def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:
 
 
 def _is_ending(taken: StacksTaken) -> bool:
-    (place,) = standstills([taken])
+    place = place_of(taken)
     return place.place.startswith("threading.py:") and place.function.endswith("_shutdown")
 
 
-def standstill(stacks: Iterable[StacksTaken], left: Sequence[int] = ()) -> Finding | None:
+def standstill(
+    stacks: Iterable[StacksTaken],
+    left: Sequence[int] = (),
+    *,
+    silent: Collection[int] = (),
+    run: str = "RUN",
+) -> Finding | None:
     """Why ranks stand still; None if their stacks do not show where they are.
 
     Args:
         stacks: the last ones of every rank that ran.
         left: the ranks that had ended with 0 by then.
+        silent: further ranks that ran, without stacks.
+        run: the run's id.
     """
-    groups = [group for group in standstills(stacks) if group.function]
-    waiting = [each for each in groups if each.waits or each.function.rpartition(".")[2] in _WAITS_INSIDE]
-    odd = [group for group in groups if group not in waiting]
+    places = standstills(stacks)
+    groups = [place for place in places if place.function]
     if not groups:
         return None
-    if waiting and odd and _count(odd) <= max(1, _count(waiting)):
-        return _stuck(odd, waiting)
-    if odd and not waiting and all(_LOADER in group.function for group in odd):
+    unseen = tuple(sorted({*silent, *(r for place in places if not place.function for r in place.ranks)}))
+    waiting = [place for place in groups if place.may_wait]
+    odd = [place for place in groups if not place.may_wait]
+    others = _count(odd) + len(unseen)
+    # of ranks that nobody saw, it is only likely that they are stuck where nothing else explains the wait
+    told = bool(odd) or (bool(unseen) and len(waiting) == 1 and not left)
+    if waiting and told and others <= max(1, _count(waiting)):
+        return _stuck(odd, unseen, waiting)
+    if not unseen and odd and not waiting and all(_LOADER in group.function for group in odd):
         return _loader(odd)
-    if left and not odd:
+    if not others and left:
         return _left(left, waiting)
-    if len(waiting) > 1 and not odd:
+    if not others and len(waiting) > 1:
         return _mismatched(waiting)
-    remedy = (
-        "py-spy dump --native -p PID on the host shows what native code waits for",
-        "rankdeck stacks RUN while it stands still shows the whole stacks",
-    )
-    return Finding("standstill", _sentence(groups), Certainty.LIKELY, (), remedy)
+    remedy = (NATIVE, f"rankdeck stacks {run} while it stands still shows the whole stacks")
+    return Finding("standstill", _sentence(groups, unseen), Certainty.LIKELY, (), remedy)
 
 
+NATIVE = "py-spy dump --native -p PID on the host shows what native code waits for"
 _LOADER = "dataloader."
 
 
@@ -101,21 +116,31 @@ def _count(groups: Iterable[Standstill]) -> int:
     return sum(len(group.ranks) for group in groups)
 
 
-def _sentence(groups: Sequence[Standstill]) -> str:
+def _sentence(groups: Sequence[Standstill], unseen: Sequence[int] = ()) -> str:
     more = len(groups) - _SHOWN
     rest = [f"and {counted(more, 'other place')}"] if more > 0 else []
-    return "; ".join([*map(str, groups[:_SHOWN]), *rest])
+    missing = [f"no stacks could be had of {who(unseen)}"] if unseen else []
+    return "; ".join([*missing, *map(str, groups[:_SHOWN]), *rest])
 
 
-def _stuck(odd: Sequence[Standstill], waiting: Sequence[Standstill]) -> Finding:
-    ranks = tuple(sorted(rank for group in odd for rank in group.ranks))
+def _stuck(odd: Sequence[Standstill], unseen: Sequence[int], waiting: Sequence[Standstill]) -> Finding:
+    """Ranks are elsewhere than in the wait of the others, or may be: nothing is known of those unseen."""
+    seen = sorted(rank for group in odd for rank in group.ranks)
+    joined = [f"{who(seen)} had not joined the others when the stacks were taken"] if seen else []
+    answered = [f"{who(unseen)} did not answer{', and may be elsewhere too' * bool(seen)}"] if unseen else []
+    look = (
+        f"see what {each.function} at {each.place} waits for: the others cannot go on before it ends"
+        for each in odd[:1]
+    )
+    ranks = [*seen, *unseen]
     return Finding(
         "rank-stuck",
-        _sentence([*odd, *sorted(waiting, key=lambda group: -len(group.ranks))]),
+        _sentence([*odd, *sorted(waiting, key=lambda group: -len(group.ranks))], unseen),
         Certainty.LIKELY,
-        (f"{_who(ranks)} had not joined the others when the stacks were taken",),
+        (*joined, *answered),
         (
-            f"see what {odd[0].function} at {odd[0].place} waits for: the others cannot go on before it ends",
+            *look,
+            *([NATIVE] if unseen else []),
             "work of one rank alone, such as an evaluation, may need a longer --no-progress-timeout",
         ),
         ranks[0] if len(ranks) == 1 else None,
@@ -152,7 +177,3 @@ def _mismatched(waiting: Sequence[Standstill]) -> Finding:
         (),
         SAME_ORDER,
     )
-
-
-def _who(ranks: Sequence[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {spans(ranks)}"

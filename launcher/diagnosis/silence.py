@@ -11,7 +11,7 @@ What cannot be measured counts as activity, so that no rank is called hung for a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -49,6 +49,22 @@ class SilenceLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a rank makes steps.
+
+    Attributes:
+        step: its last step, reported at `stepped_at`.
+        last: its last seconds a step.
+        step_s: their median; None while there is none.
+    """
+
+    step: int | None = None
+    stepped_at: float | None = None
+    last: tuple[float, ...] = ()
+    step_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Pulse:
     """What was seen of one rank until now; times are on the engine's clock.
 
@@ -58,7 +74,7 @@ class Pulse:
         worked_at: like `active_at`, without samples that only show a GPU's kernel that waits for others.
         sampled_at: its last sample.
         io: the bytes that it had read and written by then.
-        step: its last step, reported at `stepped_at`; `paces` are its last seconds a step.
+        pace: how fast it makes steps.
     """
 
     progress_at: float
@@ -66,14 +82,7 @@ class Pulse:
     worked_at: float
     sampled_at: float | None = None
     io: int | None = None
-    step: int | None = None
-    stepped_at: float | None = None
-    paces: tuple[float, ...] = ()
-
-    @property
-    def step_s(self) -> float | None:
-        """Its median seconds a step."""
-        return median(self.paces) if self.paces else None
+    pace: Pace = Pace()
 
     def restarted(self, now: float) -> Pulse:
         """The same rank, judged by what it does from now on."""
@@ -89,7 +98,7 @@ def observe(
     now: float,
     gap_s: float = GAP_S,
 ) -> Pulse:
-    """A rank's pulse after one more look.
+    """A rank's pulse after one more look. It is made once: a look at a large gang makes thousands of them.
 
     Args:
         before: its pulse at the last look.
@@ -100,40 +109,37 @@ def observe(
         gap_s: see `SilenceLimits`.
     """
     pulse = before or Pulse(progress_at=now, active_at=now, worked_at=now)
-    pulse = _with_steps(pulse, rank)
-    signs = [each for each in (rank.reported_at, written, rank.entered, rank.started) if each is not None]
-    progress = max([pulse.progress_at, *(min(sign, now) for sign in signs)])
-    pulse = replace(
-        pulse,
-        progress_at=progress,
-        active_at=max(pulse.active_at, progress),
-        worked_at=max(pulse.worked_at, progress),
-    )
-    if rank.sampled_at is None or rank.sampled_at == pulse.sampled_at:
+    progress = pulse.progress_at
+    for sign in (rank.reported_at, written, rank.entered, rank.started):
+        if sign is not None and sign > progress:
+            progress = max(progress, min(sign, now))
+    active, worked = max(pulse.active_at, progress), max(pulse.worked_at, progress)
+    sampled_at, io, pace = pulse.sampled_at, pulse.io, _pace(pulse.pace, rank)
+    if rank.sampled_at is not None and rank.sampled_at != sampled_at:
+        sampled_at, sample = rank.sampled_at, rank.sample or ev.RankSample(rank=rank.rank)
+        io, busy = _io(sample), _is_busy(pulse, sample, _utils(rank, devices), sampled_at, gap_s)
+        if busy is not False:
+            active = max(active, sampled_at)
+        if busy is None or (busy and not _spins(devices)):
+            worked = max(worked, sampled_at)
+    elif progress == pulse.progress_at and pace is pulse.pace:
         return pulse
-    return _with_sample(pulse, rank, devices, rank.sampled_at, gap_s)
+    return Pulse(progress, active, worked, sampled_at, io, pace)
 
 
-def _with_steps(pulse: Pulse, rank: Rank) -> Pulse:
-    if rank.step is None or rank.step == pulse.step:
-        return pulse
-    seen = replace(pulse, step=rank.step, stepped_at=rank.reported_at)
-    if pulse.step is None or pulse.stepped_at is None or rank.reported_at is None or rank.step < pulse.step:
-        return seen
-    pace = max(rank.reported_at - pulse.stepped_at, 0.0) / (rank.step - pulse.step)
-    return replace(seen, paces=(*pulse.paces, pace)[-_PACES:])
-
-
-def _with_sample(
-    pulse: Pulse, rank: Rank, devices: Sequence[ev.DeviceSample], at: float, gap_s: float
-) -> Pulse:
-    sample = rank.sample or ev.RankSample(rank=rank.rank)
-    busy = _is_busy(pulse, sample, _utils(rank, devices), at, gap_s)
-    seen = replace(pulse, sampled_at=at, io=_io(sample))
-    if busy is False:
-        return seen
-    worked = pulse.worked_at if busy and _spins(devices) else max(pulse.worked_at, at)
-    return replace(seen, active_at=max(pulse.active_at, at), worked_at=worked)
+def _pace(before: Pace, rank: Rank) -> Pace:
+    if rank.step is None or rank.step == before.step:
+        return before
+    at, last, step_s = before.stepped_at, before.last, before.step_s
+    if (
+        before.step is not None
+        and at is not None
+        and rank.reported_at is not None
+        and rank.step > before.step
+    ):
+        last = (*last, max(rank.reported_at - at, 0.0) / (rank.step - before.step))[-_PACES:]
+        step_s = median(last)
+    return Pace(rank.step, rank.reported_at, last, step_s)
 
 
 def _is_busy(
@@ -196,7 +202,7 @@ def judge(
     now: float,
     limits: SilenceLimits,
     gang: int,
-    stacks: Iterable[ev.StacksTaken] | None,
+    stacks: Callable[[frozenset[int]], Iterable[ev.StacksTaken] | None],
 ) -> SilenceReport:
     """Which ranks are silent, and which of those are hung.
 
@@ -206,26 +212,28 @@ def judge(
         now: the time, on the engine's clock.
         limits: after what time.
         gang: how many ranks the gang has, those that have ended included.
-        stacks: the ranks' stacks since they are idle; None if they were not taken yet.
+        stacks: is asked for the stacks since these ranks are idle; None if they were not taken yet.
     """
-    paces = [pulse.step_s for pulse in pulses.values() if pulse.step_s is not None]
+    paces = [pulse.pace.step_s for pulse in pulses.values() if pulse.pace.step_s is not None]
     usual = median(paces) if paces else None
-    limit = {r.rank: limits.of(pulses[r.rank].step_s or usual) for r in ranks}
-    shown = {r.rank: min(now, pulses[r.rank].sampled_at or 0.0) - pulses[r.rank].active_at for r in ranks}
-    silent = {
-        rank: pulses[rank].active_at
-        for rank, age in shown.items()
-        if age >= min(limit[rank] / 2, limits.silent_s)
-    }
-    idle = frozenset(rank for rank in silent if shown[rank] >= limit[rank])
-    moving = any(now - pulses[r.rank].progress_at < limit[r.rank] for r in ranks)
+    limit, silent, idle, moving = dict[int, float](), dict[int, float](), set[int](), False
+    for rank in ranks:
+        number, pulse = rank.rank, pulses[rank.rank]
+        limit[number] = most = limits.of(pulse.pace.step_s or usual)
+        shown = min(now, pulse.sampled_at or 0.0) - pulse.active_at
+        if shown >= min(most / 2, limits.silent_s):
+            silent[number] = pulse.active_at
+            if shown >= most:
+                idle.add(number)
+        moving = moving or now - pulse.progress_at < most
     if not idle or moving or gang < 2:
         return SilenceReport(silent)
-    if stacks is None:
-        return SilenceReport(silent, idle=idle)
-    waiting = frozenset(rank for place in standstills(stacks) if place.waits for rank in place.ranks)
-    spinning = frozenset(r for r in limit if r not in idle and now - pulses[r].worked_at >= limit[r])
-    return _told_apart(SilenceReport(silent, idle=idle), frozenset(limit), waiting & idle | spinning)
+    report = SilenceReport(silent, idle=frozenset(idle))
+    if (taken := stacks(report.idle)) is None:
+        return report
+    waiting = {rank for place in standstills(taken) if place.may_wait for rank in place.ranks}
+    spinning = {r for r in limit if r not in idle and now - pulses[r].worked_at >= limit[r]}
+    return _told_apart(report, frozenset(limit), frozenset(waiting & idle | spinning))
 
 
 def _told_apart(report: SilenceReport, living: frozenset[int], waiting: frozenset[int]) -> SilenceReport:

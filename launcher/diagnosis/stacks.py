@@ -6,9 +6,10 @@ In a gang that hangs, most ranks wait in a collective, and one does something el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from functools import lru_cache
+from itertools import chain, takewhile
 from typing import TypeVar
 
 from ..errors import counted
@@ -45,7 +46,7 @@ def grouped(stacks: Sequence[StacksTaken]) -> list[Group]:
         Group(tuple(sorted(ranks)), *key, next((native[r] for r in sorted(ranks) if r in native), ""))
         for key, ranks in members.items()
     ]
-    return sorted(groups, key=lambda group: (len(group.ranks), _where(group.text).waits, group.ranks))
+    return sorted(groups, key=lambda group: (len(group.ranks), _may_wait(_where(group.text)), group.ranks))
 
 
 def spans(ranks: Sequence[int]) -> str:
@@ -59,20 +60,38 @@ def spans(ranks: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def stacks_block(state: RunState, *, most: int | None = MOST) -> str:
-    """The stacks that were taken last, for people; empty if there are none.
+def stacks_block(
+    state: RunState, stacks: Sequence[StacksTaken] | None = None, *, most: int | None = MOST
+) -> str:
+    """Stacks of a run for people; empty if there are none.
 
     Args:
         state: the run.
+        stacks: which; None for the latest of all ranks, whenever they were taken.
         most: the number of groups that are shown; None for all.
     """
-    groups = grouped(state.stacks)
+    groups = grouped(state.stacks if stacks is None else stacks)
     shown, more = _ends(groups, most or len(groups))
     hosts = {rank.rank: rank.host for rank in state.ranks}
     blocks = [_block(group, hosts.get(group.ranks[0], "")) for group in shown]
     if more:
         blocks.append(f"and {counted(more, 'other place')}: rankdeck stacks {state.id}")
     return "\n\n".join(blocks)
+
+
+def older_line(state: RunState) -> str:
+    """That the stacks of an ended run are not those of its end, and their age; empty if they are."""
+    old = {taken.rank: taken for taken in state.stacks}.keys() - {taken.rank for taken in state.last_stacks}
+    if not old or state.ended is None:
+        return ""
+    age = state.ended - max(taken.time for taken in state.stacks if taken.rank in old)
+    which = "these stacks" if len(old) == len(state.stacks) else f"those of {who(sorted(old))}"
+    return f"{which} are {max(age, 0.0):.0f} s older than the end: the ranks went on after them"
+
+
+def who(ranks: Sequence[int]) -> str:
+    """Sorted ranks by number: ``rank 3``, ``ranks 0-2, 5``."""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {spans(ranks)}"
 
 
 def _ends(groups: Sequence[T], most: int) -> tuple[list[T], int]:
@@ -110,10 +129,14 @@ _COMMUNICATES = re.compile(
     r"|ray/util/collective)/|/torch/(?:distributed/(?!checkpoint/)|_ops\.py)"
 )
 
+# a backward pass of DDP or FSDP waits for the other ranks in native code; a function of the user's own, whose
+# name has no module, does not
+_WAITS_INSIDE = re.compile(r".+\.backward")
+
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """Ranks that were in one place; `waits` means that they wait for others there.
+    """Ranks that were in one place; `waits` means that they wait for others there, as the name tells.
 
     `function` is the collective, else the library's function that the user's code has called, else the user's
     own; `place` is the user's line, if any of it is the user's.
@@ -124,6 +147,11 @@ class Standstill:
     place: str = ""
     waits: bool = False
     reason: str = ""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether ranks that do nothing there wait for others: in a collective, or in a backward pass."""
+        return _may_wait(self)
 
     def __str__(self) -> str:
         alone = len(self.ranks) == 1
@@ -136,6 +164,12 @@ class Standstill:
 
 def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
     """The ranks grouped by place: the smallest group first; of equal ones, those that do not wait first."""
+    return list(_standstills(tuple(stacks)))
+
+
+@lru_cache(maxsize=2)
+def _standstills(stacks: tuple[StacksTaken, ...]) -> tuple[Standstill, ...]:
+    """Cached: the screen asks at each redraw, the engine once a second, and stacks seldom change."""
     members: dict[_StackPlace, list[int]] = {}
     for taken in stacks:
         members.setdefault(_where(taken.text, taken.reason), []).append(taken.rank)
@@ -143,7 +177,13 @@ def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
         Standstill(tuple(sorted(ranks)), where.function, where.place, where.waits, where.reason)
         for where, ranks in members.items()
     ]
-    return sorted(groups, key=lambda group: (len(group.ranks), group.waits, group.ranks))
+    return tuple(sorted(groups, key=lambda group: (len(group.ranks), group.may_wait, group.ranks)))
+
+
+def place_of(taken: StacksTaken) -> Standstill:
+    """Where one rank was."""
+    (place,) = _standstills.__wrapped__((taken,))  # it is asked once of each rank, and would fill the cache
+    return place
 
 
 def standstill_line(stacks: Iterable[StacksTaken]) -> str:
@@ -161,6 +201,10 @@ class _StackPlace:
     place: str = ""
     waits: bool = False
     reason: str = ""
+
+
+def _may_wait(where: _StackPlace | Standstill) -> bool:
+    return where.waits or _WAITS_INSIDE.fullmatch(where.function) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +237,23 @@ class _StackFrame:
 
 def threads_beside(taken: StacksTaken) -> list[str]:
     """Where the threads of a rank are besides its main one, as ``queue.get (data.py:88)``."""
-    blocks = [block for block in taken.text.strip().split("\n\n") if _FRAME.search(block)]
-    main = _main_block(blocks)
-    places = (_where(block) for block in blocks if block is not main)
+    main = _main_block(taken.text)
+    places = (_where(block) for block in _blocks(taken.text) if block != main)
     return [f"{each.function} ({each.place})" for each in places if each.function]
 
 
 def _where(text: str, reason: str = "") -> _StackPlace:
     """A rank's place by its stacks; if they are missing, why."""
-    frames = [_StackFrame(*match.group("file", "line", "function")) for match in _frames(text)]
-    if not frames:
-        return _StackPlace(reason=next(iter(reason.strip().splitlines()), ""))
+    main = _main_block(text)
+    if first := _FRAME.search(main):
+        return _place_in(main[first.start() :])  # without the thread's name, which differs from rank to rank
+    return _StackPlace(reason=next(iter(reason.strip().splitlines()), ""))
+
+
+@lru_cache(maxsize=256)
+def _place_in(frames_text: str) -> _StackPlace:
+    """The place that frames tell. Cached: most ranks of a gang have the same."""
+    frames = [_StackFrame(*match.group("file", "line", "function")) for match in _FRAME.finditer(frames_text)]
     own = next((n for n, frame in enumerate(frames) if not frame.module), None)
     called = frames[:own] if own is not None else frames[:1]
     place = frames[own or 0].place
@@ -217,12 +267,13 @@ def _where(text: str, reason: str = "") -> _StackPlace:
     return _StackPlace(f"{entry.module}.{entry.name}", place)
 
 
-def _frames(text: str) -> Iterator[re.Match[str]]:
-    """The frames of the thread that dumped the stacks, else of the last thread, which is the oldest."""
-    threads = [block for block in text.strip().split("\n\n") if _FRAME.search(block)]
-    return _FRAME.finditer(_main_block(threads))
+def _main_block(text: str) -> str:
+    """The thread that dumped the stacks, else the last thread, which is the oldest; empty without frames."""
+    blocks = _blocks(text)
+    current = (block for block in blocks if block.startswith("Current thread"))
+    return next((block for block in chain(current, reversed(blocks)) if _FRAME.search(block)), "")
 
 
-def _main_block(threads: Sequence[str]) -> str:
-    current = [block for block in threads if block.startswith("Current thread")]
-    return next(iter((*current, *threads[-1:])), "")
+def _blocks(text: str) -> list[str]:
+    """One for each thread."""
+    return text.strip().split("\n\n")

@@ -17,7 +17,7 @@ def hung_line(state: RunState, now: float) -> str:
     if not hung:
         return ""
     since = max(rank.silent_since or 0.0 for rank in hung)
-    return f"HUNG {_age(now - since)}: {standstill_line(state.stacks) or named(hung_ranks(state))}"
+    return f"HUNG {_age(now - since)}: {standstill_line(state.last_stacks) or named(hung_ranks(state))}"
 
 
 def hung_ranks(state: RunState) -> list[int]:

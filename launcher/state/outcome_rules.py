@@ -218,7 +218,8 @@ def _end(state: RunState, failure: LauncherError | None) -> tuple[Phase, int, st
 def _came_too_late(state: RunState) -> bool:
     """Whether every rank had already succeeded when the gang was stopped: the stop had no effect."""
     ranks = [rank for rank in state.ranks if state.service_as(rank) is None]
-    return bool(ranks) and all(r.phase is RankPhase.SUCCEEDED and r.ended_before_stop for r in ranks)
+    left = {rank.rank for rank in state.left_early}
+    return bool(ranks) and all(rank.rank in left for rank in ranks)
 
 
 def exit_code_of(rank: Rank) -> int:
@@ -316,7 +317,7 @@ def early_leavers(state: RunState, rank: Rank) -> tuple[int, ...]:
     """
     if not rank.doubt:
         return ()
-    return tuple(r.rank for r in state.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
+    return tuple(rank.rank for rank in state.left_early)
 
 
 def describe_success(state: RunState) -> str:

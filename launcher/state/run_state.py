@@ -12,6 +12,7 @@ from enum import StrEnum
 from . import events as ev
 from .ranks import Rank, RankPhase, Ranks
 
+CLOCKS_DIFFER_S = 2.0  # an agent's moment and the engine's are told apart only if they lie further apart
 AT_ONCE_S = 0.001  # reports of one moment's failures by processes of one host lie this far apart
 
 
@@ -200,6 +201,42 @@ class RunState:
     def _is_as_early(self, rank: Rank, first: Rank) -> bool:
         after = (rank.failed_at or 0.0) - (first.failed_at or 0.0)
         return after <= self.tells_apart((rank, first))
+
+    @property
+    def left_early(self) -> tuple[Rank, ...]:
+        """The ranks that had ended with 0 before the gang was stopped or lost a part."""
+        return tuple(r for r in self.ranks if r.phase is RankPhase.SUCCEEDED and r.ended_before_stop)
+
+    @property
+    def last_stacks(self) -> tuple[ev.StacksTaken, ...]:
+        """Those of `stacks` that show where a rank is, or was when the attempt ended.
+
+        They were taken after a failure, stop or loss ended the gang; or the rank has shown no activity since
+        then, or waits for one that has not. After all others the rank went on, and they tell nothing of its
+        end. Nor do any of a run that succeeded.
+        """
+        if self.phase is Phase.SUCCEEDED:
+            return ()
+        ends_at = self._ends_at
+        stuck_at = min((r.silent_since for r in self.ranks if r.hung and r.silent_since), default=None)
+        return tuple(each for each in self.stacks if self._still_there(each, ends_at, stuck_at))
+
+    @property
+    def _ends_at(self) -> float | None:
+        """When the first of what ended the gang of this attempt happened; None while nothing has."""
+        moments = (self.disrupted_at, *(rank.failed_at for rank in self.ranks.failing))
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _still_there(self, taken: ev.StacksTaken, ends_at: float | None, stuck_at: float | None) -> bool:
+        if ends_at is not None and taken.time >= ends_at - CLOCKS_DIFFER_S:
+            return True
+        if not 0 <= taken.rank < len(self.ranks):
+            return False
+        rank = self.ranks[taken.rank]
+        idle_at = stuck_at if rank.waits else rank.silent_since
+        if idle_at is None or taken.time < idle_at - CLOCKS_DIFFER_S:
+            return False
+        return rank.reported_at is None or taken.time >= rank.reported_at
 
     def tells_apart(self, ranks: Collection[Rank]) -> float:
         """How many seconds must lie between failures of these ranks for it to be known which came first.

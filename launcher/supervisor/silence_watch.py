@@ -13,13 +13,12 @@ from ..runs.writer import RunWriter
 from ..spec.job import JobSpec
 from ..state import events as ev
 from ..state.ranks import Rank
-from ..state.run_state import RunState
+from ..state.run_state import CLOCKS_DIFFER_S, RunState
 from .agents import Roster
 from .watchdog import Watchdog
 
 LOOK_S = 1.0
 _ROUNDS = 6  # how many times stacks may be taken in the least time of a hang
-_CLOCKS_DIFFER_S = 2.0
 HUNG_VARIABLE = "RANKDECK_HUNG_S"
 
 
@@ -83,7 +82,8 @@ class SilenceWatch:
         if state.attempt != self._attempt:
             self._attempt = state.attempt
             self._forget()
-        ranks = [rank for rank in state.ranks if rank.alive and state.service_as(rank) is None]
+        services = {service.rank for service in state.services if service.is_rank}
+        ranks = [rank for rank in state.ranks if rank.alive and rank.rank not in services]
         if not ranks or state.stop is not None:
             return
         self._observe(state, ranks, now)
@@ -92,17 +92,24 @@ class SilenceWatch:
 
     def _report(self, state: RunState, ranks: list[Rank], now: float) -> SilenceReport:
         """What the rule finds: with the ranks' stacks, if these were taken since the same ranks are idle."""
-        find = partial(judge, ranks, self._pulses, now=now, limits=self._limits, gang=len(state.ranks))
-        report = find(stacks=None)
-        if not report.idle or self._watchdog.takes_stacks:
-            return report
-        if report.idle != self._asked:
+        stacks = partial(self._stacks, state, now)
+        limits, gang = self._limits, len(state.ranks)
+        report = judge(ranks, self._pulses, now=now, limits=limits, gang=gang, stacks=stacks)
+        if not report.idle:
+            self._asked = frozenset()  # the next spell has stacks of its own, even of the same ranks
+        return report
+
+    def _stacks(self, state: RunState, now: float, idle: frozenset[int]) -> list[ev.StacksTaken] | None:
+        """The stacks since these ranks are idle, requested if they are not there; None until they are."""
+        if self._watchdog.takes_stacks:
+            return None
+        if idle != self._asked:
             if now - self._asked_at >= self._limits.least_s / _ROUNDS:
-                self._asked, self._asked_at = report.idle, now
+                self._asked, self._asked_at = idle, now
                 self._watchdog.take_stacks()
-            return report
-        since = self._asked_at - _CLOCKS_DIFFER_S
-        return find(stacks=[taken for taken in state.stacks if taken.time >= since])
+            return None
+        since = self._asked_at - CLOCKS_DIFFER_S
+        return [taken for taken in state.stacks if taken.time >= since]
 
     def _observe(self, state: RunState, ranks: list[Rank], now: float) -> None:
         """Take each rank's pulse. Whatever ranks do while one is excused says nothing against them later."""

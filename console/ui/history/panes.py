@@ -254,9 +254,9 @@ def _long(state: RunState, width: int) -> Iterator[Row]:
         yield from _block(
             f"Traceback of rank {first.rank} on {first.host}", traceback_text(first.raised), width
         )
-    if state.stacks:
-        count = len(state.stacks)
-        yield from _block(f"Stacks of {fig.number(count, 'rank')}", stacks_block(state), width)
+    if stacks := state.last_stacks:
+        count = len(stacks)
+        yield from _block(f"Stacks of {fig.number(count, 'rank')}", stacks_block(state, stacks), width)
 
 
 def _block(title: str, text: str, width: int) -> Iterator[Row]:

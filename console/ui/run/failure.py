@@ -50,7 +50,7 @@ def failure_rows(view: RunView, width: int, *, tall: bool = False) -> list[Row]:
 
 def _standing(state: RunState, width: int, *, tall: bool) -> list[Row]:
     """Why a gang without a first failure ended: the cause, else where its ranks were."""
-    standstill = standstill_line(state.stacks)
+    standstill = standstill_line(state.last_stacks)
     text = f"cause: {cause_text(state.found)}" if state.found is not None else standstill
     lines = _wrapped(text, width - 3, _MOST_ROWS - 2 if tall else 2) if text else []
     return [((f"   {line}", ""),) for line in lines]

@@ -61,7 +61,7 @@ def result_rows(view: RunView, width: int) -> list[Row]:
         rows += _failure(view, first, width)
     elif hung := hung_line(view.state, view.now):
         rows.append(((f" {hung.partition(':')[0]}", "rank-hung bold"),))
-        rows += [((f"   {place}", ""),) for place in standstills(view.state.stacks)]
+        rows += [((f"   {place}", ""),) for place in standstills(view.state.last_stacks)]
     elif no_result_yet(view) and not view.artifacts:
         nothing: Row = ((" nothing yet: values appear here as ranks return", "muted"),)
         return [nothing, *_warnings(view, width)]
@@ -114,7 +114,7 @@ def no_result_yet(view: RunView) -> bool:
 def _standing(state: RunState, width: int) -> Iterator[Row]:
     """Why a gang without a first failure ended: the cause, else where its ranks were."""
     if state.found is None:
-        yield from (((f"   {place}", ""),) for place in standstills(state.stacks))
+        yield from (((f"   {place}", ""),) for place in standstills(state.last_stacks))
     for line in cause_lines(state.found):
         yield from wrapped_rows(f"  {line}", width, "bold" if line.startswith("cause") else "")
 

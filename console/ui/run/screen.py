@@ -298,7 +298,7 @@ class RunScreen(StartsAgain):
 def _key_words(view: RunView) -> dict[str, str]:
     """What keys do now, where it differs: leave an ended run; take stacks of a run without progress."""
     leave = {} if view.live else {"run.detach": "Leave"}
-    stalled = view.state.stacks or (view.state.near is not None and view.state.near.limit == "progress")
+    stalled = view.state.last_stacks or (view.state.near is not None and view.state.near.limit == "progress")
     return {**leave, "run.stacks": "Stacks"} if stalled else leave
 
 

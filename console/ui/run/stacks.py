@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from launcher.diagnosis.stacks import stacks_block
+from launcher.diagnosis.stacks import older_line, stacks_block
 
 from ...data.run.model import RunView
 from ...formatting import number
@@ -75,4 +75,10 @@ def stack_rows(view: RunView) -> list[Row]:
     if not block:
         none = " no rank has answered yet …" if view.live else " no stacks were taken of this run"
         return [((none, "muted"),)]
+    older = older_line(view.state)
+    head: list[Row] = [((f" {older}", "rank-behind"),), ()] if older else []
+    return [*head, *_block_rows(block)]
+
+
+def _block_rows(block: str) -> list[Row]:
     return [((f" {line}", "" if line.startswith(" ") else "bold"),) for line in block.splitlines()]

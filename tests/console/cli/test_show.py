@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from console.cli.output import _standing_block
 from console.data.run.narration import value_text
 from console.formatting import one_line, table, time_between
 from console.sanitize import printable
+from launcher.runs.reader import read_state
 from launcher.state import events as ev
 from tests import commands
 from tests.commands import Gate, rankdeck, until
@@ -216,6 +218,32 @@ def test_restarts_spark_and_the_way_of_the_output_are_shown(home: Path) -> None:
     assert "app-20260101100000-0042" == document["spark"]["application"]
     assert "spool" == document["delivery"]["way"]
     assert "cluster" == as_json("ps")[0]["mode"]
+
+
+IDLE = [
+    ev.RanksSilent(time=60.0, ranks=(0, 1), since=30.0),
+    *(ev.StacksTaken(time=90.0, rank=r, text='  File "/w/t.py", line 5 in compiles') for r in (0, 1)),
+]
+LIMIT = ev.StopRequested(time=3600.0, by="limit", reason="the time limit of 3600 s", exit_code=124)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_where_ranks_stood_is_shown_of_the_end_and_not_of_an_idle_spell_before(
+    home: Path, goes_on: bool
+) -> None:
+    run = Scripted(home / "runs", ranks=2, hosts=("node1",))
+    run.place(2.0)
+    run.add(*IDLE, *([ev.RanksResumed(time=99.0, ranks=(0, 1))] if goes_on else []), LIMIT)
+    run.add(*(ev.RankExited(time=3601.0, rank=r, exit_code=143, signal="SIGTERM") for r in (0, 1)))
+    run.add(ev.RunEnded(time=3602.0, state="failed", exit_code=124, why=LIMIT.reason))
+    run.writer.close()
+
+    shown, old = rankdeck("show", "last").stdout, rankdeck("stacks", "last")
+    assert goes_on != ("stood    ranks 0-1 are in compiles (t.py:5)\n" in shown)
+    assert ([] if goes_on else [[0, 1]]) == [place["ranks"] for place in as_json("show", "last")["places"]]
+    assert "compiles" in old.stdout
+    assert goes_on == ("these stacks are 3512 s older than the end" in old.stderr)
+    assert goes_on == ("compiles" not in _standing_block(read_state(run.folder)))
 
 
 @pytest.mark.process

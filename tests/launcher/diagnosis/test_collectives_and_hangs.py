@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from launcher.diagnosis.causes import Evidence, find_cause
 from launcher.errors import NoProgress
@@ -125,6 +126,16 @@ def test_a_collective_that_timed_out_is_told_with_what_torch_recorded() -> None:
         "torch recorded of rank 1: all_reduce of [[4]] was its call number 37 in default_pg" in found.evidence
     )
     assert "and of rank 0: all_reduce of [[4]] was its call number 36 in default_pg" in found.evidence
+
+
+def test_of_a_collective_that_timed_out_only_stacks_since_then_say_where_the_others_were() -> None:
+    before = ev.StacksTaken(time=5.0, rank=0, text=QUEUES)
+    stop = ev.StopRequested(time=3602.0, by="rank", reason="rank 1 failed", grace_s=1.0)
+    ended = ev.RankExited(time=3603.0, rank=0, exit_code=143, signal="SIGTERM")
+    for stacks, shown in ((before, False), (replace(before, time=3600.2), True)):
+        found = cause(gang(stacks, *raised("RuntimeError", TIMED_OUT, at=3600.0), stop, ended))
+        assert found is not None
+        assert shown == ("rank 0 is in queue.get (data.py:88)" in found.evidence)
 
 
 def test_a_group_that_was_made_for_more_ranks_than_there_are() -> None:

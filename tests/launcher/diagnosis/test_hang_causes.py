@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
 
 from launcher.diagnosis.hang_rules import standstill
 from launcher.state import events as ev
@@ -43,6 +46,52 @@ def test_one_rank_that_is_elsewhere() -> None:
     )
 
 
+BACKWARD = stack((f"{TORCH}/_tensor.py", 581, "backward"), ("/home/ada/train.py", 30, "main"))
+
+
+def test_ranks_in_a_backward_pass_wait_as_the_display_says() -> None:
+    assert ("rank-stuck", 3) == (
+        (cause := found(hung({r: STUCK if r == 3 else BACKWARD for r in range(4)}), size=4)).id,
+        cause.rank,
+    )
+
+
+SILENT = [
+    pytest.param({3: ""}, id="it gave none"),
+    pytest.param({}, id="it was not heard of"),
+]
+
+
+@pytest.mark.parametrize("answer", SILENT)
+def test_a_rank_without_stacks_is_the_odd_one(answer: dict[int, str]) -> None:
+    cause = found(hung({rank: waits("all_reduce", 41) for rank in range(3)} | answer), size=4)
+
+    assert ("rank-stuck", "likely", 3) == (cause.id, cause.certainty, cause.rank)
+    assert "no stacks could be had of rank 3; ranks 0-2 wait in all_reduce (train.py:41)" == cause.text
+    assert ["rank 3 did not answer"] == list(cause.evidence)
+
+
+@pytest.mark.parametrize("answer", SILENT)
+def test_no_other_rank_is_named_while_one_was_not_seen(answer: dict[int, str]) -> None:
+    stuck = found(hung({0: STUCK, **{r: waits("barrier", 41) for r in (1, 2)}} | answer), size=4)
+    assert ("rank-stuck", None) == (stuck.id, stuck.rank)
+    assert "rank 3 did not answer, and may be elsewhere too" in stuck.evidence
+
+    apart = found(
+        hung({0: waits("broadcast", 43), **{r: waits("barrier", 41) for r in (1, 2)}} | answer), size=4
+    )
+    assert ("standstill", None) == (apart.id, apart.rank)
+    assert apart.text.startswith("no stacks could be had of rank 3; ")
+
+    gone = found(hung({r: waits("barrier", 41) for r in (1, 2)} | answer, left_before=(0,)), size=4)
+    assert ("standstill", None) == (gone.id, gone.rank)
+
+
+def test_the_remedy_names_the_run() -> None:
+    cause = found(hung({0: STUCK, 1: STUCK}))
+    assert "rankdeck stacks r1 while it stands still shows the whole stacks" in cause.remedy
+
+
 def test_ranks_that_wait_in_different_collectives() -> None:
     cause = found(hung({0: waits("all_reduce", 41), 1: waits("broadcast", 43)}))
 
@@ -68,6 +117,15 @@ def test_without_stacks_there_is_no_cause() -> None:
     assert standstill([]) is None
     assert standstill([ev.StacksTaken(time=5.0, rank=0, reason="the rank did not answer in 3 s")]) is None
     assert cause_of(hung({})) is None
+
+
+def test_stacks_of_an_idle_spell_long_before_the_limit_are_not_judged() -> None:
+    *_, stop, first, second = hung({0: waits("barrier", 41), 1: STUCK})
+    late = [replace(each, time=each.time + 3600.0) for each in (stop, first, second)]
+    spell = ev.RanksSilent(time=4.0, ranks=(0, 1), since=3.0)
+    stacks = taken({0: waits("barrier", 41), 1: STUCK})
+    assert cause_of([spell, *stacks, ev.RanksResumed(time=6.0, ranks=(0, 1)), *late]) is None
+    assert "rank-stuck" == found([spell, *stacks, *late]).id
 
 
 def test_a_time_limit_is_no_standstill() -> None:

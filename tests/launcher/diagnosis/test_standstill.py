@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.diagnosis.stacks import Standstill, standstill_line, standstills
+from launcher.diagnosis.stacks import Standstill, _place_in, _standstills, standstill_line, standstills
 from launcher.state.events import StacksTaken
 
 TORCH = "/v/lib/python3.11/site-packages/torch/distributed/"
@@ -116,6 +116,19 @@ def test_only_a_library_that_communicates_has_collectives(frames: tuple[str, ...
     (group,) = standstills([taken(0, *frames)])
     assert not group.waits
     assert str(group).endswith(told)
+
+
+def test_stacks_are_read_once_however_often_the_screen_is_drawn() -> None:
+    stacks = [taken(n, MAIN, LAST, head=f"Current thread 0x7f{n:04x}") for n in range(99)]
+    _standstills.cache_clear()
+    _place_in.cache_clear()
+    told = {standstill_line(list(stacks)) for _ in range(5)}
+    assert {"ranks 0-98 are in main (hang.py:12)"} == told
+    assert (4, 1) == (_standstills.cache_info().hits, _standstills.cache_info().misses)
+    assert 1 == _place_in.cache_info().misses, "all ranks are in one place"
+
+    newer = [*stacks[:-1], taken(98, '"/w/x.py", line 1 in f')]
+    assert standstill_line(newer).startswith("rank 98 is in f (x.py:1)")
 
 
 def test_of_many_places_the_largest_group_is_told_too() -> None:

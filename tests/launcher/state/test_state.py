@@ -524,3 +524,10 @@ def test_what_is_known_of_spark_stays_over_all_attempts() -> None:
     way = ev.DeliveryChosen(time=1.2, way="spool", reason="no way back")
     state = fold_all([SUBMITTED, ready, way, *FAILED_ONCE[1:], lost(1), restart(in_place=False)])
     assert (ready, way, (), frozenset()) == (state.spark, state.delivery, state.losses, state.lost_tasks)
+
+
+def test_a_rank_has_left_early_if_it_ended_well_before_anything_ended_the_gang() -> None:
+    before = [exited(0, 5.0, code=0), exited(1, 6.0, code=1)]
+    gone = fold_all([*started(4), *before, stop(7.0), exited(2, 6.5, code=0)])
+    assert [0] == [rank.rank for rank in gone.left_early]
+    assert () == fold_all(started()).left_early

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 import pytest
 
+from launcher.diagnosis import silence
 from launcher.diagnosis.silence import SilenceLimits
 from launcher.errors import SpecError
 from launcher.spec.job import JobSpec, Target, TargetKind
@@ -329,6 +331,43 @@ def test_when_another_rank_becomes_idle_the_stacks_are_taken_again() -> None:
     run = gang(first, then((20, TRAINS), (0, WAITS))).run(110)
     assert ([], 1) == (run.hung, run.dumps)
     assert ([0], 2) == (run.run(100).hung, run.dumps)
+
+
+def test_another_spell_of_the_same_ranks_has_stacks_of_its_own() -> None:
+    first = then((20, TRAINS), (100, WAITS), (60, TRAINS), (0, STUCK))
+    run = gang(first, then((20, TRAINS), (100, STUCK), (60, TRAINS), (0, WAITS))).run(110)
+    assert ([1], [0], 1) == (run.hung, run.waiting, run.dumps)
+    assert ([0], [1], 2) == (run.run(160).hung, run.waiting, run.dumps)
+
+
+BACKWARD = (
+    '  File "/v/site-packages/torch/_tensor.py", line 581 in backward\n  File "/w/train.py", line 3 in f'
+)
+
+
+def test_ranks_that_are_idle_in_a_backward_pass_wait() -> None:
+    waits = then((20, TRAINS), (0, replace(IDLE, stack=BACKWARD)))
+    run = gang(waits, waits, then((20, TRAINS), (0, STUCK))).run(120)
+    assert ([2], [0, 1]) == (run.hung, run.waiting)
+
+
+def test_a_look_works_out_no_pace_of_a_rank_without_a_new_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = gang(*[then((20, TRAINS), (0, WAITS))] * 8).run(25)
+    medians: list[int] = []
+
+    def counted(values: list[float]) -> float:
+        medians.append(len(values))
+        return median(values)
+
+    monkeypatch.setattr(silence, "median", counted)
+    run.run(60)
+    assert [8] * 60 == medians, "only that of the gang, once a look"
+
+
+def test_a_look_that_shows_nothing_new_makes_no_new_pulse() -> None:
+    rank = gang(lambda _: TRAINS).run(5).state.ranks[0]
+    seen = silence.observe(None, rank, (), written=None, now=1005.0)
+    assert silence.observe(seen, rank, (), written=None, now=1006.0) is seen
 
 
 def test_the_limit_may_be_chosen() -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from console.data.run.health import Condition
 from console.data.run.metrics import UTIL
+from console.ui.run.failure import failure_rows
 from console.ui.run.header import headline_rows
 from console.ui.run.rank_detail import detail_rows
 from console.ui.run.rank_table import _table_row
 from console.ui.run.result import result_rows
+from console.ui.run.stacks import stack_rows
 from launcher.state import events as ev
 from tests.console.run_views import view_of, words
 from tests.console.scripted import Scripted
@@ -50,6 +52,25 @@ def test_headline_and_result_tell_where_the_ranks_are_the_odd_one_first(hung: Sc
     assert age == head
     assert PLACES == rest[:2]
     assert len(headline_rows(view, 60)) == 2, "it is wrapped and not cut"
+
+
+def test_stacks_of_an_idle_spell_are_not_shown_as_those_of_the_end(hung: Scripted) -> None:
+    hung.add(ev.RanksResumed(time=70.0, ranks=(2,)), ev.StopRequested(time=3600.0, by="person", reason="x"))
+    hung.add(*(ev.RankExited(time=3601.0, rank=r, exit_code=143, signal="SIGTERM") for r in range(4)))
+    hung.add(ev.RunEnded(time=3602.0, state="stopped", exit_code=130, why="stopped: x"))
+    view = view_of(hung)
+    shown = [*words(result_rows(view, 160)), *words(failure_rows(view, 160, tall=True))]
+    assert not [row for row in shown if "train.py" in row]
+    assert words(stack_rows(view))[0].startswith("these stacks are 3539 s older than the end")
+
+
+def test_stacks_of_a_silence_until_the_stop_are_those_of_the_end(hung: Scripted) -> None:
+    hung.add(ev.StopRequested(time=3600.0, by="person", reason="x"))
+    hung.add(*(ev.RankExited(time=3601.0, rank=r, exit_code=143, signal="SIGTERM") for r in range(4)))
+    hung.add(ev.RunEnded(time=3602.0, state="stopped", exit_code=130, why="stopped: x"))
+    view = view_of(hung)
+    assert PLACES == [row for row in words(result_rows(view, 160)) if row in PLACES]
+    assert "ranks 0-1, 3:" in words(stack_rows(view))
 
 
 def test_each_rank_says_what_it_does(hung: Scripted) -> None:
