@@ -158,6 +158,7 @@ def test_what_needs_a_framework_is_planned_by_its_rules(place: Place, command: s
 
 
 @pytest.mark.spark
+@pytest.mark.takes(360)
 @pytest.mark.timeout(600)
 def test_what_needs_spark_does_what_is_said_on_a_cluster(
     cluster: Cluster, place: Place, tmp_path: Path

@@ -18,6 +18,8 @@ from tests.broken.cases import UNKNOWN, Case, cases
 from tests.commands import COMMAND, facts, last, rankdeck, until
 from tests.small_disk import small_disk
 
+pytestmark = [pytest.mark.process, pytest.mark.takes(7)]
+
 CASES = cases()
 LIMIT_S = 120
 SHM = "16m"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -217,6 +218,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         self._shown_target = ""
         self._arguments = ArgumentSuggester(workdir)
         self._detected: Detected | None = None
+        self._offering = asyncio.Lock()
         self.border_title = "1 New run"
 
     def compose(self) -> ComposeResult:
@@ -315,7 +317,16 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
     async def offer(
         self, functions: Sequence[Signature], options: Sequence[ScriptOption], draft: Draft
     ) -> None:
-        """Offer the functions found in the target's file, and fields for the one that is chosen."""
+        """Offer the functions found in the target's file, and fields for the one that is chosen.
+
+        One call after another: a second one with the same function finds its fields made, not being made.
+        """
+        async with self._offering:
+            await self._offer(functions, options, draft)
+
+    async def _offer(
+        self, functions: Sequence[Signature], options: Sequence[ScriptOption], draft: Draft
+    ) -> None:
         values = [SCRIPT] if draft.source.endswith(".py") or not functions else []
         entry = self.query_one("#entry", Choice)
         entry.offer([*values, *(f.name for f in functions)], draft.function or SCRIPT)

@@ -56,6 +56,7 @@ def run(what: str, tmp_path: Path, packages: Path) -> str:
 
 @pytest.mark.spark
 @pytest.mark.frameworks
+@pytest.mark.takes(90)
 @pytest.mark.timeout(600)
 class TestKeras:
     def test_a_pipeline_is_saved_and_loaded_elsewhere(

@@ -104,10 +104,15 @@ def _dumps(value: Any) -> bytes:
     return data
 
 
+# a distribution of Spark brings its Python packages along, which then were not installed
+_WITH_WORKERS = ("__main__", "launcher", "rankdeck", "console", "pyspark", "py4j")
+
+
 @contextlib.contextmanager
 def _by_value(cloudpickle: Any) -> Any:
     """Have modules sent by value that executors do not have: those that were not installed."""
-    own = [module for module in list(sys.modules.values()) if _is_own(module)]
+    # a module may be loaded under two names
+    own = [module for module in dict.fromkeys(sys.modules.values()) if _is_own(module)]
     for module in own:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -120,7 +125,7 @@ def _by_value(cloudpickle: Any) -> Any:
 def _is_own(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     name = getattr(module, "__name__", "")
-    if not isinstance(file, str) or name.partition(".")[0] in ("__main__", "launcher", "rankdeck", "console"):
+    if not isinstance(file, str) or name.partition(".")[0] in _WITH_WORKERS:
         return False
     return sys.modules.get(name) is module and not is_installed(file)
 

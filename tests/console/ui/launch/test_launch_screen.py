@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.widgets import Input
@@ -166,6 +167,46 @@ async def test_the_picker_finds_a_function_by_a_few_letters(open_app: Open, unti
         await until(pilot, lambda: app.screen.query_one("#processes", Input).has_focus)
         await pilot.press("2")
         await until(pilot, lambda: app.screen.query_one("#processes", Input).value == "2")
+
+
+async def test_after_a_pick_the_focus_goes_to_a_field_that_another_check_is_making(
+    open_app: Open, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change of the target has it checked too, which may be first and still be at work."""
+    making, asked_again = asyncio.Event(), asyncio.Event()
+    learn, offer, recompose = LaunchScreen.learn, LaunchForm.offer, ParamForm.recompose
+
+    async def learn_second(screen: LaunchScreen) -> None:
+        await making.wait()
+        await learn(screen)
+
+    async def offer_twice(form: LaunchForm, *what: Any) -> None:
+        if making.is_set():
+            asked_again.set()
+        await offer(form, *what)
+
+    async def make(form: ParamForm) -> None:
+        making.set()
+        await asked_again.wait()
+        await recompose(form)
+
+    app = open_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot, until)
+        await pilot.press("ctrl+f")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
+        await pilot.press(*"trmain")
+        await until(pilot, lambda: app.screen.query_one(Candidates).length == 1)
+        monkeypatch.setattr(LaunchScreen, "learn", learn_second)
+        monkeypatch.setattr(LaunchForm, "offer", offer_twice)
+        monkeypatch.setattr(ParamForm, "recompose", make)
+        await pilot.press("enter")
+        await until(pilot, lambda: asked_again.is_set() and parameters(app) == ["lr", "steps", "opt"])
+        await until(pilot, lambda: app.focused is not None and app.focused.id != "target")
+
+        assert app.focused is not None
+        assert app.focused.name == "lr"
 
 
 async def test_launching_sends_the_request_and_shows_the_run(

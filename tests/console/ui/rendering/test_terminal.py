@@ -144,14 +144,14 @@ def test_from_launch_to_result(
     terminal.until("train.py:main", "2 found")
     terminal.press("main\r")
     terminal.until("steps", "fail", "ready")
-    terminal.press("3")
-    terminal.until("rankdeck run train.py:main -n 1", "ready")
+    terminal.press("4")
+    terminal.until("rankdeck run train.py:main -n 1", "--param steps=4", "ready")
     terminal.move("\x1b[B", times=2)
     terminal.press("2")
-    terminal.until("rankdeck run train.py:main -n 2", "ready")
+    terminal.until("rankdeck run train.py:main -n 2", "--param steps=4", "ready")
     terminal.press("\x12")
     terminal.until("main", "2 ranks", "3 Logs")
-    screen = terminal.until("succeeded", '{"done": 3}', "2/2 returned")
+    screen = terminal.until("succeeded", '{"done": 4}', "2/2 returned")
     assert max(map(len, screen.splitlines())) <= size[0]
     terminal.press("q")
 

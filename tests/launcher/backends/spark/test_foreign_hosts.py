@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.runs import paths
 from launcher.runs.artifacts import place_of, read_artifacts
+from launcher.runs.logs.tail import tail_of
 from launcher.runs.reader import read_state
 from launcher.state import events as ev
 from tests import spark_net, survivors
@@ -100,12 +102,17 @@ def has_come(path: str) -> bool:
     return bool(runs()) and path in {each.path for each in read_artifacts(last())}
 
 
+def has_begun(rank: int) -> bool:
+    """Whether a rank of the first attempt has said what it found."""
+    return any(b"found" in line for line in tail_of(last(), 0, rank, paths.STDOUT, most=1))
+
+
 def test_files_travel_and_checkpoints_come_home_and_serve_the_next_attempt(
     strangers: Cluster, project: Path, tmp_path: Path
 ) -> None:
     words: list[str | Path] = ["-n", "2", "--files", project.parent / "tokens.bin", "--max-restarts", "1"]
     with start(strangers, project, *words, "--env", f"GATE={tmp_path}/gate") as command:
-        until(lambda: has_come("out/snapshot.bin"), within=120)
+        until(lambda: has_come("out/snapshot.bin") and has_begun(1), within=120)  # else it ends unheard
         (tmp_path / "gate").touch()
         out, err = command.communicate(timeout=120)
     assert command.returncode == 0, err

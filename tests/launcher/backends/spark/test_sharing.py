@@ -13,7 +13,7 @@ from tests.commands import until
 from tests.sharing import User, Watcher, browse, compute, mix, notebook
 from tests.spark_cluster import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.spark, pytest.mark.takes(90), pytest.mark.timeout(3600)]
 
 RUNS = max(6, int(os.environ.get("RANKDECK_SOAK", "0")))
 PROMISED_S = 3.0
