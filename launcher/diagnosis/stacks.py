@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ..errors import counted
 from ..state.events import StacksTaken
+from ..state.library_code import library_path
 from ..state.run_state import RunState
 
 MOST = 8
@@ -112,9 +113,6 @@ def _block(group: Group, host: str) -> str:
 
 _MOST = 3
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
-_INSTALLED = re.compile(r"/(?:site|dist)-packages/(?P<module>.+)$")
-_STANDARD = re.compile(r"(?:/lib/python\d[\d.]*/|^<frozen )(?P<module>[^>]+)>?$")
-_SHIPPED = re.compile(r"\.zip/(?P<module>.+)$")
 # code that calls another function for its caller, and tells nothing about where a rank is
 _WRAPPERS = re.compile(r"_*(?:wrapper|wrapped|inner|decorate_\w+|call_impl|wrapped_call_impl)")
 # collectives and waits: a rank in one of these waits for the ranks that are not. A function of these names
@@ -225,10 +223,7 @@ class _StackFrame:
     @property
     def module(self) -> str:
         """The module of a library as code imports it; empty for the user's own code."""
-        for pattern in (_INSTALLED, _STANDARD, _SHIPPED):
-            if found := pattern.search(self.file):
-                return found["module"].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        return ""
+        return library_path(self.file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     @property
     def communicates(self) -> bool:

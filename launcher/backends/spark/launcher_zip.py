@@ -103,9 +103,11 @@ _RARELY_IMPORTED = (
     "state/fold.py",
     "state/host_facts.py",
     "state/outcome_rules.py",
+    "state/peer_loss.py",
     "state/ranks.py",
     "state/run_state.py",
     "state/separate.py",
+    "state/tracebacks.py",
     "supervisor/",
 )
 _COMPANIONS = ("cloudpickle", "pynvml")
