@@ -24,7 +24,7 @@ from launcher.runs import files, paths
 from launcher.runs.catalog import read_private
 from launcher.runs.provenance import installed_versions
 from launcher.runs.reader import known_status, read_spec, read_state
-from launcher.spec.redaction import Redactor
+from launcher.spec.redaction import Redactor, redacted_source
 from launcher.state.run_state import RunState
 
 from ..sanitize import printable
@@ -169,7 +169,8 @@ class _Bundle:
 
     def _masked(self, text: str) -> str:
         # after a line break: else a text that begins with a secret's name and `=` is taken for its value
-        return self._redactor.mask(f"\n{text}").removeprefix("\n")
+        masked = self._redactor.mask(f"\n{text}").removeprefix("\n")
+        return redacted_source(masked)  # tracebacks and logs quote lines of Python
 
     def _overview(self, missing: list[str]) -> str:
         state, status = self._state, known_status(self._run)

@@ -180,7 +180,7 @@ _LITERAL = re.compile(
 
 
 def redacted_source(line: str) -> str:
-    """A line of Python with the secrets masked that are written in it.
+    """A line of Python, or a text that quotes some, with the secrets masked that are written in it.
 
     Those are texts of known shapes, and literals that are given to a secret name. An expression, such as in
     ``login(token=config.token)``, is none.

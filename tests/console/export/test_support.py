@@ -163,6 +163,17 @@ def test_secrets_in_what_was_said_are_masked_and_the_facts_are_read_as_before(
     assert text.encode().startswith(before), "what has no secret is left as it is"
 
 
+def test_secrets_in_lines_of_source_that_were_quoted_are_masked(run: Path, tmp_path: Path) -> None:
+    line = """    client = Client(name, password = "correct horse", api_key='k3y of mine')"""
+    facts = spoken(f"{line}\nPermissionError: 401")
+    with (run / paths.EVENTS).open("ab") as file:
+        file.writelines(ev.encode(fact, ID) for fact in facts)
+    text = bundle(run, tmp_path)["events.jsonl"]
+    assert "correct horse" not in text
+    assert "k3y of mine" not in text
+    assert "PermissionError: 401" in text
+
+
 def test_words_and_places_are_left_though_a_secret_has_their_letters(run: Path, tmp_path: Path) -> None:
     facts: list[ev.Event] = [
         ev.MessageLogged(time=5.0, rank=0, text="PASSWORD=failed"),
