@@ -14,11 +14,12 @@ import pytest
 from launcher.diagnosis.wording import cause_text
 from launcher.runs.reader import read_state
 from launcher.state import events as ev
+from tests import engines
 from tests.broken.cases import UNKNOWN, Case, cases
-from tests.commands import COMMAND, facts, last, rankdeck, until
+from tests.commands import COMMAND, facts, last, rankdeck, runs, until
 from tests.small_disk import small_disk
 
-pytestmark = [pytest.mark.process, pytest.mark.takes(7)]
+pytestmark = [pytest.mark.process, pytest.mark.takes(5)]
 
 CASES = cases()
 LIMIT_S = 120
@@ -85,10 +86,35 @@ NEEDS: dict[str, Callable[[Path], AbstractContextManager[Wrapped]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home whose engine runs one training after another."""
+    folder = tmp_path_factory.mktemp("home")
+    yield folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANKDECK_HOME", str(folder))
+        engines.end_all()
+
+
+@pytest.fixture
+def usual_engine(
+    case: Case, shared_home: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """An engine that has run others, as a user's has; where the machine is made small, one that begins there.
+
+    Ranks with torch are forks of a process that has it in both, but only the first run waits for its start.
+    """
+    with monkeypatch.context() as patch:
+        if not case.needs:
+            patch.setenv("RANKDECK_HOME", str(shared_home))
+        yield
+
+
 def start(case: Case, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the training to its end."""
+    """Run the training to its end; it is the last run then."""
+    known = runs()
     with NEEDS[case.needs](folder) as (words, variables):
-        return subprocess.run(
+        ended = subprocess.run(
             [*words, COMMAND, *case.command],
             capture_output=True,
             text=True,
@@ -99,6 +125,8 @@ def start(case: Case, folder: Path) -> subprocess.CompletedProcess[str]:
             env={**os.environ, **variables},
             check=False,
         )
+    assert len(runs()) == len(known) + 1, ended.stderr
+    return ended
 
 
 def found_in(run: Path) -> ev.CauseFound | None:
@@ -109,7 +137,7 @@ def found_in(run: Path) -> ev.CauseFound | None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_its_cause_is_found_and_told(case: Case, tmp_path: Path) -> None:
+def test_its_cause_is_found_and_told(case: Case, usual_engine: None, tmp_path: Path) -> None:
     ended = start(case, tmp_path)
     assert ended.returncode != 0, ended.stderr
     found = found_in(last())
