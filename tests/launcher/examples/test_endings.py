@@ -18,7 +18,12 @@ from tests import engines, segments, survivors
 from tests.commands import Foreground, last, rankdeck, until
 from tests.trainings import Example, examples
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.process, pytest.mark.timeout(300, func_only=True)]
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.process,
+    pytest.mark.timeout(300, func_only=True),
+    pytest.mark.takes(25),  # begun first, it makes the environments for which others would wait
+]
 
 TRIES = int(os.environ.get("RANKDECK_SOAK", "1"))
 CODES = {"fail": 1, "interrupt": 130, "engine": 75, "stop": 143, "agent": 75, "service": 75}
