@@ -543,6 +543,7 @@ class WorkerGroup:
             oom_kills=(after or 0) - (self._oom_before or 0) if known else None,
             unreturned=code == 0 and live.returns and live.left is None,
             left=code == 0 and live.returns and live.left is True,
+            after_return=bool(code or name) and live.left is False,
             collectives=self._last_calls(live) if code or name else (),
         )
         self.emit.fact(fact)

@@ -6,11 +6,12 @@ Unknown stays unknown: without a rule that fits there is no cause, and the excep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 
 from ..errors import LauncherError
 from ..state.events import CauseFound, RunEnded
+from ..state.outcome_rules import brief
 from ..state.ranks import Rank
 from ..state.run_state import Phase, RunState
 from . import (
@@ -25,6 +26,7 @@ from . import (
     network_rules,
     program_rules,
 )
+from .certainty import Certainty
 from .failure import Course, EndRule, Finding, FirstFailure, RefusalRule, Rule
 from .sites import sites_of
 
@@ -50,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     program_rules.main_guard,
     host_rules.full_shared_memory,
     program_rules.loader_killed,
+    program_rules.loader_late,
     host_rules.full_disk,
     host_rules.memory_refused,
     host_rules.too_many_files,
@@ -68,6 +71,7 @@ RULES: tuple[Rule, ...] = (
     collective_rules.timeout,
     model_rules.not_finite_gradient,
     model_rules.weights_only,
+    model_rules.pointer_of_lfs,
     model_rules.torn_checkpoint,
     program_rules.missing_module,
     program_rules.missing_library,
@@ -143,7 +147,11 @@ def _find(state: RunState, evidence: Evidence, ended: RunEnded) -> Finding | Non
     if ended.rank is None or ended.rank >= len(state.ranks):
         return next((each for rule in END_RULES if (each := rule(state, ended)) is not None), None)
     failure = failure_of(state, state.ranks[ended.rank], evidence)
-    return next((each for rule in RULES if (each := rule(failure)) is not None), None)
+    found = next((each for rule in RULES if (each := rule(failure)) is not None), None)
+    if found is None or not failure.amid:
+        return found
+    doubt = f"it came up while another exception was handled, which may be the cause: {brief(failure.amid)}"
+    return replace(found, certainty=Certainty.LIKELY, evidence=(*found.evidence, doubt))
 
 
 def failure_of(state: RunState, rank: Rank, evidence: Evidence) -> FirstFailure:

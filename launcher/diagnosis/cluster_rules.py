@@ -136,7 +136,10 @@ def _lacking_part(failure: FirstFailure) -> Finding | None:
         return None
     top = name.partition(".")[0]
     text = f"{top} on {failure.rank.host} is another version than on {HERE}: it has no {name}"
-    return _skew(failure, text, found, Certainty.LIKELY, f"here it is {place}")
+    own, here = failure.site, [site for site in failure.sites if site.name == HERE]
+    known = top == "torch" and own is not None and differs(own, here, "torch")
+    most = Certainty.CERTAIN if known else Certainty.LIKELY
+    return _skew(failure, text, found, most, f"here it is {place}")
 
 
 def _place(module: ModuleSpec | None) -> str:

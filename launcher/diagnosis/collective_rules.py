@@ -345,12 +345,16 @@ def _too_many(failure: FirstFailure, found: Recognised) -> Finding:
 
 def outside_group(failure: FirstFailure) -> Finding | None:
     """A rank named one by its number in the gang as if it were the number in a group, or the other way."""
-    found = failure.begins(r"(?:Global|Group) rank (\d{1,7}) is not part of group", "ValueError")
+    found = failure.begins(
+        r"(?:Global|Group) rank (\d{1,7}) is not part of group"
+        r"|ProcessGroup\w{1,20}::\w{1,40}: invalid (?:root|src|dst) rank: (-?\d{1,7})",
+        *_VALUE,
+    )
     if found is None:
         return None
     return Finding(
         "rank-outside-group",
-        f"{failure.name} named rank {found.match[1]}, which its group does not have",
+        f"{failure.name} named rank {found.match[1] or found.match[2]}, which its group does not have",
         found.certainty,
         (f"torch: {brief(found.error.message)}",),
         (

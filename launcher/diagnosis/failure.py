@@ -13,7 +13,7 @@ from ..state.events import RunEnded, StacksTaken, XidLogged
 from ..state.peer_loss import is_transport_error
 from ..state.ranks import Rank
 from ..state.run_state import RunState
-from ..state.tracebacks import DIRECT, chain, message_in, quoted_block, raised_by_user
+from ..state.tracebacks import DIRECT, chain, in_users_code, message_in, quoted_block, raised_by_user
 from .certainty import Certainty as Certainty
 from .certainty import weakest as weakest
 from .sites import Site
@@ -110,6 +110,16 @@ class FirstFailure:
         raised = self.rank.raised
         return _errors_of(raised.kind, raised.message, raised.traceback) if raised else ()
 
+    @property
+    def amid(self) -> str:
+        """The exception of the user's own code that was handled when its own came up; empty for none.
+
+        A cleanup that fails after an error hides that error, and a second way that fails explains it: both
+        are written alike.
+        """
+        raised = self.rank.raised
+        return _amid(raised.kind, raised.message, raised.traceback) if raised else ""
+
     def begins(self, pattern: str | re.Pattern[str], *kinds: str) -> Recognised | None:
         """The first of its `errors` that is of one of these kinds and whose message begins so.
 
@@ -154,9 +164,23 @@ def _errors_of(kind: str, message: str, traceback: str) -> tuple[Told, ...]:
     return tuple(_errors(kind, message, traceback))
 
 
+def _own_chain(message: str, traceback: str) -> list[str]:
+    """The exceptions of the rank: a traceback that the message quotes may be a chain too, of another one."""
+    return chain((quoted_block(message) and traceback.rpartition(message)[0]) or traceback)
+
+
+@lru_cache(maxsize=4)
+def _amid(kind: str, message: str, traceback: str) -> str:
+    earlier, joint, block = ["", "", "", *_own_chain(message, traceback)][-3:]
+    told = told_in(earlier)
+    if joint in ("", DIRECT) or told is None or not in_users_code(earlier):
+        return ""
+    passes_on = _passes_on(Told(kind, message, raised_by_user(block)))
+    return "" if passes_on else f"{told.kind}: {told.message}".removesuffix(": ")
+
+
 def _errors(kind: str, message: str, traceback: str) -> Iterator[Told]:
-    inner = quoted_block(message)  # a quoted traceback may be a chain too, but not that of this rank
-    parts = chain((inner and traceback.rpartition(message)[0]) or traceback)
+    inner, parts = quoted_block(message), _own_chain(message, traceback)
     later = Told(kind, message, raised_by_user(parts[-1]), block=parts[-1])
     yield later
     if inner and (told := told_in(inner)):

@@ -12,7 +12,7 @@ from ..state.events import RunEnded, StacksTaken
 from ..state.outcome_rules import listed
 from ..state.run_state import RunState
 from .failure import Certainty, Finding
-from .stacks import Standstill, place_of, standstills, threads_beside, who
+from .stacks import Standstill, communicates_beside, place_of, standstills, threads_beside, who
 
 _SHOWN = 3
 
@@ -23,7 +23,16 @@ def stood_still(state: RunState, ended: RunEnded) -> Finding | None:
         return None
     left = tuple(rank.rank for rank in state.left_early)
     stacks = state.last_stacks
+    if _is_killed_otherwise(state):
+        return None
     return _kept_alive(stacks) or standstill(stacks, left, silent=_unasked(state), run=state.id)
+
+
+def _is_killed_otherwise(state: RunState) -> bool:
+    """Whether somebody else killed a rank at that moment: rankdeck does so only after the grace period."""
+    stop = state.stop
+    killed = (rank.ended for rank in state.ranks if rank.signal == "SIGKILL" and rank.ended is not None)
+    return stop is not None and any(ended < stop.time + stop.grace_s for ended in killed)
 
 
 def _unasked(state: RunState) -> tuple[int, ...]:
@@ -35,7 +44,7 @@ def _unasked(state: RunState) -> tuple[int, ...]:
 def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:
     """The program of some rank is over, and Python waits for a thread of it before it exits."""
     ending = [taken for taken in stacks if _is_ending(taken)]
-    if not ending:
+    if not ending or any(map(communicates_beside, ending)):  # a thread that trains is the program
         return None
     ranks = tuple(taken.rank for taken in ending)
     places = list(dict.fromkeys(place for taken in ending for place in threads_beside(taken)))
@@ -55,6 +64,9 @@ def _kept_alive(stacks: Sequence[StacksTaken]) -> Finding | None:
 def _is_ending(taken: StacksTaken) -> bool:
     place = place_of(taken)
     return place.place.startswith("threading.py:") and place.function.endswith("_shutdown")
+
+
+_TO_ONE = frozenset({"send", "recv", "isend", "irecv"})  # nobody else has to take part
 
 
 def standstill(
@@ -86,7 +98,7 @@ def standstill(
         return _stuck(odd, unseen, waiting)
     if not unseen and odd and not waiting and all(_LOADER in group.function for group in odd):
         return _loader(odd)
-    if not others and left:
+    if not others and left and not any(place.function in _TO_ONE for place in waiting):
         return _left(left, waiting)
     if not others and len(waiting) > 1:
         return _mismatched(waiting)
@@ -164,7 +176,7 @@ EQUAL_STEPS = (
     "torch.distributed.algorithms.Join, if their numbers must differ",
 )
 SAME_ORDER = (
-    "every rank must call the same collectives in one order, with equal shapes: look for an `if` around one",
+    "every rank must call the same collectives in one order, with equal shapes and types: look for an `if`",
     "--env TORCH_DISTRIBUTED_DEBUG=DETAIL names the ranks whose collectives differ",
 )
 

@@ -88,13 +88,16 @@ def full_disk(failure: FirstFailure) -> Finding | None:
     path = re.search(r": '([^'\n]{1,400})'", found.error.message)
     quota = found.error.message.startswith("[Errno 122]")
     where = f"to {path[1]}" if path else "a file"
+    why = "its quota there is used up" if quota else "no space is left on its disk"
     return Finding(
         "disk-full",
-        f"{failure.name} could not write {where}: {'its quota' if quota else 'the disk'} on "
-        f"{failure.rank.host} is full",
+        f"{failure.name} could not write {where} on {failure.rank.host}: {why}",
         Certainty.LIKELY if unsure else found.certainty,
         (brief(found.error.message),),
-        ("`df -h` there shows which file system is full; free it, or write elsewhere",),
+        (
+            "`df -h` there shows which file system is full; free it, or write elsewhere",
+            "`df -i` shows whether it has room for no more files: then many small ones are in the way",
+        ),
     )
 
 
@@ -182,5 +185,6 @@ def terminated(failure: FirstFailure) -> Finding | None:
         remedy=(
             "a scheduler that takes the host back sends it: --max-restarts N starts the gang again",
             "else somebody ended that process: `journalctl` or the scheduler's log on the host may say who",
+            f"or it ended itself: rankdeck logs {failure.run} -r {failure.rank.rank} has what it wrote last",
         ),
     )

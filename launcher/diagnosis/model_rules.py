@@ -7,8 +7,8 @@ import re
 
 from ..errors import counted
 from ..state.outcome_rules import brief
-from ..state.ranks import FirstNotFinite
-from .failure import Certainty, Finding, FirstFailure, Recognised
+from ..state.ranks import FirstNotFinite, Rank
+from .failure import Certainty, Finding, FirstFailure, Recognised, Told
 
 _UNUSED = "Expected to have finished reduction in the prior iteration before starting a new one"
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]{1,200})")
@@ -124,6 +124,8 @@ def not_finite_reported(failure: FirstFailure) -> Finding | None:
     told = _reporters(failure)
     if not told or not _gave_up(failure):
         return None
+    if failure.rank.metrics and failure.rank.not_finite is None:
+        return None  # what it reported itself is in order
     rank, first = told[0]
     where = "" if first.step is None else f" at step {first.step}"
     text = f"{first.metric} of rank {rank} was not finite{where}"
@@ -141,8 +143,14 @@ def _gave_up(failure: FirstFailure) -> bool:
 
 def _reporters(failure: FirstFailure) -> list[tuple[int, FirstNotFinite]]:
     """The ranks that have reported a figure that is not finite, the first one first."""
-    told = [(rank.rank, rank.not_finite) for rank in failure.gang if rank.not_finite is not None]
+    told = [(rank.rank, rank.not_finite) for rank in failure.gang if rank.not_finite and _is_bad_still(rank)]
     return sorted(told, key=lambda each: (each[1].time, each[0]))
+
+
+def _is_bad_still(rank: Rank) -> bool:
+    """Whether the figure that was not finite is not to this day: a best loss begins as infinite."""
+    first = rank.not_finite
+    return first is not None and not math.isfinite(rank.metrics.get(first.metric, math.nan))
 
 
 def _first_reports(failure: FirstFailure) -> tuple[str, ...]:
@@ -156,7 +164,9 @@ def _first_reports(failure: FirstFailure) -> tuple[str, ...]:
     return (f"rank {rank} was the first to report one: {first.metric}{at}{later}",)
 
 
-_READER = r"PytorchStreamReader failed (?:reading|locating|finding)"
+_READER = (
+    r"PytorchStreamReader failed (?:reading|finding)"  # what it fails to locate may never have been there
+)
 _SHORT = r"unexpected EOF, expected \d+ more bytes\. The file might be corrupted"
 _PICKLE = r"pickle data was truncated|Ran out of input|unpickling stack underflow"
 _SAFE = r"Error while deserializing header: |incomplete metadata"
@@ -180,7 +190,7 @@ def torn_checkpoint(failure: FirstFailure) -> Finding | None:
         return None
     return Finding(
         "checkpoint-torn",
-        f"{failure.name} loaded a file that is not whole" + ("" if found else ", or no checkpoint"),
+        f"{failure.name} loaded a file that is not whole{_or_else(found, told)}",
         _certainty(found),
         (brief(f"{told.kind}: {told.message}".removesuffix(": ")),),
         (
@@ -189,6 +199,13 @@ def torn_checkpoint(failure: FirstFailure) -> Finding | None:
             "one rank writes a file, and the others wait at a barrier before they load it",
         ),
     )
+
+
+def _or_else(found: Recognised | None, told: Told) -> str:
+    """What else the error may mean."""
+    if found is None:
+        return ", or no checkpoint"
+    return ", or read past the end of one" if told.kind == "EOFError" else ""
 
 
 def _certainty(found: Recognised | None) -> Certainty:
@@ -214,6 +231,23 @@ def _is_torn(failure: FirstFailure) -> Recognised | None:
     return vague if vague and vague.error.passed(_LOADS) else None
 
 
+_POINTER = r"invalid load key, 'v'|Weights only load failed[\s\S]*Unsupported operand 118\b"  # 118 is v
+
+
+def pointer_of_lfs(failure: FirstFailure) -> Finding | None:
+    """The file begins with a v, as the pointers do that Git LFS leaves in place of large files."""
+    found = failure.begins(_POINTER, "_pickle.UnpicklingError")
+    if found is None:
+        return None
+    return Finding(
+        "checkpoint-torn",
+        f"{failure.name} loaded a file that is no checkpoint: it may be a pointer of Git LFS",
+        Certainty.LIKELY,
+        (brief(f"{found.error.kind}: {found.error.message}"),),
+        ("`head -1 FILE` shows whether it is one: it says `version https://git-lfs…`", "git lfs pull"),
+    )
+
+
 _BLOCKED = re.compile(r"Unsupported global: GLOBAL (\S{1,200}) was not an allowed global")
 
 
@@ -237,9 +271,9 @@ def weights_only(failure: FirstFailure) -> Finding | None:
 
 
 def failed_after_result(failure: FirstFailure) -> Finding | None:
-    """The process ended badly after the rank's result was delivered."""
+    """The process ended badly after the rank's function had returned. One that publishes may still train."""
     rank = failure.rank
-    if rank.returned is None or rank.raised is not None or rank.unreturned:
+    if not rank.after_return or rank.returned is None or rank.raised is not None:
         return None
     how = f"was killed by {rank.signal}" if rank.signal else f"ended with exit code {rank.exit_code}"
     return Finding(

@@ -32,7 +32,7 @@ def port_in_use(failure: FirstFailure) -> Finding | None:
     number = failure.begins(_PORT, *_TORCH)
     # the path of a Unix socket can be in use too, and the message is the same
     of_port = number or found.match[0] != _IN_USE or found.error.passed(_SERVERS)
-    port = f"port {number.match[1]}" if number else "a port"
+    port = f"port {number.match[1]}" if number else "a port" if of_port else "a port, or at a path,"
     return Finding(
         "port-in-use",
         f"{failure.name} could not listen on {port} of {failure.rank.host}: it is in use",
@@ -42,6 +42,7 @@ def port_in_use(failure: FirstFailure) -> Finding | None:
             "do not set MASTER_PORT in the script: rankdeck gives each run a free one",
             "a port of your own: bind port 0 and take what you get, or add LOCAL_RANK to the number",
             "`ss -ltnp` on the host names the process that listens there",
+            *([] if of_port else ["a Unix socket: remove its file before bind, if nobody listens there"]),
         ),
     )
 

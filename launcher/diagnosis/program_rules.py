@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..state.outcome_rules import brief
-from .failure import Certainty, Finding, FirstFailure
+from .failure import Certainty, Finding, FirstFailure, Recognised
 
 _NO_MODULE = r"No module named '([^'\n]{1,200})'"
 
@@ -19,12 +19,25 @@ def missing_module(failure: FirstFailure) -> Finding | None:
         "module-missing",
         f"the interpreter of {failure.name} on {failure.rank.host} has no module {found.match[1]}",
         found.certainty,
-        evidence=_imported_at(failure),
-        remedy=(
-            "install its package for that interpreter, or choose another one: --python PATH",
-            "a module of your own: --workdir or --py-files, so that ranks find it",
-        ),
+        _imported_at(failure),
+        _ways_to_have(found),
     )
+
+
+_UNPICKLES = r"(?:torch/(?:serialization|_weights_only_unpickler)|pickle|joblib/\w+)\.py"
+
+
+def _ways_to_have(found: Recognised) -> tuple[str, ...]:
+    own = "a module of your own: --workdir or --py-files, so that ranks find it"
+    parent = found.match[1].rpartition(".")[0]
+    if found.error.passed(_UNPICKLES):
+        return (
+            "the file that is loaded names a class of that module: have it there, or save state_dict() only",
+            own,
+        )
+    if parent:
+        return (f"{parent} is there, without that part: another version of it, or another name", own)
+    return ("install its package for that interpreter, or choose another one: --python PATH", own)
 
 
 def _imported_at(failure: FirstFailure) -> tuple[str, ...]:
@@ -53,6 +66,7 @@ def missing_library(failure: FirstFailure) -> Finding | None:
         (
             "install the package that has it on every host, or another build of the Python package",
             "--env LD_LIBRARY_PATH=FOLDER, if it is there but not found",
+            "one of your own: build it for these hosts, and have it travel with --files or --workdir",
         ),
     )
 
@@ -106,11 +120,12 @@ def no_terminal(failure: FirstFailure) -> Finding | None:
     found = failure.begins("EOF when reading a line", "EOFError") or failure.begins("", "bdb.BdbQuit")
     if found is None:
         return None
-    asks = "a debugger" if found.error.kind == "bdb.BdbQuit" else "input()"
+    debugs = found.error.kind == "bdb.BdbQuit"
+    asks = "a debugger" if debugs else "input()"
     return Finding(
         "no-terminal",
         f"{failure.name} reads from a terminal ({asks}), and ranks have none",
-        found.certainty,
+        found.certainty if debugs else Certainty.LIKELY,  # the program may have opened a file in its place
         remedy=(
             "take what it asks for from an option or a variable: -- ARGS, --env",
             "breakpoints: run one rank without rankdeck, or a debugger that listens on a port (debugpy)",
@@ -185,7 +200,26 @@ def loader_killed(failure: FirstFailure) -> Finding | None:
         tuple(evidence),
         (
             "num_workers=0 shows the worker's own error",
-            "if memory ran out: fewer workers, a smaller prefetch_factor, no large lists in the dataset",
+            *([] if coded else [_WORKER_MEMORY]),
+        ),
+    )
+
+
+_WORKER_MEMORY = "if memory ran out: fewer workers, a smaller prefetch_factor, no large lists in the dataset"
+
+
+def loader_late(failure: FirstFailure) -> Finding | None:
+    """A DataLoader waited for longer than its limit for a batch of its workers."""
+    found = failure.begins(r"DataLoader timed out after (\d{1,9}(?:\.\d{1,9})?) seconds", "RuntimeError")
+    if found is None:
+        return None
+    return Finding(
+        "loader-stuck",
+        f"{failure.name} waited {found.match[1]} s for a batch of its DataLoader's workers",
+        found.certainty,
+        remedy=(
+            "num_workers=0 runs the dataset in the rank: it shows what takes that long",
+            "DataLoader(timeout=…) is the limit, if a batch may take longer",
         ),
     )
 

@@ -237,6 +237,12 @@ def threads_beside(taken: StacksTaken) -> list[str]:
     return [f"{each.function} ({each.place})" for each in places if each.function]
 
 
+def communicates_beside(taken: StacksTaken) -> bool:
+    """Whether a thread of a rank besides its main one is in a collective."""
+    main = _main_block(taken.text)
+    return any(_where(block).waits for block in _blocks(taken.text) if block != main)
+
+
 def _where(text: str, reason: str = "") -> _StackPlace:
     """A rank's place by its stacks; if they are missing, why."""
     main = _main_block(text)

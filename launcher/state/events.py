@@ -769,7 +769,8 @@ class RankExited(Event):
     `oom_kills` is the number of OOM kills that the kernel counted while the rank lived; None where its
     counters cannot be read. `unreturned` is true if the rank ran a function and ended with 0 although the
     function had neither returned nor raised; `left`, if the function ended by `sys.exit` and has no value.
-    `collectives` are the rank's last ones, if NCCL's watchdog wrote them down before it aborted a rank.
+    `after_return` is true if its function had returned, and the process then ended badly. `collectives` are
+    the rank's last ones, if NCCL's watchdog wrote them down before it aborted a rank.
     """
 
     rank: Index
@@ -779,6 +780,7 @@ class RankExited(Event):
     oom_kills: int | None = None
     unreturned: bool = False
     left: bool = False
+    after_return: bool = False
     collectives: tuple[CollectiveCall, ...] = ()
 
 

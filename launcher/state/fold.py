@@ -364,6 +364,7 @@ def _exited(state: RunState, e: ev.RankExited) -> RunState:
     phase, raised = end_of(state, rank, e)
     end = {"ended": e.time, "exit_code": e.exit_code, "signal": e.signal, "oom_kills": e.oom_kills}
     how = {"unreturned": e.unreturned, "left": e.left, "raised": raised, "dumped": e.collectives}
+    how["after_return"] = e.after_return
     early = state.disrupted_at is None
     return _update_rank(state, e.rank, phase=phase, ended_before_stop=early, **end, **how)
 

@@ -58,6 +58,7 @@ class Rank:
         dumped: its last collectives, as NCCL's watchdog wrote them down before it aborted a rank.
         unreturned: whether it ended with 0 in the middle of the function that it ran.
         left: whether its function ended by `sys.exit`, without a value.
+        after_return: whether its process ended badly after its function had returned.
         ended_before_stop: whether its exit was received before the gang was stopped or lost a part.
         awaits_log: whether it waits until its output is read.
         awaits_rows: how many rows of the run's DataFrame it has had, while it waits for more; else None.
@@ -89,6 +90,7 @@ class Rank:
     failing: bool = False
     unreturned: bool = False
     left: bool = False
+    after_return: bool = False
     ended_before_stop: bool = False
     returned: ev.RankReturned | None = None
     step: int | None = None

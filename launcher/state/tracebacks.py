@@ -60,8 +60,19 @@ def raised_by_user(block: str) -> bool | None:
 
     None if that is the user's, and its line is not known: it was generated, or its file is gone.
     """
-    innermost = next(reversed(list(_PLACE.finditer(block))), None)
-    if innermost is None or is_library(innermost["file"]):
+    innermost = _innermost_of_user(block)
+    if innermost is None:
         return False
     source = innermost["source"]
     return None if source is None else _RAISES.search(source) is not None
+
+
+def in_users_code(block: str) -> bool:
+    """Whether this exception came up in the user's own code, and not below it in a library's."""
+    return _innermost_of_user(block) is not None
+
+
+def _innermost_of_user(block: str) -> re.Match[str] | None:
+    """The innermost frame, if it is the user's."""
+    innermost = next(reversed(list(_PLACE.finditer(block))), None)
+    return None if innermost is None or is_library(innermost["file"]) else innermost

@@ -106,7 +106,9 @@ def test_another_python_on_one_host(
     run = hosts.run(tmp_path, script("print('go')\n"))
 
     assert 69 == run.code
-    run.has("version-skew", "certain", "executors run Python", "Spark refuses to mix them", "PYSPARK_PYTHON")
+    run.has(
+        "version-skew", "certain", "the executors' Python is", "Spark refuses to mix them", "PYSPARK_PYTHON"
+    )
 
 
 TLS = """

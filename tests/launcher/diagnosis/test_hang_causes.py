@@ -87,6 +87,30 @@ def test_no_other_rank_is_named_while_one_was_not_seen(answer: dict[int, str]) -
     assert ("standstill", None) == (gone.id, gone.rank)
 
 
+def test_a_rank_that_somebody_kills_at_that_moment_is_no_standstill() -> None:
+    *facts, waiting, killed = hung({0: waits("all_reduce", 41), 1: ""})
+    assert isinstance(killed, ev.RankExited)
+    early = replace(killed, time=6.1, exit_code=137, signal="SIGKILL")
+    assert cause_of([*facts, early, waiting], size=2) is None
+    late = replace(early, time=7.1)  # as rankdeck does after the grace period
+    assert found([*facts, waiting, late], size=2).id == "rank-stuck"
+
+
+def test_a_rank_that_left_is_not_to_blame_for_messages_between_two_others() -> None:
+    stacks = {0: waits("recv", 9), 1: waits("recv", 9)}
+    assert "standstill" == found(hung(stacks, left_before=(2,)), size=3).id
+
+
+def test_a_thread_that_trains_is_the_program() -> None:
+    over = stack(("/usr/lib/python3.11/threading.py", 1590, "_shutdown"))
+    thread = waits("all_reduce", 9).replace("Current thread", "Thread 0x7f (most recent call first)")
+    assert (
+        "thread-keeps-alive"
+        == found(hung({0: f"{thread.replace('all_reduce', 'get')}\n\n{over}"}), size=1).id
+    )
+    assert "thread-keeps-alive" != found(hung({0: f"{thread}\n\n{over}"}), size=1).id
+
+
 def test_the_remedy_names_the_run() -> None:
     cause = found(hung({0: STUCK, 1: STUCK}))
     assert "rankdeck stacks r1 while it stands still shows the whole stacks" in cause.remedy

@@ -81,7 +81,7 @@ TELLING = [
      "certain", "nvcc"),
     ("RuntimeError", "Ninja is required to load C++ extensions (pip install ninja to get it)",
      "compiler-missing", "certain", ""),
-    ("EOFError", "EOF when reading a line", "no-terminal", "certain", "input()"),
+    ("EOFError", "EOF when reading a line", "no-terminal", "likely", "input()"),
     ("bdb.BdbQuit", "", "no-terminal", "certain", "debugger"),
     ("RuntimeError", "DataLoader worker (pid 19315) is killed by signal: Killed. ", "loader-worker-killed",
      "certain", "Killed"),
@@ -327,13 +327,15 @@ def test_a_disk_that_was_full_when_a_checkpoint_was_written() -> None:
 
 def test_an_end_after_the_result() -> None:
     returned = ev.RankReturned(time=4.0, rank=1, type="int", size=4)
-    exits: list[ev.Event] = [ev.RankExited(time=6.0, rank=1, exit_code=7)]
+    exits: list[ev.Event] = [ev.RankExited(time=6.0, rank=1, exit_code=7, after_return=True)]
     cause = found([returned, *exits])
 
     assert ("failed-after-result", "certain") == (cause.id, cause.certainty)
     assert "exit code 7" in cause.text
-    assert "killed by SIGSEGV" in found([returned, *killed("SIGSEGV", 139)]).text
+    crash = ev.RankExited(time=6.0, rank=1, exit_code=139, signal="SIGSEGV", after_return=True)
+    assert "killed by SIGSEGV" in found([returned, crash]).text
     assert cause_of(exits) is None
+    assert cause_of([returned, *killed("SIGSEGV", 139)]) is None, "it may have published, and gone on"
     assert cause_of(killed("SIGSEGV", 139)) is None
 
 
