@@ -7,9 +7,11 @@ finds. Ranks print what they like: what has the shape of a secret is masked here
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import platform
+import re
 import sys
 import time
 import zipfile
@@ -24,7 +26,7 @@ from launcher.runs import files, paths
 from launcher.runs.catalog import read_private
 from launcher.runs.provenance import installed_versions
 from launcher.runs.reader import known_status, read_spec, read_state
-from launcher.spec.redaction import Redactor, redacted_source
+from launcher.spec.redaction import REDACTED, Redactor, hides, redacted_source
 from launcher.state.run_state import RunState
 
 from ..sanitize import printable
@@ -133,6 +135,8 @@ class _Bundle:
 
     def _masked_all(self, name: str, text: str) -> str:
         """A part without secrets. One that is JSON stays JSON, so that our own reader reads it still."""
+        if name == f"{FOLDER}/{PAGE}":
+            return self._masked_page(text)
         if name not in _DOCUMENTS:
             return self._masked(text)
         if name == paths.EVENTS:  # a document a line, of which one may be torn
@@ -145,7 +149,7 @@ class _Bundle:
             return text
         try:
             found = json.loads(text)
-            words = {name: found[name] for name in _WORDS if name in found} if isinstance(found, dict) else {}
+            words = self._words_in(found) if isinstance(found, dict) else {}
             masked = self._masked_value(found, "")
         except (ValueError, RecursionError):
             return self._masked(text)
@@ -153,16 +157,22 @@ class _Bundle:
             masked |= words
         return text if masked == found else json.dumps(masked)
 
+    def _words_in(self, found: dict[str, Any]) -> dict[str, str]:
+        """The fields of our own words: a secret may have the letters of one."""
+        return {name: word for name in _WORDS if isinstance(word := found.get(name), str)}
+
     def _masked_value(self, value: Any, field: str) -> Any:
         """A value of the field of this name; a list's items are of the field that the list is of."""
         if isinstance(value, str):
-            return self._redactor.mask_known(value) if field in _NAMES else self._masked(value)
+            return self._redactor.mask_place(value) if field in _NAMES else self._masked(value)
         if isinstance(value, list):
             return [self._masked_value(each, field) for each in value]
         if isinstance(value, dict):
             known = self._redactor.mask_known
             return {
-                known(name): self._masked_value(each, field if field in _FREE else name)
+                known(name): REDACTED
+                if isinstance(each, str) and hides(name, each)
+                else self._masked_value(each, field if field in _FREE else name)
                 for name, each in value.items()
             }
         return value
@@ -170,7 +180,17 @@ class _Bundle:
     def _masked(self, text: str) -> str:
         # after a line break: else a text that begins with a secret's name and `=` is taken for its value
         masked = self._redactor.mask(f"\n{text}").removeprefix("\n")
-        return redacted_source(masked)  # tracebacks and logs quote lines of Python
+        return redacted_source(masked, self._redactor)  # tracebacks and logs quote lines of Python
+
+    def _masked_page(self, text: str) -> str:
+        """A page of HTML with the secrets in its texts masked, which are written there with signs of HTML."""
+
+        def between_tags(found: re.Match[str]) -> str:
+            plain = html.unescape(found[1])
+            masked = self._masked(plain)
+            return found[0] if masked == plain else f">{html.escape(masked)}<"
+
+        return self._masked(re.sub(r">([^<>]+)<", between_tags, text))
 
     def _overview(self, missing: list[str]) -> str:
         state, status = self._state, known_status(self._run)

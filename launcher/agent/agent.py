@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -383,10 +382,6 @@ class Agent:
             folder=folder,
         )
         self._payload.clear()
-        if any(own.get("CUDA_VISIBLE_DEVICES") for own in order.ranks.values()):
-            from .flight_record import with_file_in  # only a GPU's ranks have such a recorder
-
-            order = replace(order, env=with_file_in(self._folder(), order.env))
         if order.shared_memory:
             leftovers.note_segments(self._folder(), order.shared_memory)
         self._group = WorkerGroup(

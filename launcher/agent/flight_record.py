@@ -11,14 +11,16 @@ import io
 import json
 import os
 import pickle
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 _GROUPS, _TEXT = 4, 120
 _NAMELESS = "undefined"  # what torch puts where a group was made without a description
 _MOST_BYTES = 16 << 20
 _FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_USUAL = ("comm_lib_trace_rank_", "nccl_trace_rank_")  # since torch 2.9, and before
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 
 
@@ -35,32 +37,37 @@ def last_collectives() -> list[dict[str, Any]]:
     return _last(json.loads(recorded)) if len(recorded) <= _MOST_BYTES else []
 
 
-def file_of(environ: Mapping[str, str], rank: int) -> str:
-    """The file that NCCL's watchdog writes in a rank of this environment; empty if that is not known."""
-    begin = next((environ[name] for name in _FILES if environ.get(name)), "")
-    return begin and f"{begin}{rank}"
-
-
-def with_file_in(folder: str, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with a folder for that file, unless it names one.
-
-    The other variable would do as well, but a warm rank's environment may only differ in those of NCCL.
-    """
-    if file_of(environ, 0):
-        return environ
-    return {**environ, _FILES[-1]: os.path.join(folder, "nccl_trace_rank_")}
+def files_of(environ: Mapping[str, str], rank: int) -> Iterator[str]:
+    """The files that NCCL's watchdog may have written in a rank of this environment."""
+    named = [environ[name] for name in _FILES if environ.get(name)]
+    if named:
+        yield f"{named[0]}{rank}"
+        return
+    cache = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
+    for name in _USUAL:
+        yield os.path.join(cache, "torch", f"{name}{rank}")
 
 
 def collectives_in(path: str, since: float) -> list[dict[str, Any]]:
-    """Like `last_collectives`, from a file; empty if there is none that was written since a time of day."""
+    """Like `last_collectives`, from a file of a rank that was started at a time of day.
+
+    Empty if there is no such file, or if it is older or of a program that began earlier.
+    """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_opened_at_once) as file:
             found = os.fstat(file.fileno())
-            if found.st_mtime < since or found.st_size > _MOST_BYTES:
+            if not stat.S_ISREG(found.st_mode) or found.st_mtime < since or found.st_size > _MOST_BYTES:
                 return []
-            return _last(_Plain(io.BytesIO(file.read(_MOST_BYTES))).load())
+            record = _Plain(io.BytesIO(file.read(_MOST_BYTES))).load()
+        began = min(entry["time_created_ns"] for entry in record["entries"]) / 1e9
+        return _last(record) if began >= since else []
     except Exception:  # noqa: BLE001  a file that is not whole, or of another version, may raise anything
         return []
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """A pipe or a terminal of that name must not have the agent wait."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 class _Plain(pickle.Unpickler):
@@ -71,19 +78,32 @@ class _Plain(pickle.Unpickler):
 
 
 def _last(record: dict[str, Any]) -> list[dict[str, Any]]:
-    newest: dict[str, dict[str, Any]] = {}
+    newest: dict[tuple[str, ...], dict[str, Any]] = {}
     for entry in record.get("entries", ()):
         if not entry.get("is_p2p"):
-            newest[str(entry["process_group"])] = entry
+            newest[tuple(map(_text, entry["process_group"]))] = entry
     latest = sorted(newest.values(), key=lambda entry: -int(entry["record_id"]))
     return [_call(entry) for entry in latest[:_GROUPS]]
 
 
 def _call(entry: dict[str, Any]) -> dict[str, Any]:
-    name, description = map(str, entry["process_group"])
+    name, description = map(_text, entry["process_group"])
     return {
-        "group": (name if description in ("", _NAMELESS) else description)[:_TEXT],
+        "group": name if description in ("", _NAMELESS) else description,
         "number": int(entry["collective_seq_id"]),
-        "operation": str(entry["profiling_name"]).rpartition(":")[2][:_TEXT],
-        "sizes": str(entry["input_sizes"])[:_TEXT],
+        "operation": _text(entry["profiling_name"]).rpartition(":")[2],
+        "sizes": _sizes(entry["input_sizes"]),
     }
+
+
+def _text(value: object) -> str:
+    return value[:_TEXT] if isinstance(value, str) else ""
+
+
+def _sizes(value: object) -> str:
+    """Sizes as ``[[2, 5]]``; empty for what is not that: its text might have no end."""
+    known = isinstance(value, list) and all(
+        isinstance(each, list) and len(each) <= _TEXT and all(type(size) is int for size in each)
+        for each in value[:_GROUPS]
+    )
+    return str(value[:_GROUPS])[:_TEXT] if known and isinstance(value, list) else ""

@@ -37,7 +37,7 @@ def limits(proc: Path = PROC, groups: Path = GROUPS) -> Iterator[tuple[int, int]
     Version 1 writes a number near 2**63 for no limit.
 
     Raises:
-        OSError: our group is not known.
+        OSError, ValueError: our group is not known.
     """
     layout, folders = _own(proc, groups)
     for folder in folders:
@@ -49,7 +49,7 @@ def oom_counter(proc: Path = PROC, groups: Path = GROUPS) -> Path | None:
     """The counters of memory events of our own group, if there are any."""
     try:
         layout, folders = _own(proc, groups)
-    except OSError:
+    except (OSError, ValueError):
         return None
     events = (folder / layout.events for folder in folders if folder.is_dir())
     own = next(events, None)
@@ -63,7 +63,7 @@ def _own(proc: Path, groups: Path) -> tuple[_Hierarchy, tuple[Path, ...]]:
     that it has begin with the one that is mounted, which is its group.
 
     Raises:
-        OSError: /proc does not tell.
+        OSError, ValueError: /proc does not tell.
     """
     layout, path = _SECOND, ""
     for line in (proc / "self/cgroup").read_text().splitlines():

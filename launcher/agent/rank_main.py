@@ -43,6 +43,7 @@ from typing import Any, NoReturn
 
 from .. import names
 from ..spec import pickles
+from ..state import peer_loss
 from . import import_hooks, linux, program, rank_pipe, report
 from .exceptions import description, strip
 from .membership import Membership
@@ -156,8 +157,6 @@ def _exited(line: RankPipe, end: SystemExit, describe: Describe) -> int:
     code = exit_code_of(end)
     line.send_document(rank_pipe.LEFT, {"by_exit": True})
     if code and (cause := end.__cause__ or end.__context__) is not None:
-        from ..state import peer_loss  # few ranks exit so
-
         fields = describe(cause, strip(cause.__traceback__))
         if peer_loss.doubt(fields["message"], fields["traceback"]):
             line.send_fact("rank_raising", fields)

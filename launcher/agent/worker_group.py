@@ -553,10 +553,11 @@ class WorkerGroup:
         from ..state.events import CollectiveCall
         from . import flight_record
 
-        path = flight_record.file_of(self._environ(live.rank), live.rank)
         since = self.clock() - (self.monotonic() - live.started)
-        found = flight_record.collectives_in(os.path.join(self.order.cwd, path), since) if path else []
-        return tuple(CollectiveCall(**call) for call in found)
+        for path in flight_record.files_of(self._environ(live.rank), live.rank):
+            if found := flight_record.collectives_in(os.path.join(self.order.cwd, path), since):
+                return tuple(CollectiveCall(**call) for call in found)
+        return ()
 
     def _environ(self, rank: int) -> dict[str, str]:
         return {**self.order.env, **self.order.ranks[rank]}

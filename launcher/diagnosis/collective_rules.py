@@ -136,20 +136,21 @@ def timeout(failure: FirstFailure) -> Finding | None:
     if barrier := _monitored(failure):
         return barrier
     if found := failure.begins(_GLOO_TIMEOUT, *_RUNTIME):
-        own = _own_call(failure)
-        evidence = (*_whereabouts(failure), *_recorded(failure, own))
-        return _timed_out(failure, _operation(failure) or "a collective", found, evidence, own)
+        evidence = (*_whereabouts(failure), *_recorded(failure, _own_call(failure)))
+        return _timed_out(failure, _operation(failure) or "a collective", found, evidence)
     found = _watchdog(failure)
     if found is None:
         return None
-    own = _own_call(failure, _group_named(found.match.string))
+    group = _group_named(found.match.string)
+    own = _own_call(failure, group) if group else None
+    missing = _without_call(failure, own, int(found.match["number"]))
     evidence = (
         f"it was collective {found.match['number']} of its group",
         *_behind(failure, found),
         *_whereabouts(failure),
         *_recorded(failure, own),
     )
-    return _timed_out(failure, found.match["kind"].lower(), found, evidence, own)
+    return _timed_out(failure, found.match["kind"].lower(), found, evidence, missing)
 
 
 def _monitored(failure: FirstFailure) -> Finding | None:
@@ -203,11 +204,11 @@ def _calls_in(failure: FirstFailure, group: str) -> Iterator[tuple[int, Collecti
             yield from ((rank.rank, call) for call in rank.calls if call.group == group)
 
 
-def _behind_call(failure: FirstFailure, own: CollectiveCall | None) -> tuple[int, ...]:
-    """The ranks that had called fewer collectives in its group than the failing rank with this call."""
-    if own is None:
+def _without_call(failure: FirstFailure, own: CollectiveCall | None, number: int) -> tuple[int, ...]:
+    """The ranks that had not called a collective of a group; none if a rank's record is missing."""
+    if own is None or not all(rank.calls for rank in failure.gang):
         return ()
-    return tuple(rank for rank, call in _calls_in(failure, own.group) if call.number < own.number)
+    return tuple(rank for rank, call in _calls_in(failure, own.group) if call.number < number)
 
 
 def _call_text(call: CollectiveCall) -> str:
@@ -227,14 +228,14 @@ def _timed_out(
     what: str,
     found: Recognised,
     evidence: tuple[str, ...],
-    own: CollectiveCall | None = None,
+    missing: Sequence[int] = (),
 ) -> Finding:
     seconds = int(found.match["ms"]) / 1000
-    named = found.match.groupdict().get("ranks")
-    missing = f"rank{'s' * (',' in named)} {named}" if named else _awaited(failure, own)
+    named = found.match.groupdict().get("ranks") or spans(missing)
+    awaited = f"rank{'s' * (not named.isdigit())} {named}" if named else "another rank"
     return Finding(
         "collective-timeout",
-        f"{failure.name} waited {seconds:g} s in {what} for {missing}",
+        f"{failure.name} waited {seconds:g} s in {what} for {awaited}",
         found.certainty,
         evidence,
         (
@@ -243,11 +244,6 @@ def _timed_out(
             SAME_ORDER[0],
         ),
     )
-
-
-def _awaited(failure: FirstFailure, own: CollectiveCall | None) -> str:
-    behind = _behind_call(failure, own)
-    return f"rank{'s' * (len(behind) > 1)} {spans(behind)}" if behind else "another rank"
 
 
 def _unaware(failure: FirstFailure) -> tuple[str, ...]:
@@ -270,8 +266,8 @@ _LAST = re.compile(rf"{_GROUP}.{{0,400}}?last enqueued (?:NCCL )?work: (?P<numbe
 
 def _group_named(text: str) -> str:
     """The group that NCCL's watchdog names, as `CollectiveCall` does; empty if it names none."""
-    told = re.search(r"PG GUID (?P<name>[^\s()\]]{1,80})\((?P<about>[^)\]]{1,80})\)", text)
-    if told is None:
+    told = re.search(r"\[PG [^\]\n]{0,40}?(?P<name>[^\s()\]]{0,80}) ?\((?P<about>[^)\]]{1,80})\)", text)
+    if told is None or (told["about"] == "undefined" and "GUID" not in told[0]):
         return ""
     return told["name"] if told["about"] == "undefined" else told["about"]
 

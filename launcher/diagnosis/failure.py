@@ -22,6 +22,9 @@ Course = Sequence[tuple[float, int]]
 """How a figure in bytes went: times in seconds since the epoch, and the figure."""
 
 
+_OF_TORCH = ("torch.", "triton.")
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """An exception, as its traceback tells it.
@@ -46,6 +49,11 @@ class Told:
         """How certainly it is why the rank failed."""
         return Certainty.LIKELY if self.handled or self.by_user is None else Certainty.CERTAIN
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether its type is neither Python's nor torch's."""
+        return "." in self.kind and not self.kind.startswith(_OF_TORCH)
+
     def passed(self, place: str) -> bool:
         """Whether it came through code of files that a pattern finds in their paths."""
         return re.search(rf'File "[^"\n]*{place}', self.block) is not None
@@ -57,11 +65,12 @@ class Recognised:
 
     error: Told
     match: re.Match[str]
+    doubtful: bool = False
 
     @property
     def certainty(self) -> Certainty:
         """How certainly that exception is why the rank failed."""
-        return self.error.certainty
+        return Certainty.LIKELY if self.doubtful else self.error.certainty
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +136,13 @@ class FirstFailure:
 
         Args:
             pattern: is matched at the beginning of a message.
-            kinds: qualified names of types, such as ``OSError``; subclasses are others. None for any.
+            kinds: qualified names of types, such as ``OSError``; subclasses are others. None for any: a type
+                that is neither Python's nor torch's may only quote such words, and is in doubt.
         """
         told = (error for error in self.errors if not error.by_user and (not kinds or error.kind in kinds))
         found = ((error, re.match(pattern, error.message)) for error in told)
-        return next((Recognised(error, match) for error, match in found if match), None)
+        first = next(((error, match) for error, match in found if match), None)
+        return None if first is None else Recognised(*first, not kinds and first[0].is_foreign)
 
     def aborted_with(self, pattern: str) -> Recognised | None:
         """What C++ printed last of an exception that nothing caught, which aborts the process."""

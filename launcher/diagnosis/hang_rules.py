@@ -12,7 +12,7 @@ from ..state.events import RunEnded, StacksTaken
 from ..state.outcome_rules import listed
 from ..state.run_state import RunState
 from .failure import Certainty, Finding
-from .stacks import Standstill, communicates_beside, place_of, standstills, threads_beside, who
+from .stacks import Standstill, communicates_beside, place_of, standstills, threads_beside, waiting_among, who
 
 _SHOWN = 3
 
@@ -89,8 +89,8 @@ def standstill(
     if not groups:
         return None
     unseen = tuple(sorted({*silent, *(r for place in places if not place.function for r in place.ranks)}))
-    waiting = [place for place in groups if place.may_wait]
-    odd = [place for place in groups if not place.may_wait]
+    waiting = waiting_among(groups)
+    odd = [place for place in groups if place not in waiting]
     others = _count(odd) + len(unseen)
     # of ranks that nobody saw, it is only likely that they are stuck where nothing else explains the wait
     told = bool(odd) or (bool(unseen) and len(waiting) == 1 and not left)

@@ -139,5 +139,5 @@ def hosts_cut_off(_: RunState, refusal: LauncherError) -> Finding | None:
     """Agents tried the addresses of rank 0 before the ranks' start, and not all had an answer."""
     if not isinstance(refusal, HostsCutOff):
         return None
-    evidence = ("agents tried it before the ranks' start",)
+    evidence = ("that was found before the ranks' start",)
     return Finding("master-unreachable", refusal.message, Certainty.CERTAIN, evidence, _OPEN_PORTS)

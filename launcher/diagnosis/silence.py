@@ -18,7 +18,7 @@ from statistics import median
 from ..state import events as ev
 from ..state.ranks import Rank
 from ..state.run_state import RunState
-from .stacks import standstills
+from .stacks import standstills, waiting_among
 
 IDLE_CPU, IDLE_GPU = 5.0, 5.0
 IO_PER_S = 256 << 10
@@ -231,7 +231,7 @@ def judge(
     report = SilenceReport(silent, idle=frozenset(idle))
     if (taken := stacks(report.idle)) is None:
         return report
-    waiting = {rank for place in standstills(taken) if place.may_wait for rank in place.ranks}
+    waiting = {rank for place in waiting_among(standstills(taken)) for rank in place.ranks}
     spinning = {r for r in limit if r not in idle and now - pulses[r].worked_at >= limit[r]}
     return _told_apart(report, frozenset(limit), frozenset(waiting & idle | spinning))
 

@@ -201,6 +201,12 @@ class _StackPlace:
     reason: str = ""
 
 
+def waiting_among(groups: Iterable[Standstill]) -> list[Standstill]:
+    """Those that wait for others. A backward pass does where nobody is in a collective: it may be its own."""
+    groups = list(groups)
+    return [group for group in groups if group.waits] or [group for group in groups if group.may_wait]
+
+
 def _may_wait(where: _StackPlace | Standstill) -> bool:
     return where.waits or _WAITS_INSIDE.fullmatch(where.function) is not None
 

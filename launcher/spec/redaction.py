@@ -115,6 +115,11 @@ class Redactor:
             text = text.replace(secret, REDACTED)
         return text
 
+    def mask_place(self, text: str) -> str:
+        """The name of a file, host or person with what is in it of remembered secrets and of known shapes."""
+        text = _URL.sub(lambda m: m[1] + self._masked(m[2]), text)
+        return self.mask_known(_SHAPES.sub(lambda m: self._masked(m[0]), text))
+
     def _shapes(self, text: str) -> str:
         text = _URL.sub(lambda m: m[1] + self._masked(m[2]), text)
         text = _BEARER.sub(lambda m: m[1] + m[2] + self._masked(m[3]), text)
@@ -179,15 +184,14 @@ _LITERAL = re.compile(
 )
 
 
-def redacted_source(line: str) -> str:
+def redacted_source(line: str, redactor: Redactor | None = None) -> str:
     """A line of Python, or a text that quotes some, with the secrets masked that are written in it.
 
     Those are texts of known shapes, and literals that are given to a secret name. An expression, such as in
-    ``login(token=config.token)``, is none.
+    ``login(token=config.token)``, is none. A redactor remembers those that are given to a name.
     """
-    redactor = Redactor()
     line = _SHAPES.sub(REDACTED, _URL.sub(rf"\1{REDACTED}", line))
-    return _LITERAL.sub(redactor.mask_value, line)
+    return _LITERAL.sub((redactor or Redactor()).mask_value, line)
 
 
 def redacted(values: Mapping[str, str]) -> dict[str, str]:

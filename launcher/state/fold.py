@@ -196,6 +196,7 @@ def _restarted(state: RunState, e: ev.GangRestarted) -> RunState:
         files=None,
         near=_past(state.near, "start", "progress"),
         stacks=(),
+        stacked_last=frozenset(),
         xids=(),
         ranks=Ranks(),
         services=(),
@@ -452,7 +453,9 @@ def _resumed(state: RunState, _: ev.ProgressResumed) -> RunState:
 def _stacks_taken(state: RunState, e: ev.StacksTaken) -> RunState:
     at = bisect_left(state.stacks, e.rank, key=lambda taken: taken.rank)
     after = at + 1 if at < len(state.stacks) and state.stacks[at].rank == e.rank else at
-    return changed(state, stacks=(*state.stacks[:at], e, *state.stacks[after:]))
+    last = {*state.stacked_last, e.rank} if state.is_ending else state.stacked_last - {e.rank}
+    stacks = (*state.stacks[:at], e, *state.stacks[after:])
+    return changed(state, stacks=stacks, stacked_last=frozenset(last))
 
 
 @folds(ev.XidLogged)

@@ -6,7 +6,7 @@ import re
 
 # What `--py-files` brings is in a zip too, and is the user's: of zips, only ours, Spark's and Python's count.
 _LIBRARY = (
-    r"(?:.*/(?:site|dist)-packages/|.*/lib(?:64)?/python3(?:\.\d+)?/|.*/python3\d+\.zip/|<frozen "
+    r"(?:.*/(?:site|dist)-packages/|.*/lib(?:64)?/(?:python|pypy)3[\d.]*[a-z]*/|.*/python3\d+\.zip/|<frozen "
     r"|.*\.zip/(?=(?:launcher|rankdeck|cloudpickle|pynvml|pyspark|py4j)\b))(?P<module>[^>]*)>?"
 )
 

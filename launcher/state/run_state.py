@@ -114,6 +114,7 @@ class RunState:
         found: why its last attempt failed, where that is known.
         near: the last warning that a limit is near, unless the danger has passed.
         stacks: the latest stacks of the ranks of this attempt, by rank.
+        stacked_last: the ranks whose stacks have come after what ended the gang.
         recording: why the folder cannot be written; None while it can.
         lost: what could not be written to the folder, in all.
         prediction: how far a prediction is, whose ranks are workers; None for a training.
@@ -159,6 +160,7 @@ class RunState:
     found: ev.CauseFound | None = None
     near: ev.LimitNear | None = None
     stacks: tuple[ev.StacksTaken, ...] = ()
+    stacked_last: frozenset[int] = frozenset()
     recording: ev.RecordingStopped | None = None
     lost: ev.RecordsLost | None = None
     framework: ev.FrameworkChosen | None = None
@@ -217,18 +219,16 @@ class RunState:
         """
         if self.phase is Phase.SUCCEEDED:
             return ()
-        ends_at = self._ends_at
         stuck_at = min((r.silent_since for r in self.ranks if r.hung and r.silent_since), default=None)
-        return tuple(each for each in self.stacks if self._still_there(each, ends_at, stuck_at))
+        return tuple(each for each in self.stacks if self._still_there(each, stuck_at))
 
     @property
-    def _ends_at(self) -> float | None:
-        """When the first of what ended the gang of this attempt happened; None while nothing has."""
-        moments = (self.disrupted_at, *(rank.failed_at for rank in self.ranks.failing))
-        return min((moment for moment in moments if moment is not None), default=None)
+    def is_ending(self) -> bool:
+        """Whether a failure, stop or loss has ended the gang of this attempt."""
+        return self.disrupted_at is not None or next(iter(self.ranks.failing), None) is not None
 
-    def _still_there(self, taken: ev.StacksTaken, ends_at: float | None, stuck_at: float | None) -> bool:
-        if ends_at is not None and taken.time >= ends_at - CLOCKS_DIFFER_S:
+    def _still_there(self, taken: ev.StacksTaken, stuck_at: float | None) -> bool:
+        if taken.rank in self.stacked_last:
             return True
         if not 0 <= taken.rank < len(self.ranks):
             return False

@@ -194,11 +194,13 @@ class Supervisor(RunLoop):
 
     @property
     def _is_aborted(self) -> bool:
-        """Whether C++ code aborted a rank: NCCL's watchdog does when other ranks are not in a collective."""
+        """Whether the rank that failed first was ended by its own abort."""
         return self.state.cause is not None and self.state.cause.signal == "SIGABRT"
 
     def _stop(self, request: ev.StopRequested) -> None:
         """Stop the agents. A person's stop is recorded even after a failure's: no restart may follow it."""
+        # NCCL's watchdog aborts a rank when others are not in a collective: only they can show where they are
+        aborted = self.state.stop is None and request.by == "rank" and self._is_aborted
         if self.state.stop is None or (request.by == "person" and self.state.final_stop is None):
             self._writer.append(request)
         end = partial(self._roster.send, Kind.STOP, lambda _: {"grace_s": request.grace_s})
@@ -207,7 +209,7 @@ class Supervisor(RunLoop):
         if not self._attempt.started:
             self._roster.dismiss()
             self._backend.abort()
-        elif request.by == "limit" or self._is_aborted:  # only running ranks can show where they hang
+        elif request.by == "limit" or aborted:  # only running ranks can show where they hang
             self._watch.take_stacks(then=end)
         else:
             self._watch.cancel_stacks()

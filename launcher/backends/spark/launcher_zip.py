@@ -74,6 +74,7 @@ _RARELY_IMPORTED = (
     "agent/warm/",
     "agent/watcher.py",
     "agent/xids.py",
+    "as_rankdeck.py",
     "backends/",
     "channel/spool.py",
     "compat/",
@@ -103,11 +104,9 @@ _RARELY_IMPORTED = (
     "state/fold.py",
     "state/host_facts.py",
     "state/outcome_rules.py",
-    "state/peer_loss.py",
     "state/ranks.py",
     "state/run_state.py",
     "state/separate.py",
-    "state/tracebacks.py",
     "supervisor/",
 )
 _COMPANIONS = ("cloudpickle", "pynvml")

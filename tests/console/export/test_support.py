@@ -168,10 +168,17 @@ def test_secrets_in_lines_of_source_that_were_quoted_are_masked(run: Path, tmp_p
     facts = spoken(f"{line}\nPermissionError: 401")
     with (run / paths.EVENTS).open("ab") as file:
         file.writelines(ev.encode(fact, ID) for fact in facts)
-    text = bundle(run, tmp_path)["events.jsonl"]
-    assert "correct horse" not in text
-    assert "k3y of mine" not in text
-    assert "PermissionError: 401" in text
+    held = bundle(run, tmp_path)
+    assert not [name for name, text in held.items() if "correct horse" in text or "k3y of mine" in text]
+    assert "PermissionError: 401" in held["events.jsonl"]
+
+
+def test_what_stands_where_our_own_words_do_is_masked_too(run: Path, tmp_path: Path) -> None:
+    fact = {"event": "run_ended", "state": {"password": "hunter2"}, "path": "https://me:hunter3@host/x"}
+    with (run / paths.EVENTS).open("a") as file:
+        file.write(f"{json.dumps(fact)}\n")
+    last = json.loads(bundle(run, tmp_path)["events.jsonl"].splitlines()[-1])
+    assert {**fact, "state": {"password": "***"}, "path": "https://me:***@host/x"} == last
 
 
 def test_words_and_places_are_left_though_a_secret_has_their_letters(run: Path, tmp_path: Path) -> None:

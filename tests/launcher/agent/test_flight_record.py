@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.flight_record import collectives_in, file_of, last_collectives, with_file_in
+from launcher.agent.flight_record import collectives_in, files_of, last_collectives
 
 DUMPING = """
 import os, torch, torch.distributed as dist
@@ -62,7 +62,7 @@ def test_a_file_of_the_watchdogs_has_the_last_call_in_each_group_by_name(dump: P
 
 
 def test_an_older_file_is_of_another_rank(dump: Path) -> None:
-    assert collectives_in(str(dump), dump.stat().st_mtime - 1.0)
+    assert collectives_in(str(dump), dump.stat().st_mtime - 600.0)
     assert collectives_in(str(dump), dump.stat().st_mtime + 1.0) == []
 
 
@@ -97,9 +97,31 @@ def test_half_a_file_tells_nothing(dump: Path, tmp_path: Path) -> None:
     assert collectives_in(str(half), 0.0) == []
 
 
+def test_a_pipe_of_that_name_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace_0")
+    assert collectives_in(str(tmp_path / "trace_0"), 0.0) == []
+
+
+def test_values_without_end_are_left_out(tmp_path: Path) -> None:
+    endless: list[object] = [1]
+    for _ in range(60):
+        endless = [endless, endless]
+    entry = {
+        "process_group": ("0", endless), "collective_seq_id": 3, "profiling_name": "nccl:all_reduce",
+        "input_sizes": endless, "record_id": 1, "time_created_ns": 9e18,
+    }  # fmt: skip
+    (tmp_path / "trace_0").write_bytes(pickle.dumps({"entries": [entry]}))
+    (call,) = collectives_in(str(tmp_path / "trace_0"), 0.0)
+    assert ("0", "", 3) == (call["group"], call["sizes"], call["number"])
+
+
 @pytest.mark.parametrize("name", ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"])
-def test_a_place_that_the_user_chose_stays(name: str) -> None:
-    assert {name: "/mine/t_"} == with_file_in("/agent", {name: "/mine/t_"})
-    assert "/mine/t_3" == file_of({name: "/mine/t_"}, 3)
-    assert "/agent/nccl_trace_rank_3" == file_of(with_file_in("/agent", {}), 3)
-    assert "" == file_of({}, 3)
+def test_a_place_that_the_user_chose_is_the_only_one(name: str) -> None:
+    assert ["/mine/t_3"] == list(files_of({name: "/mine/t_", "HOME": "/home/ada"}, 3))
+
+
+def test_else_it_is_where_torch_writes() -> None:
+    folder = "/home/ada/.cache/torch"
+    files = [f"{folder}/comm_lib_trace_rank_3", f"{folder}/nccl_trace_rank_3"]
+    assert files == list(files_of({"HOME": "/home/ada"}, 3))
+    assert files == list(files_of({"HOME": "/x", "XDG_CACHE_HOME": "/home/ada/.cache"}, 3))

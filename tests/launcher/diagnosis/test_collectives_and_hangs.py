@@ -82,7 +82,7 @@ def hang(*texts: str) -> ev.CauseFound | None:
         time=6.0, by="limit", reason="no progress for 5 s", grace_s=1.0, exit_code=NoProgress.exit_code
     )
     taken = [ev.StacksTaken(time=6.0, rank=rank, text=text) for rank, text in enumerate(texts)]
-    return cause(gang(*taken, stop, size=max(len(texts), 1)))
+    return cause(gang(stop, *taken, size=max(len(texts), 1)))
 
 
 def stack(*frames: str) -> str:
@@ -132,8 +132,10 @@ def test_of_a_collective_that_timed_out_only_stacks_since_then_say_where_the_oth
     before = ev.StacksTaken(time=5.0, rank=0, text=QUEUES)
     stop = ev.StopRequested(time=3602.0, by="rank", reason="rank 1 failed", grace_s=1.0)
     ended = ev.RankExited(time=3603.0, rank=0, exit_code=143, signal="SIGTERM")
-    for stacks, shown in ((before, False), (replace(before, time=3600.2), True)):
-        found = cause(gang(stacks, *raised("RuntimeError", TIMED_OUT, at=3600.0), stop, ended))
+    after = replace(before, time=3600.2)
+    failure = raised("RuntimeError", TIMED_OUT, at=3600.0)
+    for facts, shown in (([before, *failure], False), ([*failure, after], True)):
+        found = cause(gang(*facts, stop, ended))
         assert found is not None
         assert shown == ("rank 0 is in queue.get (data.py:88)" in found.evidence)
 

@@ -33,7 +33,7 @@ def taken(texts: Mapping[int, str]) -> list[ev.StacksTaken]:
 def hung(texts: Mapping[int, str], *, left_before: tuple[int, ...] = ()) -> list[ev.Event]:
     stop = ev.StopRequested(time=6.0, by="limit", reason="no progress for 5 s", exit_code=125, grace_s=1.0)
     ends = [ev.RankExited(time=7.0, rank=rank, exit_code=143, signal="SIGTERM") for rank in texts]
-    return [*left(*left_before), *taken(texts), stop, *ends]
+    return [*left(*left_before), stop, *taken(texts), *ends]
 
 
 def test_one_rank_that_is_elsewhere() -> None:
@@ -144,7 +144,7 @@ def test_without_stacks_there_is_no_cause() -> None:
 
 
 def test_stacks_of_an_idle_spell_long_before_the_limit_are_not_judged() -> None:
-    *_, stop, first, second = hung({0: waits("barrier", 41), 1: STUCK})
+    stop, _, _, first, second = hung({0: waits("barrier", 41), 1: STUCK})
     late = [replace(each, time=each.time + 3600.0) for each in (stop, first, second)]
     spell = ev.RanksSilent(time=4.0, ranks=(0, 1), since=3.0)
     stacks = taken({0: waits("barrier", 41), 1: STUCK})

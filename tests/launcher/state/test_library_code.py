@@ -16,6 +16,7 @@ from launcher.state.tracebacks import raised_by_user
         ("/usr/lib/python3.11/json/decoder.py", "json/decoder.py"),
         ("/opt/python/lib64/python3.12/queue.py", "queue.py"),
         ("<frozen importlib._bootstrap>", "importlib._bootstrap"),
+        ("/opt/free/lib/python3.13t/queue.py", "queue.py"),
         ("/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", "pyspark/worker.py"),
         ("/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/protocol.py", "py4j/protocol.py"),
         ("/tmp/spark-1/launcher-9.zip/launcher/agent/report.py", "launcher/agent/report.py"),
