@@ -202,9 +202,11 @@ class _StackPlace:
 
 
 def waiting_among(groups: Iterable[Standstill]) -> list[Standstill]:
-    """Those that wait for others. A backward pass does where nobody is in a collective: it may be its own."""
-    groups = list(groups)
-    return [group for group in groups if group.waits] or [group for group in groups if group.may_wait]
+    """Those that wait for others. Fewer ranks in a backward pass than in collectives may be at work there."""
+    may = [group for group in groups if group.may_wait]
+    sure = [group for group in may if group.waits]
+    in_collectives = sum(len(group.ranks) for group in sure)
+    return sure if sum(len(group.ranks) for group in may) < 2 * in_collectives else may
 
 
 def _may_wait(where: _StackPlace | Standstill) -> bool:

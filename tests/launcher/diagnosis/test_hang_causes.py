@@ -56,6 +56,13 @@ def test_ranks_in_a_backward_pass_wait_as_the_display_says() -> None:
     )
 
 
+def test_a_rank_in_a_backward_pass_beside_collectives_may_be_at_work_there() -> None:
+    barrier = waits("barrier", 9)
+    one = found(hung({0: BACKWARD, 1: barrier, 2: barrier}), size=3)
+    assert ("rank-stuck", 0) == (one.id, one.rank)
+    assert "collective-mismatch" == found(hung({0: BACKWARD, 1: BACKWARD, 2: barrier}), size=3).id
+
+
 SILENT = [
     pytest.param({3: ""}, id="it gave none"),
     pytest.param({}, id="it was not heard of"),
