@@ -5,9 +5,6 @@
     │   └── RunNotFound    no run, or more than one, has that id                exit 2
     ├── RowsFailed         the rows of the run's DataFrame cannot be computed   exit 65
     ├── CannotPlace        the ranks cannot be given places or devices          exit 69
-    │   ├── EngineCutOff   an executor cannot reach the engine                  exit 69
-    │   ├── HostsCutOff    the gang's hosts cannot reach each other             exit 69
-    │   └── VersionsDiffer hosts have another Python than it takes              exit 69
     ├── RecordError        the run folder cannot be written or read             exit 70
     ├── InternalError      a defect of rankdeck itself                          exit 70
     ├── AgentLost          an agent, or what it ran on, went away               exit 75
@@ -89,18 +86,6 @@ class CannotPlace(LauncherError):
     """There are not enough slots or GPUs for the gang."""
 
     exit_code: int = 69
-
-
-class EngineCutOff(CannotPlace):
-    """An executor cannot reach the run's engine, and no other way leads there."""
-
-
-class HostsCutOff(CannotPlace):
-    """Hosts of the gang cannot reach the one where its ranks would have met."""
-
-
-class VersionsDiffer(CannotPlace):
-    """Hosts have another Python than the caller or the driver, and the run cannot do with that."""
 
 
 class RecordError(LauncherError):

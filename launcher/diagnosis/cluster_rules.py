@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 
-from ..errors import LauncherError, VersionsDiffer
+from ..errors import LauncherError
+from ..placement.refusals import VersionsDiffer
 from ..state.outcome_rules import brief
 from ..state.run_state import RunState
 from .failure import Certainty, Finding, FirstFailure, Recognised, weakest

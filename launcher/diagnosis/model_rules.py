@@ -119,24 +119,34 @@ _SEARCH = (
 _SAID = re.compile(r"\b(?:nan|inf|infinity|infinite|non-?finite|not finite|diverged?)\b", re.IGNORECASE)
 
 
+_OF_NUMBERS = ("FloatingPointError", "ArithmeticError", "OverflowError")
+
+
 def not_finite_reported(failure: FirstFailure) -> Finding | None:
     """A rank gave up, and says so or says nothing, when a figure of the gang was not finite."""
     told = _reporters(failure)
     if not told or not _gave_up(failure):
         return None
-    if failure.rank.metrics and failure.rank.not_finite is None:
-        return None  # what it reported itself is in order
     rank, first = told[0]
+    if failure.rank.metrics and failure.rank.not_finite is None and not _is_named(first, failure):
+        return None  # what it reported itself is in order, and it complains of something else
     where = "" if first.step is None else f" at step {first.step}"
     text = f"{first.metric} of rank {rank} was not finite{where}"
     return Finding("not-finite", text, Certainty.LIKELY, _first_reports(failure), _SEARCH, rank)
 
 
+def _is_named(first: FirstNotFinite, failure: FirstFailure) -> bool:
+    """Whether the rank's exception is of numbers as such, or names that figure."""
+    raised = failure.rank.raised
+    return raised is not None and (
+        raised.kind in _OF_NUMBERS or re.search(rf"\b{re.escape(first.metric)}\b", raised.message) is not None
+    )
+
+
 def _gave_up(failure: FirstFailure) -> bool:
     """Whether the rank says that a figure is not finite, or ended without a word while its own were not."""
     if (raised := failure.rank.raised) is not None:
-        kinds = ("FloatingPointError", "ArithmeticError", "OverflowError")
-        return raised.kind in kinds or _SAID.search(raised.message) is not None
+        return raised.kind in _OF_NUMBERS or _SAID.search(raised.message) is not None
     bad = any(not math.isfinite(value) for value in failure.rank.metrics.values())
     return bad and failure.rank.signal is None
 

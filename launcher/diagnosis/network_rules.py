@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..errors import HostsCutOff, LauncherError
+from ..errors import LauncherError
+from ..placement.refusals import HostsCutOff
 from ..state.outcome_rules import brief
 from ..state.ranks import Rank
 from ..state.run_state import RunState

@@ -137,8 +137,9 @@ def another_version(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SpecE
 
 
 def error_document(error: LauncherError) -> dict[str, Any]:
-    """An error as a document."""
-    return {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    """An error as a document: of the nearest class that callers know."""
+    kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
+    return {"error": kind.__name__, "message": error.message, "hint": error.hint}
 
 
 def error_from(document: dict[str, Any]) -> LauncherError:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..channel.network import Way, is_loopback
-from ..errors import HostsCutOff, VersionsDiffer
 from ..spec.job import JobSpec
 from ..spec.places import Device, Offer
 from ..state.outcome_rules import listed
+from .refusals import HostsCutOff, VersionsDiffer
 from .versions import by_version, minor, rarest_first, release, spread
 
 Reached = Mapping[int, Mapping[str, Way]]

@@ -159,10 +159,11 @@ def test_two_that_fail_within_a_millisecond_are_both_named(tmp_path: Path) -> No
     (case,) = (each for each in CASES if each.name == "both_at_once")
     ended = start(case, tmp_path)
     raised = {rank.rank: rank.raised.time for rank in read_state(last()).ranks if rank.raised}
-    first, second = sorted(raised, key=lambda rank: raised[rank])
+    first, *rest = sorted(raised, key=lambda rank: raised[rank])
     assert f"shard {first} is empty" in ended.stderr
     why = read_state(last()).why
-    assert ("within 1 ms of it" in why) == (raised[second] - raised[first] <= 0.001), why
+    at_once = any(raised[second] - raised[first] <= 0.001 for second in rest)
+    assert ("within 1 ms of it" in why) == at_once, why
     assert f"rank {first}" in why
 
 

@@ -27,8 +27,9 @@ from ...channel.connecting import Endpoint
 from ...channel.connection import AgentConnection
 from ...channel.listener import HANDSHAKE_S, Listener
 from ...channel.spool import Spool, check_spool
-from ...errors import EngineCutOff, LauncherError, RowsFailed, SpecError
+from ...errors import LauncherError, RowsFailed, SpecError
 from ...placement.plan import Plan
+from ...placement.refusals import EngineCutOff
 from ...runs.files import opener
 from ...selectable_queue import SelectableQueue
 from ...serialization import MOST_INDEX

@@ -10,17 +10,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...errors import (
-    AgentLost,
-    CannotPlace,
-    EngineCutOff,
-    InternalError,
-    LauncherError,
-    RowsFailed,
-    SpecError,
-    VersionsDiffer,
-    counted,
-)
+from ...errors import AgentLost, CannotPlace, InternalError, LauncherError, RowsFailed, SpecError, counted
+from ...placement.refusals import EngineCutOff, VersionsDiffer
 from ...spec.spark_address import shown
 from ...state.events import Event, ExecutorLost, JobCancelled, ServerLost, TaskLost
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...errors import CannotPlace, LauncherError
+from ...errors import LauncherError
+from ...placement.refusals import PLACEMENT
 from ...placement.topology import host_names
 from ...serialization import Index
 from ...spec.job import JobSpec
 from ...spec.places import Device
 from ...state.host_facts import DiskFacts, HostFacts
-
-_PLACEMENT: tuple[type[LauncherError], ...] = (CannotPlace, *CannotPlace.__subclasses__())
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class RefusedLaunch:
     @property
     def is_placement(self) -> bool:
         """Whether the ranks cannot be given places."""
-        return any(self.kind == kind.__name__ for kind in _PLACEMENT)
+        return any(self.kind == kind.__name__ for kind in PLACEMENT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...channel.network import is_loopback
-from ...errors import EngineCutOff, counted
+from ...errors import counted
+from ...placement.refusals import EngineCutOff
 from ...state.host_facts import DialFacts, HostFacts
 from ...state.outcome_rules import listed
 from ..cluster_rules import CLOCK_LIMIT_S

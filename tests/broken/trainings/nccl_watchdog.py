@@ -19,7 +19,11 @@ WORK = (
 )
 
 
+WAITS = Path("rank_1_waits")
+
+
 def wait_for_shards(folder: Path) -> None:
+    WAITS.touch()
     while not list(folder.glob("*.shard")):
         time.sleep(0.1)
 
@@ -27,6 +31,8 @@ def wait_for_shards(folder: Path) -> None:
 def main() -> None:
     if os.environ["RANK"] == "1":
         wait_for_shards(Path("nowhere"))
+    while not WAITS.exists():
+        time.sleep(0.1)
     thread = f"{PREFIX} Process group watchdog thread terminated with exception: "
     os.write(2, b"terminate called after throwing an instance of 'c10::DistBackendError'\n")
     os.write(2, f"  what():  {thread}[Rank 0] Watchdog caught collective operation timeout: {WORK}\n".encode())

@@ -33,7 +33,11 @@ def write_record(rank: int) -> None:
     half.replace(trace_of(rank))
 
 
+WAITS = Path("rank_2_waits")
+
+
 def wait_for_shards() -> None:
+    WAITS.touch()
     while not Path("nowhere.shard").exists():
         time.sleep(0.1)
 
@@ -50,7 +54,7 @@ def main() -> None:
         wait_for_shards()
     if rank == 1:
         work.wait()
-    while not all(trace_of(each).exists() for each in range(3)):
+    while not (WAITS.exists() and all(trace_of(each).exists() for each in range(3))):
         time.sleep(0.1)
     prefix = "[PG ID 0 PG GUID 0(default_pg) Rank 0]"
     thread = f"{prefix} Process group watchdog thread terminated with exception: "

@@ -11,7 +11,8 @@ import pytest
 from launcher.backends.spark.failures import read_failure
 from launcher.channel.network import Way
 from launcher.diagnosis.causes import Evidence, find_cause
-from launcher.errors import CannotPlace, HostsCutOff, VersionsDiffer
+from launcher.errors import CannotPlace
+from launcher.placement.refusals import HostsCutOff, VersionsDiffer
 from launcher.placement.topology import choose_address
 from launcher.spec.places import Assignment
 from launcher.state import events as ev

@@ -17,7 +17,8 @@ from launcher.backends.spark import executors
 from launcher.backends.spark.failures import Failure, first_line, kubernetes_refusal, read_failure
 from launcher.backends.spark.session import Session, open_session
 from launcher.backends.spark.slots import SlotNeed
-from launcher.errors import AgentLost, CannotPlace, EngineCutOff, InternalError
+from launcher.errors import AgentLost, CannotPlace, InternalError
+from launcher.placement.refusals import EngineCutOff
 from launcher.spec.job import SparkSpec
 from launcher.state.events import ExecutorLost, JobCancelled, ServerLost, TaskLost
 from tests.commands import until
