@@ -53,11 +53,11 @@ def failed(root: Path, *, traceback: str = TRACEBACK, note: str = "") -> Path:
     run.place(21.0, 1)
     frames = (("/p/train.py", 41, "main"), ("/p/train.py", 17, "step"))
     run.add(
-        ev.StacksTaken(time=30.0, attempt=1, rank=0, text="Thread 1:\n  train.py:17 in step"),
         ev.RankRaised(
             time=30.0, attempt=1, rank=2, kind="ValueError", message="loss is nan", traceback=traceback,
             frames=frames,
         ),
+        ev.StacksTaken(time=30.0, attempt=1, rank=0, text="Thread 1:\n  train.py:17 in step"),
     )  # fmt: skip
     if note:
         run.add(ev.NoteMade(time=30.0, attempt=1, text=note))
