@@ -146,7 +146,7 @@ def timeout(failure: FirstFailure) -> Finding | None:
     missing = _without_call(failure, own, int(found.match["number"]))
     evidence = (
         f"it was collective {found.match['number']} of its group",
-        *_behind(failure, found),
+        *_behind(failure, group),
         *_whereabouts(failure),
         *_recorded(failure, own),
     )
@@ -259,26 +259,26 @@ def _ran_on(ranks: Sequence[Rank]) -> tuple[str, ...]:
     return (f"{_named(ranks)} ran until the gang was stopped, without such an error",) if ranks else ()
 
 
-# each rank numbers groups as it made them: only the default group and GUIDs (torch 2.5) are those of all
-_GROUP = r"\[PG (?:ID )?\w{1,40} (?P<group>PG GUID [^\s\]]{1,80}|\(default_pg\))"
-_LAST = re.compile(rf"{_GROUP}.{{0,400}}?last enqueued (?:NCCL )?work: (?P<number>\d{{1,12}})", re.IGNORECASE)
+_LAST = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.IGNORECASE)
 
 
 def _group_named(text: str) -> str:
-    """The group that NCCL's watchdog names, as `CollectiveCall` does; empty if it names none."""
+    """The group that NCCL's watchdog names, as `CollectiveCall` does; empty if it names none.
+
+    Each rank numbers groups as it made them: only the default group and GUIDs (torch 2.5) are those of all.
+    """
     told = re.search(r"\[PG [^\]\n]{0,40}?(?P<name>[^\s()\]]{0,80}) ?\((?P<about>[^)\]]{1,80})\)", text)
-    if told is None or (told["about"] == "undefined" and "GUID" not in told[0]):
+    if told is None or told["about"] == "default_pg":
+        return told["about"] if told else ""
+    if "GUID" not in told[0]:
         return ""
-    return told["name"] if told["about"] == "undefined" else told["about"]
+    return told["name"] if told["about"] == "undefined" else f"{told['about']} ({told['name']})"
 
 
-def _behind(failure: FirstFailure, found: Recognised) -> tuple[str, ...]:
-    """The ranks that had begun fewer collectives of that group than others, as NCCL's watchdogs tell."""
-    group = re.search(_GROUP, found.match.string)
-    if group is None:
-        return ()
-    ranks = failure.gang[:_MOST_RECORDED]
-    begun = {each.rank: _begun(failure.output_of(each), group["group"]) for each in ranks}
+def _behind(failure: FirstFailure, group: str) -> tuple[str, ...]:
+    """The ranks that had begun fewer collectives of a group than others, as NCCL's watchdogs tell."""
+    ranks = failure.gang[:_MOST_RECORDED] if group else ()
+    begun = {each.rank: _begun(failure.output_of(each), group) for each in ranks}
     most = max(begun.values(), default=0)
     behind = [rank for rank, number in begun.items() if 0 < number < most]
     lines = [f"rank {rank} had begun {begun[rank]} collectives, and others {most}" for rank in behind[:4]]
@@ -287,8 +287,8 @@ def _behind(failure: FirstFailure, found: Recognised) -> tuple[str, ...]:
 
 def _begun(lines: Sequence[str], group: str) -> int:
     """How many collectives of a group a rank had begun, by what it printed last; 0 if that does not tell."""
-    told = (match for line in reversed(lines) for match in _LAST.finditer(line) if match["group"] == group)
-    return next((int(match["number"]) for match in told), 0)
+    found = (_LAST.search(line) for line in reversed(lines) if _group_named(line) == group)
+    return next((int(match[1]) for match in found if match), 0)
 
 
 _CLIENTS = r"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,7})/(\d{1,7}) clients joined"

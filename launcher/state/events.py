@@ -637,7 +637,8 @@ class CollectiveCall:
     """The last collective of a rank in one group, as torch's flight recorder has it.
 
     Attributes:
-        group: the group's description, else its name.
+        group: the group's description and name; of the default group ``default_pg``, of others only the name
+            where they have no description.
         number: how many collectives the rank had called in the group.
         operation: what it called, such as ``all_reduce``.
         sizes: the sizes of what it gave, as ``[[4]]``.

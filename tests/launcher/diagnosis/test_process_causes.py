@@ -225,6 +225,26 @@ def test_what_the_watchdogs_of_all_ranks_have_recorded_names_who_was_missing() -
     assert "and of rank 3: all_reduce was its call number 40 in default_pg" in cause.evidence
 
 
+@pytest.mark.parametrize(("own", "awaited"), [("mesh_dp (4)", "rank 1"), ("mesh_dp (5)", "another rank")])
+def test_groups_along_one_dimension_of_a_mesh_are_told_apart(own: str, awaited: str) -> None:
+    """They have one description; a rank of another one of them has no part in this collective."""
+    numbers = {0: (42, "mesh_dp (4)"), 1: (41, own)}
+    ends = [
+        ev.RankExited(
+            time=6.0 + rank, rank=rank, exit_code=134, signal="SIGTERM" if rank else "SIGABRT",
+            collectives=(ev.CollectiveCall(group=group, number=number, operation="all_reduce"),),
+        )
+        for rank, (number, group) in numbers.items()
+    ]  # fmt: skip
+    watchdog = (
+        "  what():  [PG ID 2 PG GUID 4(mesh_dp) Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=10, NumelOut=10, Timeout(ms)=600000) ran"
+    )
+    stop = ev.StopRequested(time=6.1, by="rank", reason="rank 0 failed", grace_s=10.0)
+    cause = found([ends[0], stop, ends[1]], output={0: (watchdog,)})
+    assert f"rank 0 waited 600 s in allreduce for {awaited}" == cause.text
+
+
 def test_the_watchdog_of_nccl_names_the_collective_and_the_recorder_who_is_behind() -> None:
     """As torch 2.5 and later write it, from their sources."""
     watchdog = (
