@@ -75,10 +75,12 @@ def _last_calls() -> dict[str, Any]:
     return {"collectives": flight_record.last_collectives()}
 
 
-def _seen(*place: Any, **limits: Any) -> dict[str, Any]:
+def _seen(
+    error: BaseException, tb: types.TracebackType | None, naming: Naming, *, values: bool, room: int
+) -> dict[str, Any]:
     from . import failing_frames
 
-    return failing_frames.seen(*place, **limits)
+    return failing_frames.seen(error, tb, naming, values=values, room=room)
 
 
 def _message(error: BaseException) -> str:

@@ -227,14 +227,20 @@ def test_nobody_who_listens_is_a_refusal(port: network.HeldPort) -> None:
     assert dialled(port.number).error == "connection refused"
 
 
-def test_an_agent_that_listens_a_little_later_is_reached(port: network.HeldPort) -> None:
-    def later() -> None:
+def listening_later(port: network.HeldPort) -> threading.Timer:
+    """Has agent 3 listen a little after it was started."""
+
+    def listen() -> None:
         port.sock.listen()
         host_probe.greet(port.sock, "n", 3)
 
-    timer = threading.Timer(0.2, later)
+    timer = threading.Timer(0.2, listen)
     timer.daemon = True
-    timer.start()
+    return timer
+
+
+def test_an_agent_that_listens_a_little_later_is_reached(port: network.HeldPort) -> None:
+    listening_later(port).start()
 
     assert dialled(port.number).error == ""
 
@@ -260,13 +266,7 @@ def test_peers_that_say_nothing_share_one_limit_with_the_one_that_answers(port: 
 
 def test_a_refusal_is_tried_again_though_another_peer_says_nothing(port: network.HeldPort) -> None:
     """The first round lasts for as long as the silent one is waited for."""
-
-    def later() -> None:
-        port.sock.listen()
-        host_probe.greet(port.sock, "n", 3)
-
-    timer = threading.Timer(0.2, later)
-    timer.daemon = True
+    timer = listening_later(port)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         peers = [PeerAddress(3, ("127.0.0.1",), port.number)]
         peers.append(PeerAddress(4, ("127.0.0.1",), silent.getsockname()[1]))

@@ -343,6 +343,21 @@ def refuse(*_: object, **__: object) -> Job:
     raise SpecError("no such file")
 
 
+def answered(request: Request, asked: dict[str, Any]) -> dict[str, Any]:
+    """What an engine in this process answers to a client's message about a request; it has left then."""
+    identity = {"target": "t", "version": "1", "build": "b", "digest": "d", "log": "/l", "pid": 0}
+    engine = Engine(identity, runtime_folder() / "engine-d.sock", settings.load())
+    packed = pack_request(request)
+    near, far = map(Conversation, socket.socketpair())
+    engine._answer(far, Message({**packed.document, "build": "b", **asked}, packed.blobs))
+    answer = near.receive().document
+    engine.leave()
+    engine.serve()
+    near.close()
+    far.close()
+    return answer
+
+
 @pytest.mark.parametrize(
     ("whole", "answer", "closed"),
     [(False, {"full": True}, 1), (True, {"error": "SpecError", "message": "no such file", "hint": None}, 1)],
@@ -353,18 +368,8 @@ def test_a_run_without_room_is_sent_on_and_one_that_fails_gives_its_room_back(
     backend = NoRoom()
     monkeypatch.setattr(engine_module, "make_backend", lambda *_: backend)
     monkeypatch.setattr(engine_module, "launch", refuse)
-    identity = {"target": "t", "version": "1", "build": "b", "digest": "d", "log": "/l", "pid": 0}
-    engine = Engine(identity, runtime_folder() / "engine-d.sock", settings.load())
-    packed = pack_request(script(targets / "hello.py"))
-    near, far = map(Conversation, socket.socketpair())
-    engine._answer(
-        far, Message({**packed.document, "op": "submit", "build": "b", "whole": whole}, packed.blobs)
-    )
-    assert (answer, closed, [whole]) == (near.receive().document, backend.closed, backend.whole)
-    engine.leave()
-    engine.serve()
-    near.close()
-    far.close()
+    said = answered(script(targets / "hello.py"), {"op": "submit", "whole": whole})
+    assert (answer, closed, [whole]) == (said, backend.closed, backend.whole)
 
 
 def no_descriptor(*_: object, **__: object) -> Job:
@@ -377,18 +382,9 @@ def test_a_check_that_cannot_begin_gives_its_room_back(
     backend = NoRoom()
     monkeypatch.setattr(engine_module, "make_backend", lambda *_: backend)
     monkeypatch.setattr(examination, "Examination", no_descriptor)
-    identity = {"target": "t", "version": "1", "build": "b", "digest": "d", "log": "/l", "pid": 0}
-    engine = Engine(identity, runtime_folder() / "engine-d.sock", settings.load())
-    packed = pack_request(script(targets / "hello.py"))
-    near, far = map(Conversation, socket.socketpair())
-    asked = {"op": "examine", "build": "b", "whole": True, "questions": to_plain(HostQuestions())}
-    engine._answer(far, Message({**packed.document, **asked}, packed.blobs))
-    assert "Too many open files" in near.receive().document["message"]
+    asked = {"op": "examine", "whole": True, "questions": to_plain(HostQuestions())}
+    assert "Too many open files" in answered(script(targets / "hello.py"), asked)["message"]
     assert backend.closed == 1
-    engine.leave()
-    engine.serve()
-    near.close()
-    far.close()
 
 
 BAD = [

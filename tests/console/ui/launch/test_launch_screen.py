@@ -145,15 +145,20 @@ async def test_a_script_takes_arguments(open_app: Open, until: Until) -> None:
         assert command(app) == "rankdeck run score.py -n 1 -- --a 1"
 
 
+async def find_main(app: RankdeckApp, pilot: Pilot[int], until: Until) -> None:
+    """Open the finder and type until one function is left."""
+    await pilot.press("ctrl+f")
+    await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+    await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
+    await pilot.press(*"trmain")
+    await until(pilot, lambda: app.screen.query_one(Candidates).length == 1)
+
+
 async def test_the_picker_finds_a_function_by_a_few_letters(open_app: Open, until: Until) -> None:
     app = open_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(app, pilot, until)
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-        await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
-        await pilot.press(*"trmain")
-        await until(pilot, lambda: app.screen.query_one(Candidates).length == 1)
+        await find_main(app, pilot, until)
         await pilot.press("enter")
         await until(pilot, lambda: parameters(app) == ["lr", "steps", "opt"])
 
@@ -193,11 +198,7 @@ async def test_after_a_pick_the_focus_goes_to_a_field_that_another_check_is_maki
     app = open_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(app, pilot, until)
-        await pilot.press("ctrl+f")
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-        await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
-        await pilot.press(*"trmain")
-        await until(pilot, lambda: app.screen.query_one(Candidates).length == 1)
+        await find_main(app, pilot, until)
         monkeypatch.setattr(LaunchScreen, "learn", learn_second)
         monkeypatch.setattr(LaunchForm, "offer", offer_twice)
         monkeypatch.setattr(ParamForm, "recompose", make)
