@@ -162,12 +162,10 @@ class Standstill:
 
 def standstills(stacks: Iterable[StacksTaken]) -> list[Standstill]:
     """The ranks grouped by place: the smallest group first; of equal ones, those that do not wait first."""
-    return list(_standstills(tuple(stacks)))
+    return list(_kept_groups(tuple(stacks)))
 
 
-@lru_cache(maxsize=2)
-def _standstills(stacks: tuple[StacksTaken, ...]) -> tuple[Standstill, ...]:
-    """Cached: the screen asks at each redraw, the engine once a second, and stacks seldom change."""
+def _grouped(stacks: Iterable[StacksTaken]) -> tuple[Standstill, ...]:
     members: dict[_StackPlace, list[int]] = {}
     for taken in stacks:
         members.setdefault(_where(taken.text, taken.reason), []).append(taken.rank)
@@ -178,9 +176,13 @@ def _standstills(stacks: tuple[StacksTaken, ...]) -> tuple[Standstill, ...]:
     return tuple(sorted(groups, key=lambda group: (len(group.ranks), group.may_wait, group.ranks)))
 
 
+# the screen asks at each redraw, the engine once a second, and stacks seldom change
+_kept_groups = lru_cache(maxsize=2)(_grouped)
+
+
 def place_of(taken: StacksTaken) -> Standstill:
     """Where one rank was."""
-    (place,) = _standstills.__wrapped__((taken,))  # it is asked once of each rank, and would fill the cache
+    (place,) = _grouped([taken])
     return place
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.diagnosis.stacks import Standstill, _place_in, _standstills, standstill_line, standstills
+from launcher.diagnosis.stacks import Standstill, _kept_groups, _place_in, standstill_line, standstills
 from launcher.state.events import StacksTaken
 
 TORCH = "/v/lib/python3.11/site-packages/torch/distributed/"
@@ -120,11 +120,11 @@ def test_only_a_library_that_communicates_has_collectives(frames: tuple[str, ...
 
 def test_stacks_are_read_once_however_often_the_screen_is_drawn() -> None:
     stacks = [taken(n, MAIN, LAST, head=f"Current thread 0x7f{n:04x}") for n in range(99)]
-    _standstills.cache_clear()
+    _kept_groups.cache_clear()
     _place_in.cache_clear()
     told = {standstill_line(list(stacks)) for _ in range(5)}
     assert {"ranks 0-98 are in main (hang.py:12)"} == told
-    assert (4, 1) == (_standstills.cache_info().hits, _standstills.cache_info().misses)
+    assert (4, 1) == (_kept_groups.cache_info().hits, _kept_groups.cache_info().misses)
     assert 1 == _place_in.cache_info().misses, "all ranks are in one place"
 
     newer = [*stacks[:-1], taken(98, '"/w/x.py", line 1 in f')]
