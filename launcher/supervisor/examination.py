@@ -43,7 +43,13 @@ A run waits for longer; a check is to be told of it.
 COLD_S = 1.0
 """A session that takes longer to be opened was not there before: its executors have yet to start."""
 
-JOIN_S = 30.0
+JOIN_S = 60.0
+"""For how long agents are waited for that Spark has started.
+
+An executor asks another one for the parts of a task first, and asks the driver 15 s later if it cannot reach
+that one (`spark.shuffle.io.maxRetries` times `retryWait`); a task has two such parts. Only agents that came
+can tell that the hosts do not reach each other.
+"""
 SPARE_S = 7.0
 """A host answers within its own limit; so much later, if it is overloaded, or the way to it slow."""
 

@@ -119,7 +119,7 @@ def hosts(launch: CheckedLaunch) -> Iterator[Check]:
     if came < examined.expected:
         text = f"{came} of {counted(examined.expected, 'agent')} came"
         text += f": {examined.error.message}" if examined.error else ""
-        remedy = (examined.error.hint if examined.error else "") or "look at the executors' logs"
+        remedy = (examined.error.hint if examined.error else "") or _why_late(came)
         yield failed("hosts", text, remedy)
     for each in silent:
         name = launch.names[each.agent]
@@ -133,6 +133,12 @@ def hosts(launch: CheckedLaunch) -> Iterator[Check]:
     if came >= examined.expected and not silent and not any(f.unanswered for _, f in launch.hosts):
         names = counted(len(launch.hosts), "host")
         yield passed("hosts", f"{counted(came, 'agent')} on {names} answered within {examined.seconds:.1f} s")
+
+
+def _why_late(came: int) -> str:
+    """What to look at where agents did not come; `came`: how many did."""
+    logs = "look at the executors' logs"
+    return f"{logs}; executors that cannot reach each other are slow to start a task" if came else logs
 
 
 def gpus(launch: CheckedLaunch) -> Iterator[Check]:

@@ -425,6 +425,13 @@ def test_a_gang_that_may_be_smaller_is_told_what_it_gets() -> None:
     )
 
 
+def test_where_others_did_not_come_a_host_cannot_be_asked_for_ways() -> None:
+    report = judge(replace(GOOD, examined=replace(EXAMINED, expected=2, hosts=EXAMINED.hosts[:1])))
+
+    assert report["network.hosts"].state == CheckState.UNKNOWN
+    assert "cannot reach each other" in report["hosts"].remedy
+
+
 def test_slots_that_spark_does_not_tell_are_unknown_until_all_agents_came() -> None:
     note = "how many slots are free is not known; Spark waits for them itself"
     report = judge(with_examined(expected=9, notes=(note,)))
