@@ -150,7 +150,8 @@ def test_a_library_that_has_changed_is_imported_anew(
 
     assert "1\n1\n" == output(script, env=env)
     (folder / "library.py").write_text("A = 'two'\n")
-    assert "two\n0\n" == output(script, env=env)
+    # it may have ended by itself when the first run's agent did, and then this run has another one
+    assert output(script, env=env) in ("two\n0\n", "two\n1\n")
     assert "two\n1\n" == output(script, env=env)
 
 
