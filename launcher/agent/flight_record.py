@@ -16,9 +16,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+from ..state.process_groups import group_label
+
 _GROUPS, _TEXT = 4, 120
-_DEFAULT = "default_pg"
-_NAMELESS = "undefined"  # what torch puts where a group was made without a description
 _MOST_BYTES = 16 << 20
 _FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _USUAL = ("comm_lib_trace_rank_", "nccl_trace_rank_")  # since torch 2.9, and before
@@ -90,18 +90,11 @@ def _last(record: dict[str, Any]) -> list[dict[str, Any]]:
 def _call(entry: dict[str, Any]) -> dict[str, Any]:
     name, description = map(_text, entry["process_group"])
     return {
-        "group": _group(name, description),
+        "group": group_label(name, description),
         "number": int(entry["collective_seq_id"]),
         "operation": _text(entry["profiling_name"]).rpartition(":")[2],
         "sizes": _sizes(entry["input_sizes"]),
     }
-
-
-def _group(name: str, description: str) -> str:
-    """A group as people know it, and apart from others of that description, as along a mesh's dimension."""
-    if description == _DEFAULT:
-        return description
-    return name if description in ("", _NAMELESS) else f"{description} ({name})"
 
 
 def _text(value: object) -> str:

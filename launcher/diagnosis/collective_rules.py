@@ -13,6 +13,7 @@ from ..errors import counted
 from ..state.events import CollectiveCall
 from ..state.outcome_rules import brief, listed
 from ..state.peer_loss import operation
+from ..state.process_groups import DEFAULT, group_label
 from ..state.ranks import Rank, RankPhase
 from .failure import Certainty, Finding, FirstFailure, Recognised
 from .hang_rules import EQUAL_STEPS, SAME_ORDER
@@ -268,11 +269,9 @@ def _group_named(text: str) -> str:
     Each rank numbers groups as it made them: only the default group and GUIDs (torch 2.5) are those of all.
     """
     told = re.search(r"\[PG [^\]\n]{0,40}?(?P<name>[^\s()\]]{0,80}) ?\((?P<about>[^)\]]{1,80})\)", text)
-    if told is None or told["about"] == "default_pg":
-        return told["about"] if told else ""
-    if "GUID" not in told[0]:
+    if told is None or (told["about"] != DEFAULT and "GUID" not in told[0]):
         return ""
-    return told["name"] if told["about"] == "undefined" else f"{told['about']} ({told['name']})"
+    return group_label(told["name"], told["about"])
 
 
 def _behind(failure: FirstFailure, group: str) -> tuple[str, ...]:

@@ -104,6 +104,7 @@ _RARELY_IMPORTED = (
     "state/fold.py",
     "state/host_facts.py",
     "state/outcome_rules.py",
+    "state/process_groups.py",
     "state/ranks.py",
     "state/run_state.py",
     "state/separate.py",
