@@ -77,6 +77,11 @@ class Examined:
     way: str = ""
     seconds: float = 0.0
 
+    @property
+    def lacking(self) -> int:
+        """How many agents were to come and did not."""
+        return max((self.expected or 0) - len(self.hosts), 0)
+
 
 @dataclass(frozen=True, slots=True)
 class CapturedValue:

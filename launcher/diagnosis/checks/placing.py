@@ -86,7 +86,7 @@ def slots(launch: CheckedLaunch) -> Iterator[Check]:
     if refused is not None:
         yield _refusal("slots", refused)
     elif examined.expected is not None:
-        if len(examined.hosts) < examined.expected:  # Spark may have queued them: not every session tells
+        if examined.lacking:  # Spark may have queued them: not every session tells
             asked = f"Spark was asked for {counted(examined.expected, 'task')}"
             yield unknown("slots", "; ".join([asked, *examined.notes]))
         else:
@@ -116,10 +116,10 @@ def hosts(launch: CheckedLaunch) -> Iterator[Check]:
     if examined.expected is None:
         return
     came, silent = len(examined.hosts), [h for h in examined.hosts if h.facts is None]
-    if came < examined.expected:
+    if examined.lacking:
         text = f"{came} of {counted(examined.expected, 'agent')} came"
         text += f": {examined.error.message}" if examined.error else ""
-        remedy = (examined.error.hint if examined.error else "") or _why_late(came)
+        remedy = (examined.error.hint if examined.error else "") or _where_to_look(came)
         yield failed("hosts", text, remedy)
     for each in silent:
         name = launch.names[each.agent]
@@ -130,13 +130,13 @@ def hosts(launch: CheckedLaunch) -> Iterator[Check]:
             yield warned(
                 "hosts", f"{name}: nothing is known of its {probe}: {why}", "look at that host", [name]
             )
-    if came >= examined.expected and not silent and not any(f.unanswered for _, f in launch.hosts):
+    if not examined.lacking and not silent and not any(f.unanswered for _, f in launch.hosts):
         names = counted(len(launch.hosts), "host")
         yield passed("hosts", f"{counted(came, 'agent')} on {names} answered within {examined.seconds:.1f} s")
 
 
-def _why_late(came: int) -> str:
-    """What to look at where agents did not come; `came`: how many did."""
+def _where_to_look(came: int) -> str:
+    """The remedy where agents did not come; `came`: how many did."""
     logs = "look at the executors' logs"
     return f"{logs}; executors that cannot reach each other are slow to start a task" if came else logs
 
@@ -144,7 +144,7 @@ def _why_late(came: int) -> str:
 def gpus(launch: CheckedLaunch) -> Iterator[Check]:
     """Whether the agents that came can give every rank its GPUs."""
     examined, spec = launch.examined, launch.spec
-    if spec.gpu is False or not spec.mode.traits.scheduled or not _all_came(launch):
+    if spec.gpu is False or not spec.mode.traits.scheduled or examined.expected is None or examined.lacking:
         return
     try:
         plan = make_plan(spec, offers_of(examined.hosts, spec), gpu_reason=gpu_reason(examined.hosts))
@@ -156,10 +156,6 @@ def gpus(launch: CheckedLaunch) -> Iterator[Check]:
     elif any(facts.gpus for _, facts in launch.hosts):
         why = gpu_reason(examined.hosts) or "hosts have GPUs, and the ranks would not get any"
         yield warned("gpus", why, "--gpu demands them, --no-gpu says that none are meant")
-
-
-def _all_came(launch: CheckedLaunch) -> bool:
-    return launch.examined.expected is not None and len(launch.examined.hosts) >= launch.examined.expected
 
 
 def local_gpus(launch: CheckedLaunch) -> Iterator[Check]:
