@@ -11,7 +11,8 @@ import os
 import secrets
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,6 +65,28 @@ class Network:
     def heal(self, index: int) -> None:
         """Plug it in again."""
         _ip("link", "set", self._links[index + 1], "up")
+
+    @contextmanager
+    def refused(self, one: int, other: int) -> Iterator[None]:
+        """What two workers send each other is refused at once: neither has a route to the other."""
+        with self._either_way(one, other, "route add unreachable {}", "route del unreachable {}"):
+            yield
+
+    @contextmanager
+    def lost(self, one: int, other: int) -> Iterator[None]:
+        """What two workers send each other is lost, as in a firewall, and nobody is told."""
+        nowhere = "neigh replace {} lladdr 02:00:00:00:00:01 dev eth0 nud permanent"
+        with self._either_way(one, other, nowhere, "neigh del {} dev eth0"):
+            yield
+
+    @contextmanager
+    def _either_way(self, one: int, other: int, begin: str, end: str) -> Iterator[None]:
+        """A setting of `ip` in each of two workers' namespaces, with the address of the other one."""
+        with ExitStack() as undone:
+            for here, there in ((one, other), (other, one)):
+                _batch([begin.format(self.address(there))], "-n", self.worker(here))
+                undone.callback(_batch, [end.format(self.address(there))], "-n", self.worker(here))
+            yield
 
     @staticmethod
     def prefix(namespace: str) -> list[str]:

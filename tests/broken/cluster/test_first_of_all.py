@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,32 +132,14 @@ dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=6))
 """
 
 
-@contextmanager
-def blocked(hosts: Hosts) -> Iterator[None]:
-    """What the two hosts send each other is lost, as in a firewall; the driver reaches both."""
-    nowhere = ("lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent")
-    try:
-        for host in (0, 1):
-            _neighbour(hosts, host, "replace", *nowhere)
-        yield
-    finally:
-        for host in (0, 1):
-            _neighbour(hosts, host, "del", "dev", "eth0")
-
-
-def _neighbour(hosts: Hosts, host: int, what: str, *words: str) -> None:
-    other = hosts.cluster.host(1 - host)
-    command = [*hosts.cluster.prefix(host), "ip", "neigh", what, other, *words]
-    subprocess.run(command, check=True, capture_output=True)
-
-
 def test_a_port_that_is_blocked_between_executors(
     hosts: Hosts, tmp_path: Path, script: Callable[[str], str]
 ) -> None:
     gate = Gate(tmp_path / "gate", 2)
     command = hosts.start(tmp_path, script(MEETS), "--env", f"GATE={gate.path}")
     at_work(command)
-    with blocked(hosts):
+    assert hosts.cluster.net is not None
+    with hosts.cluster.net.lost(0, 1):
         gate.open()
         run = ended(command)
 

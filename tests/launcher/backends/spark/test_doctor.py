@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,21 +103,6 @@ def test_a_program_with_a_session_of_its_own(bench: Bench, mark: str, tmp_path: 
     assert report["hosts"].text.startswith("2 agents on")
 
 
-@contextmanager
-def unreachable(islands: Cluster) -> Iterator[None]:
-    """Neither of two hosts has a route to the other."""
-    assert islands.net is not None
-    net = islands.net
-    routes = [(["ip", "-n", net.worker(i), "route"], f"{net.address(1 - i)}/32") for i in (0, 1)]
-    try:
-        for route, other in routes:
-            subprocess.run([*route, "add", "unreachable", other], check=True)
-        yield
-    finally:
-        for route, other in routes:
-            subprocess.run([*route, "del", "unreachable", other], check=False)
-
-
 @pytest.mark.netns
 @pytest.mark.takes(60)
 def test_executors_that_cannot_reach_each_other(islands: Cluster, mark: str, tmp_path: Path) -> None:
@@ -128,13 +111,13 @@ def test_executors_that_cannot_reach_each_other(islands: Cluster, mark: str, tmp
     Each is refused at once, and Spark asks the driver for what an executor cannot give. What is lost on its
     way would hold up an executor for `spark.network.timeout`, if it happens to ask the other one.
     """
-    with unreachable(islands):
+    assert islands.net is not None
+    with islands.net.refused(0, 1):
         code, found, _ = examined(islands, tmp_path, "-n", "4", "--no-gpu")
     end_engines(islands, mark)
 
     assert code == 1
     assert "cannot reach" in found["network.hosts"]["text"], found
-    assert islands.net is not None
     assert islands.net.address(1) in found["network.hosts"]["text"]
     assert os.environ[survivors.MARK] == mark
     assert engines.pids() == []
