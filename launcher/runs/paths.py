@@ -5,6 +5,7 @@
      logs/<attempt>/<rank>.out .err                    the exact bytes
      logs/<attempt>/chunks                             in which order and when they came
      samples/                                          telemetry, of bounded size
+     curves/points  curves/names                       reported metrics over steps, of bounded size
      result/<rank>.pickle  summary.json                return values
      artifacts/  artifacts.jsonl                       files that ranks wrote, and what each of them is
      tensorboard/                                      metrics for TensorBoard, if they were requested
@@ -30,6 +31,8 @@ TARGET = "target.pickle"
 PRIVATE = "private.json"
 LOGS = "logs"
 SAMPLES = "samples"
+CURVES = "curves"
+CURVE_POINTS, CURVE_NAMES = "points", "names"
 RESULT = "result"
 SUMMARY = "result/summary.json"
 CHUNKS = "chunks"

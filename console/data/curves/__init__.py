@@ -1,0 +1,1 @@
+"""Curves of reported metrics as screens and exports show them; no Textual."""

@@ -1,0 +1,197 @@
+"""The curves of one run, read from its folder and kept up to date while it grows; as columns of numbers.
+
+A metric's points are sorted by attempt and step, each bucket once. The values of a point are those of all
+ranks: the least, the median and the greatest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.runs import files, paths
+from launcher.runs.curves import BROKEN, MAGIC, MOST_BYTES, SIZE, STEPLESS
+from launcher.state.curves import MOST_LEVEL, MOST_METRICS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MOST_NAMES = 1 << 18
+_STEPS = 2.0**62
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoints:
+    """The points of one metric, as columns of one length, sorted by attempt and step.
+
+    Attributes:
+        attempt, step, width: of each point; a width is in steps.
+        time: of each point's first report, in seconds since the epoch.
+        low, mid, high: over the ranks; NaN where none was finite.
+        broken: whether a value was not finite.
+    """
+
+    attempt: NDArray[np.int64]
+    step: NDArray[np.int64]
+    width: NDArray[np.int64]
+    time: NDArray[np.float64]
+    low: NDArray[np.float64]
+    mid: NDArray[np.float64]
+    high: NDArray[np.float64]
+    broken: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+def dtype() -> np.dtype[np.void]:
+    """The layout of a record; see `launcher.runs.curves.RECORD`."""
+    import numpy as np
+
+    return np.dtype([
+        ("name", "<u2"), ("attempt", "<u2"), ("ranks", "<u4"), ("level", "u1"), ("flags", "u1"),
+        ("reserved", "V6"), ("step", "<i8"), ("time", "<f8"), ("low", "<f8"), ("mid", "<f8"), ("high", "<f8"),
+        ("spare", "V8"),
+    ])  # fmt: skip
+
+
+class CurveStore:
+    """Reads a run's curves. Used by one thread; what it returns is never changed.
+
+    Attributes:
+        curves: the points by metric; of one reported with and without steps, those with steps.
+        unreadable: why the file cannot be read; empty if it can, or if there is none.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._folder = run / paths.CURVES
+        self._inode: tuple[int, int] | None = None
+        self._offset = 0
+        self._raw: dict[int, np.ndarray] = {}
+        self.curves: Mapping[str, CurvePoints] = {}
+        self.unreadable = ""
+
+    def poll(self) -> bool:
+        """Read what is new; return whether there was anything."""
+        try:
+            records = self._read()
+            names = self._names() if len(records) else []
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.unreadable = error.strerror or str(error)
+            return False
+        return bool(len(records)) and self._take(records, names)
+
+    def _read(self) -> np.ndarray:
+        import numpy as np
+
+        with files.open_file(self._run, self._folder / paths.CURVE_POINTS, buffering=0) as file:
+            found = os.fstat(file.fileno())
+            if (found.st_dev, found.st_ino) != self._inode or found.st_size < self._offset:
+                if os.pread(file.fileno(), len(MAGIC), 0) != MAGIC:
+                    raise OSError(0, "it has no points")
+                self._inode, self._offset = (found.st_dev, found.st_ino), len(MAGIC)
+                self._raw = {}
+            size = min(found.st_size, 2 * MOST_BYTES) - self._offset
+            data = os.pread(file.fileno(), size - size % SIZE, self._offset) if size >= SIZE else b""
+        self._offset += len(data) - len(data) % SIZE
+        return np.frombuffer(data[: len(data) - len(data) % SIZE], dtype())
+
+    def _names(self) -> list[str]:
+        data = files.read_whole(self._run, self._folder / paths.CURVE_NAMES, _MOST_NAMES)
+        return [_name(line) for line in data.splitlines()[:MOST_METRICS]]
+
+    def _take(self, records: np.ndarray, names: list[str]) -> bool:
+        import numpy as np
+
+        records = records[_valid(records)]
+        curves = dict(self.curves)
+        for number in np.unique(records["name"]).tolist():
+            if number >= len(names) or not names[number]:
+                continue
+            fresh = records[records["name"] == number]
+            known = self._raw.get(number)
+            self._raw[number] = merged = _merged(known, fresh)
+            curves[names[number]] = _columns(merged)
+        self.curves = curves
+        return True
+
+
+def _name(line: bytes) -> str:
+    try:
+        name = json.loads(line)
+    except ValueError:
+        return ""
+    return name if isinstance(name, str) else ""
+
+
+def _valid(records: np.ndarray) -> np.ndarray:
+    """Which records can be points: a folder may come from anybody."""
+    import numpy as np
+
+    step = records["step"].astype(np.float64)
+    valid: np.ndarray = (
+        (records["level"] <= MOST_LEVEL)
+        & (np.abs(step) <= _STEPS)
+        & np.isfinite(records["time"])
+        & ~np.isinf(records["low"]) & ~np.isinf(records["mid"]) & ~np.isinf(records["high"])
+    )  # fmt: skip
+    return valid
+
+
+def _merged(known: np.ndarray | None, fresh: np.ndarray) -> np.ndarray:
+    """Sorted records, the last one of each bucket. Fresh ones mostly come after all that is known."""
+    import numpy as np
+
+    if known is None or not len(known):
+        return _last_of_each(fresh)
+    start = _start(known, fresh)
+    return np.concatenate([known[:start], _last_of_each(np.concatenate([known[start:], fresh]))])
+
+
+def _start(known: np.ndarray, fresh: np.ndarray) -> int:
+    """From where sorted records have to be merged with fresh ones."""
+    import numpy as np
+
+    last, first = int(known["attempt"][-1]), int(fresh["attempt"].min())
+    if first > last:
+        return len(known)
+    if first < last:
+        return 0
+    begin = int(np.searchsorted(known["attempt"], last))
+    return begin + int(np.searchsorted(known["step"][begin:], fresh["step"].min()))
+
+
+def _last_of_each(records: np.ndarray) -> np.ndarray:
+    """The records sorted by attempt and step, the last one of each bucket."""
+    import numpy as np
+
+    order = np.lexsort((records["level"], records["step"], records["attempt"]))  # stable: the last stays last
+    records = records[order]
+    keys = records[["attempt", "step", "level"]]
+    return records[np.append(keys[1:] != keys[:-1], True)]
+
+
+def _columns(records: np.ndarray) -> CurvePoints:
+    import numpy as np
+
+    stepped = (records["flags"] & STEPLESS) == 0
+    if stepped.any() and not stepped.all():
+        records = records[stepped]
+    return CurvePoints(
+        attempt=records["attempt"].astype(np.int64),
+        step=records["step"].copy(),
+        width=np.left_shift(np.int64(1), records["level"].astype(np.int64)),
+        time=records["time"].copy(),
+        low=records["low"].copy(),
+        mid=records["mid"].copy(),
+        high=records["high"].copy(),
+        broken=(records["flags"] & BROKEN) != 0,
+    )

@@ -1,0 +1,182 @@
+"""Reported metrics as curves: over steps, each point the least, the middle and the greatest of all ranks. Pure.
+
+A point is a bucket of steps. Its width is a power of two, one step at first; where ranks report faster than
+points are kept, it grows. So a curve of a week costs as much as one of an hour, and loses no peak.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median
+
+from .events import RankReported
+
+MOST_METRICS = 256
+"""Of so many metrics curves are kept, as many as a report may have."""
+
+OPEN_POINTS, OPEN_VALUES = 64, 1 << 16
+"""Of each metric, so many points wait for the reports of late ranks, and so many values in all of them."""
+
+NEW_POINTS = 64
+"""A metric that gets more new points than this between two calls of `changed` has its buckets widened."""
+
+MOST_LEVEL = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The values of one metric in a bucket of steps.
+
+    Attributes:
+        metric: its name.
+        attempt: the attempt in which it was reported.
+        step: the first step of the bucket; without steps, seconds since the epoch.
+        level: the bucket has ``2**level`` steps.
+        time: when the first of its values was reported, in seconds since the epoch.
+        low, mid, high: the least of the finite values, the median over ranks of their last ones, the greatest.
+            NaN if none is finite.
+        ranks: how many ranks have reported.
+        broken: whether one of the values is not finite.
+        stepless: whether they were reported without a step.
+    """
+
+    metric: str
+    attempt: int
+    step: int
+    level: int
+    time: float
+    low: float
+    mid: float
+    high: float
+    ranks: int
+    broken: bool = False
+    stepless: bool = False
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """A point that still grows."""
+
+    time: float
+    low: float = math.inf
+    high: float = -math.inf
+    last: dict[int, float] = field(default_factory=dict)
+    broken: bool = False
+
+    def take(self, rank: int, value: float) -> None:
+        if math.isfinite(value):
+            self.last[rank] = value
+            self.low, self.high = min(self.low, value), max(self.high, value)
+        else:
+            self.broken = True
+            self.last.setdefault(rank, math.nan)
+
+    def merge(self, later: _Bucket) -> None:
+        self.last.update(later.last)
+        self.low, self.high = min(self.low, later.low), max(self.high, later.high)
+        self.broken |= later.broken
+        self.time = min(self.time, later.time)
+
+
+class _Curve:
+    """The growing points of one metric."""
+
+    def __init__(self) -> None:
+        self.level = 0
+        self.open: dict[int, _Bucket] = {}
+        self.changed: set[int] = set()
+        self.values = self.fresh = 0
+
+    def take(self, step: int, time: float, rank: int, value: float) -> None:
+        key = step >> self.level
+        bucket = self.open.get(key)
+        if bucket is None:
+            bucket = self.open[key] = _Bucket(time)
+            self.fresh += 1
+        self.values -= len(bucket.last)
+        bucket.take(rank, value)
+        self.values += len(bucket.last)
+        self.changed.add(key)
+
+    def widen(self) -> None:
+        """Double the width of the buckets, until the new ones since the last call would be few enough."""
+        while self.fresh > NEW_POINTS and self.level < MOST_LEVEL:
+            self.level += 1
+            self.fresh = (self.fresh + 1) // 2
+            merged: dict[int, _Bucket] = {}
+            for key in sorted(self.open):
+                if (bucket := merged.get(key >> 1)) is None:
+                    merged[key >> 1] = self.open[key]
+                else:
+                    bucket.merge(self.open[key])
+            self.open, self.changed = merged, {key >> 1 for key in self.changed}
+        self.values = sum(len(bucket.last) for bucket in self.open.values())
+        self.fresh = 0
+
+    def close_old(self) -> None:
+        """Forget the oldest points, of which everything was returned."""
+        for key in sorted(self.open):
+            if len(self.open) <= OPEN_POINTS and self.values <= OPEN_VALUES:
+                return
+            self.values -= len(self.open.pop(key).last)
+
+
+class CurveBuilder:
+    """Makes points of reports.
+
+    A point is returned again when it has changed; then it has the values of both times, and replaces the
+    former one. A report of a rank that is so late that its point was forgotten begins another one of the same
+    steps: whoever reads both takes them together.
+    """
+
+    def __init__(self) -> None:
+        self._curves: dict[tuple[str, bool], _Curve] = {}
+        self._names: set[str] = set()
+        self._attempt = 0
+
+    def take(self, report: RankReported) -> None:
+        """Add a report. Those of an earlier attempt than the last are left out."""
+        if report.attempt < self._attempt:
+            return
+        if report.attempt > self._attempt:
+            self._attempt = report.attempt
+            self._curves.clear()
+        stepless = report.step is None
+        step = int(report.time) if report.step is None else report.step
+        for name, value in report.metrics.items():
+            if (curve := self._curves.get((name, stepless))) is None:
+                if name not in self._names and len(self._names) >= MOST_METRICS:
+                    continue
+                self._names.add(name)
+                curve = self._curves[name, stepless] = _Curve()
+            curve.take(step, report.time, report.rank, value)
+
+    def changed(self) -> Iterator[Point]:
+        """The points that have changed since the last call, those of a metric in the order of their steps."""
+        for (name, stepless), curve in self._curves.items():
+            if not curve.changed:
+                continue
+            curve.widen()
+            for key in sorted(curve.changed):
+                yield self._point(name, curve, key, stepless=stepless)
+            curve.changed.clear()
+            curve.close_old()
+
+    def _point(self, name: str, curve: _Curve, key: int, *, stepless: bool) -> Point:
+        bucket = curve.open[key]
+        finite = [value for value in bucket.last.values() if value == value]
+        return Point(
+            metric=name,
+            attempt=self._attempt,
+            step=key << curve.level,
+            level=curve.level,
+            time=bucket.time,
+            low=bucket.low if finite else math.nan,
+            mid=median(finite) if finite else math.nan,
+            high=bucket.high if finite else math.nan,
+            ranks=len(bucket.last),
+            broken=bucket.broken,
+            stepless=stepless,
+        )
