@@ -1,0 +1,1 @@
+"""Curves on the screen: one plot, the pane of the run screen, the screen of its own."""
