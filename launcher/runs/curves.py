@@ -27,6 +27,7 @@ RECORD = struct.Struct("<HHIBBHIqdddd8x")
 
 SIZE = RECORD.size
 BROKEN, STEPLESS = 1, 2
+EACH_S = 1.0
 MOST_BYTES = 64 << 20
 """The bound of the file of points."""
 
@@ -62,6 +63,7 @@ class CurveWriter:
         self._folder = run / paths.CURVES
         self._folder.mkdir(mode=paths.FOLDER_MODE, exist_ok=True)
         self._most = most
+        self._due = 0.0
         self._builder = CurveBuilder()
         self._numbers: dict[str, int] = {}
         self._names = Growing(self._folder / paths.CURVE_NAMES)
@@ -70,6 +72,13 @@ class CurveWriter:
     def take(self, report: RankReported) -> None:
         """Add a report; `flush` writes it."""
         self._builder.take(report)
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to `flush` again; `now` is monotonic. Not more often than readers look."""
+        if now < self._due:
+            return False
+        self._due = now + EACH_S
+        return True
 
     def flush(self) -> None:
         """Write what has changed.

@@ -32,6 +32,7 @@ from ..state.run_state import RunState
 from . import paths
 from .artifacts import ArtifactStore
 from .catalog import write_spec
+from .curves import CurveWriter
 from .files import Growing, write_whole
 from .logs.writer import LogWriter, Pieces
 from .results import ResultFile, forget_results, write_summaries
@@ -72,7 +73,7 @@ class RunWriter:
         self.state = RunState(id=self.id)
         self._owner = Owner.this()
         self._secrets = spec.secrets()
-        self._clock = clock
+        self._clock, self._monotonic = clock, monotonic
         self._returned: dict[int, ev.RankReturned] = {}
         self._unkept: set[int] = set()
         self._summary_stale = self._status_stale = False
@@ -93,6 +94,7 @@ class RunWriter:
         for name in (paths.LOGS, paths.RESULT):
             (self.folder / name).mkdir(mode=paths.FOLDER_MODE)
         self._samples = SampleWriter(self.folder)
+        self._curves = CurveWriter(self.folder)
         self._logs = LogWriter(self.folder, 0)
 
     def append(self, event: ev.Event) -> RunState:
@@ -153,12 +155,15 @@ class RunWriter:
         """Replace `status.json` and the summary if they are out of date: once a turn, not once a rank."""
         if self._can_write():
             self._write_stale()
+            self._write_curves()
 
     def close(self) -> None:
         """Close every file."""
         self._write_stale()
+        self._write_curves(all_=True)
         self.artifacts.close()
         self._samples.close()
+        self._curves.close()
         self._logs.close()
         self._room.release()
         self._journal.close()
@@ -274,6 +279,16 @@ class RunWriter:
         if not self._room.stopped:
             try:
                 self._samples.append(event)
+            except OSError as error:
+                self._fail(error)
+        if isinstance(event, ev.RankReported):
+            self._curves.take(event)
+
+    def _write_curves(self, *, all_: bool = False) -> None:
+        """Write what has changed in the curves: once a second, and at the end."""
+        if not self._room.stopped and (all_ or self._curves.due(self._monotonic())):
+            try:
+                self._curves.flush()
             except OSError as error:
                 self._fail(error)
 
