@@ -1,6 +1,6 @@
 """`curves/`: what ranks reported, as points over steps, of bounded size, for the whole run.
 
-`points` has records of one size, `names` the metrics' names, one JSON string a line, to which records refer by
+`points` has records of one size, `names` the metrics' names, one JSON string a line, which records name by
 number. A point is written again as it grows, and its last record counts. When the file reaches its bound,
 superseded records are left out and each two neighbouring points become one; so a run of a week keeps its
 whole course, at a resolution that no screen exceeds.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ..state.curves import CurveBuilder, Point
+from ..state.curves import CurveBuilder, CurvePoint
 from ..state.events import RankReported
 from . import paths
 from .files import Growing, opener
@@ -32,21 +32,21 @@ MOST_BYTES = 64 << 20
 """The bound of the file of points."""
 
 
-def pack_point(point: Point, name: int) -> bytes:
+def pack_point(point: CurvePoint, name: int) -> bytes:
     """A point as a record; `name` is the number of its metric's name."""
     flags = BROKEN * point.broken | STEPLESS * point.stepless
     figures = (point.step, point.time, point.low, point.mid, point.high)
     return RECORD.pack(name, point.attempt, point.ranks, point.level, flags, 0, 0, *figures)
 
 
-def unpack_points(data: bytes, names: list[str]) -> Iterator[Point]:
+def unpack_points(data: bytes, names: list[str]) -> Iterator[CurvePoint]:
     """The points in whole records; one of an unknown name is left out."""
     whole = len(data) - len(data) % SIZE
     for name, attempt, ranks, level, flags, _, _, step, time, low, mid, high in RECORD.iter_unpack(
         data[:whole]
     ):
         if name < len(names):
-            yield Point(
+            yield CurvePoint(
                 names[name], attempt, step, level, time, low, mid, high, ranks,
                 broken=bool(flags & BROKEN), stepless=bool(flags & STEPLESS),
             )  # fmt: skip
@@ -127,10 +127,10 @@ class CurveWriter:
         self._points = self._opened()
 
 
-def halved(points: Iterable[Point]) -> list[Point]:
-    """The points, each two of them that are neighbours as one; the last of several of the same bucket counts."""
+def halved(points: Iterable[CurvePoint]) -> list[CurvePoint]:
+    """The points, each two neighbours as one; the last of several of the same bucket counts."""
     last = {(p.metric, p.stepless, p.attempt, p.step, p.level): p for p in points}
-    merged: dict[tuple[object, ...], Point] = {}
+    merged: dict[tuple[object, ...], CurvePoint] = {}
     for point in last.values():
         level = point.level + 1
         step = point.step >> level << level
@@ -140,7 +140,7 @@ def halved(points: Iterable[Point]) -> list[Point]:
     return list(merged.values())
 
 
-def _both(one: Point, other: Point) -> Point:
+def _both(one: CurvePoint, other: CurvePoint) -> CurvePoint:
     """One point for two of the same bucket."""
     values = [value for value in (one.mid, other.mid) if value == value]
     return replace(

@@ -32,7 +32,6 @@ from ..state.run_state import RunState
 from . import paths
 from .artifacts import ArtifactStore
 from .catalog import write_spec
-from .curves import CurveWriter
 from .files import Growing, write_whole
 from .logs.writer import LogWriter, Pieces
 from .results import ResultFile, forget_results, write_summaries
@@ -94,6 +93,10 @@ class RunWriter:
         for name in (paths.LOGS, paths.RESULT):
             (self.folder / name).mkdir(mode=paths.FOLDER_MODE)
         self._samples = SampleWriter(self.folder)
+        from .curves import (
+            CurveWriter,  # executors import this module, write no run, and do not have that one
+        )
+
         self._curves = CurveWriter(self.folder)
         self._logs = LogWriter(self.folder, 0)
 

@@ -1,4 +1,4 @@
-"""Reported metrics as curves: over steps, each point the least, the middle and the greatest of all ranks. Pure.
+"""Reported metrics as curves over steps: each point the least, middle and greatest of all ranks. Pure.
 
 A point is a bucket of steps. Its width is a power of two, one step at first; where ranks report faster than
 points are kept, it grows. So a curve of a week costs as much as one of an hour, and loses no peak.
@@ -26,7 +26,7 @@ MOST_LEVEL = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     """The values of one metric in a bucket of steps.
 
     Attributes:
@@ -35,7 +35,7 @@ class Point:
         step: the first step of the bucket; without steps, seconds since the epoch.
         level: the bucket has ``2**level`` steps.
         time: when the first of its values was reported, in seconds since the epoch.
-        low, mid, high: the least of the finite values, the median over ranks of their last ones, the greatest.
+        low, mid, high: of the finite values the least, the median of the ranks' last ones, the greatest.
             NaN if none is finite.
         ranks: how many ranks have reported.
         broken: whether one of the values is not finite.
@@ -153,7 +153,7 @@ class CurveBuilder:
                 curve = self._curves[name, stepless] = _Curve()
             curve.take(step, report.time, report.rank, value)
 
-    def changed(self) -> Iterator[Point]:
+    def changed(self) -> Iterator[CurvePoint]:
         """The points that have changed since the last call, those of a metric in the order of their steps."""
         for (name, stepless), curve in self._curves.items():
             if not curve.changed:
@@ -164,10 +164,10 @@ class CurveBuilder:
             curve.changed.clear()
             curve.close_old()
 
-    def _point(self, name: str, curve: _Curve, key: int, *, stepless: bool) -> Point:
+    def _point(self, name: str, curve: _Curve, key: int, *, stepless: bool) -> CurvePoint:
         bucket = curve.open[key]
         finite = [value for value in bucket.last.values() if value == value]
-        return Point(
+        return CurvePoint(
             metric=name,
             attempt=self._attempt,
             step=key << curve.level,

@@ -13,7 +13,7 @@ _LEAST_SPAN = {Axis.STEP: 4.0, Axis.TIME: 2.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Interval:
     """The whole of an axis: where its first and last points are."""
 
     start: float
@@ -38,16 +38,16 @@ class Look:
     """
 
     axis: Axis = Axis.STEP
-    part: Extent | None = None
+    part: Interval | None = None
     log: bool = False
     smoothing: int = 0
     cursor: float | None = None
 
-    def visible(self, whole: Extent) -> Extent:
+    def visible(self, whole: Interval) -> Interval:
         """The visible part of an axis."""
         return whole if self.part is None else self.part
 
-    def zoomed(self, whole: Extent, factor: float) -> Look:
+    def zoomed(self, whole: Interval, factor: float) -> Look:
         """The look with a part that is `factor` times as long, around the cursor."""
         now = self.visible(whole)
         span = max(now.span * factor, _LEAST_SPAN[self.axis])
@@ -57,14 +57,14 @@ class Look:
         share = (middle - now.start) / now.span if now.span else 1.0
         return replace(self, part=_within(middle - share * span, span, whole))
 
-    def panned(self, whole: Extent, share: float) -> Look:
+    def panned(self, whole: Interval, share: float) -> Look:
         """The look moved by a share of what is visible."""
         now = self.visible(whole)
         if self.part is None:
             return self
         return replace(self, part=_within(now.start + share * now.span, now.span, whole))
 
-    def moved(self, whole: Extent, share: float) -> Look:
+    def moved(self, whole: Interval, share: float) -> Look:
         """The look with the cursor moved by a share of what is visible, which follows it."""
         now = self.visible(whole)
         cursor = now.end if self.cursor is None else self.cursor
@@ -73,7 +73,7 @@ class Look:
             return replace(self, cursor=None)
         return replace(self, cursor=cursor, part=self._following(cursor, whole))
 
-    def _following(self, cursor: float, whole: Extent) -> Extent | None:
+    def _following(self, cursor: float, whole: Interval) -> Interval | None:
         if self.part is None or self.part.start <= cursor <= self.part.end:
             return self.part
         start = cursor if cursor < self.part.start else cursor - self.part.span
@@ -88,7 +88,7 @@ class Look:
         return replace(self, axis=axis, part=None, cursor=None)
 
 
-def _within(start: float, span: float, whole: Extent) -> Extent:
+def _within(start: float, span: float, whole: Interval) -> Interval:
     """A part of a length, moved into the whole."""
     start = min(max(start, whole.start), whole.end - span)
-    return Extent(start, start + span)
+    return Interval(start, start + span)

@@ -11,11 +11,11 @@ import numpy as np
 
 from launcher.state.run_state import RunState
 
-from ..run.health import Alert
+from .store import CurvePoints
 from .window import Axis
 
 if TYPE_CHECKING:
-    from .store import CurvePoints
+    from ..run.health import Alert
 
 CHECKPOINT, TOTAL_STEPS = "checkpoint", "total_steps"
 NOT_DRAWN = frozenset({CHECKPOINT, TOTAL_STEPS})

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from launcher.runs import files, paths
 from launcher.runs.curves import BROKEN, MAGIC, MOST_BYTES, SIZE, STEPLESS
 from launcher.state.curves import MOST_LEVEL, MOST_METRICS
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _MOST_NAMES = 1 << 18
 _STEPS = 2.0**62
@@ -176,7 +174,8 @@ def _last_of_each(records: np.ndarray) -> np.ndarray:
     order = np.lexsort((records["level"], records["step"], records["attempt"]))  # stable: the last stays last
     records = records[order]
     keys = records[["attempt", "step", "level"]]
-    return records[np.append(keys[1:] != keys[:-1], True)]
+    last: np.ndarray = records[np.append(keys[1:] != keys[:-1], True)]
+    return last
 
 
 def _columns(records: np.ndarray) -> CurvePoints:

@@ -1,4 +1,4 @@
-"""What a plot shows of a curve: as many columns as the screen has, each with the least, middle and greatest. Pure."""
+"""What a plot shows of a curve: columns, each with the least, middle and greatest. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .store import CurvePoints
 
 Floats = "NDArray[np.float64]"

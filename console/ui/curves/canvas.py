@@ -10,14 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...data.curves.window import Columns
 from ..widgets.rows import Row
-
-if TYPE_CHECKING:
-    from ...data.curves.window import Columns
 
 _BLANK = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -109,26 +106,31 @@ class Canvas:
         return [tuple(self._spans(number)) for number in range(self.height)]
 
     def _spans(self, number: int) -> Iterator[tuple[str, str]]:
-        dots, styles, ground = self._dots[number].tolist(), self._styles[number], self._ground[number].tolist()
+        dots, styles = self._dots[number].tolist(), self._styles[number]
+        ground = self._ground[number].tolist()
         cells = [
-            (f"{style} on {BAND}".strip() if shaded else style if dot else "", chr(_BLANK + dot) if dot else " ")
+            (_style(style if dot else "", shaded), chr(_BLANK + dot) if dot else " ")
             for dot, style, shaded in zip(dots, styles, ground, strict=True)
         ]
         for style, some in groupby(cells, key=lambda cell: cell[0]):
             yield "".join(text for _, text in some), style
 
 
+def _style(style: str, shaded: bool) -> str:
+    return f"{style} on {BAND}".strip() if shaded else style
+
+
 def _joined(first: int, last: int, before: int) -> tuple[int, int]:
     """The extent of a column that meets the one before it, whose middle is at `before`."""
     if before > last:
-        return first, before - 1 if before - 1 > last else last
+        return first, max(last, before - 1)
     if before < first:
-        return before + 1 if before + 1 < first else first, last
+        return min(first, before + 1), last
     return first, last
 
 
 def ticks(low: float, high: float, most: int) -> Sequence[float]:
-    """Round numbers between two ends, at most `most` of them, evenly spaced by 1, 2 or 5 times a power of ten."""
+    """At most `most` round numbers between two ends, spaced by 1, 2 or 5 times a power of ten."""
     span = high - low
     if not (math.isfinite(span) and span > 0) or most < 1:
         return ()

@@ -1,4 +1,4 @@
-"""One plot: a title, curves with their band, axes with round numbers, marks, and a cursor with its reading. Pure."""
+"""One plot: a title, curves with their band, axes, marks, and a cursor with its reading. Pure."""
 
 from __future__ import annotations
 
@@ -78,12 +78,16 @@ def plot_rows(plot: Plot, width: int, height: int) -> list[Row]:
     labels = _labels(scale, lines)
     at = cell_of(plot, plot.cursor, cells)
     body = [
-        ((f"{labels.get(number, ''):>{LABELS - 1}}", "muted"), ("┤" if number in labels else "│", "rule"), *row)
+        ((f"{labels.get(number, ''):>{LABELS - 1}}", "muted"), (_edge(number in labels), "rule"), *row)
         for number, row in enumerate(canvas.rows())
     ]
     if at is not None:
         body = [_with_cursor(row, LABELS + at) for row in body]
     return [clip(_title(plot), width), *body, _axis_row(plot, cells), _axis_labels(plot, cells)]
+
+
+def _edge(labelled: bool) -> str:
+    return "┤" if labelled else "│"
 
 
 def scale_of(columns: Sequence[Columns], *, log: bool) -> Scale:
@@ -111,7 +115,8 @@ def _labels(scale: Scale, lines: int) -> dict[int, str]:
     if not values:
         values = [scale.low, scale.high]
     parts = scale.part(np.array(values))
-    rows = {lines - 1 - min(int(p * lines), lines - 1): v for p, v in zip(parts, values, strict=True) if p == p}
+    placed = zip(parts, values, strict=True)
+    rows = {lines - 1 - min(int(part * lines), lines - 1): v for part, v in placed if part == part}
     return {row: fig.shorten(fig.compact(value), LABELS - 1) for row, value in rows.items()}
 
 

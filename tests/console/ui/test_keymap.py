@@ -21,7 +21,8 @@ from console.ui.launch.panes import CommandLine
 from console.ui.launch.screen import LaunchScreen
 from console.ui.logs.pane import LogPane
 from console.ui.logs.view import LogView
-from console.ui.run.screen import Deck, RunScreen
+from console.ui.run.deck import Deck
+from console.ui.run.screen import RunScreen
 from console.ui.widgets.fields import Field
 from tests.console.looking import shown
 

@@ -154,6 +154,7 @@ WRITERS = {
     "runs/artifacts.py": {"_export"},  # into a folder of the user's
     "runs/writer.py": {"_refill"},  # the reserve of the run that is written
     "runs/samples.py": {"_thin", "_bound"},  # the same
+    "runs/curves.py": {"_compact"},  # the same
     "runs/results.py": {"forget_results"},  # the same
     "runs/recovery.py": {"_may_be_dead"},  # names only
     "runs/catalog.py": {"run_ids", "sweep", "folder_bytes"},  # the folder of runs; sizes, of what is no link

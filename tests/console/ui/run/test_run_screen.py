@@ -17,12 +17,13 @@ from console.ui.dialogs import StartScreen
 from console.ui.logs.pane import LogPane
 from console.ui.logs.view import LogView
 from console.ui.run.charts import Charts
+from console.ui.run.deck import PANES, arrange
 from console.ui.run.header import Headline, PhaseStrip, RunHeader
 from console.ui.run.rank_detail import RankDetail
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.rank_table import HostLine, table_lines
 from console.ui.run.result import ResultPane
-from console.ui.run.screen import PANES, RunScreen, arrange
+from console.ui.run.screen import RunScreen
 from console.ui.run.stacks import StackSheet
 from console.ui.run.view_sheet import ViewSheet
 from console.ui.widgets.key_line import KeyLine
