@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .window import Axis
+from .run_curves import Axis
 
 SMOOTHINGS = (0, 2, 4, 8, 16, 32)
 """Over how many hundredths of the visible part a line is a running mean."""
@@ -82,6 +82,14 @@ class Look:
     def smoothed(self, by: int) -> Look:
         """The look with more smoothing, or less."""
         return replace(self, smoothing=min(max(self.smoothing + by, 0), len(SMOOTHINGS) - 1))
+
+    def scaled(self) -> Look:
+        """The look with the other vertical axis: logarithmic or not."""
+        return replace(self, log=not self.log)
+
+    def at(self, whole: Interval, position: float) -> Look:
+        """The look with the cursor at a position."""
+        return replace(self, cursor=min(max(position, whole.start), whole.end))
 
     def along(self, axis: Axis) -> Look:
         """The look on another axis, of the whole: positions on one mean nothing on the other."""

@@ -16,14 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from launcher.runs import files, paths
-from launcher.runs.curves import BROKEN, MAGIC, MOST_BYTES, SIZE, STEPLESS
-from launcher.state.curves import MOST_LEVEL, MOST_METRICS
+from launcher.runs.curves import BROKEN, MAGIC, MOST_BYTES, SIZE, STEPLESS, pack_point
+from launcher.runs.reader import decoded
+from launcher.runs.samples import halves, lines_of, sample_files
+from launcher.state.curves import MOST_LEVEL, MOST_METRICS, CurveBuilder
+from launcher.state.events import RankReported
 
 _MOST_NAMES = 1 << 18
+MOST_SAMPLED = 8 << 20
+"""Of a run without curves, so many bytes of samples are read."""
+
 _STEPS = 2.0**62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CurvePoints:
     """The points of one metric, as columns of one length, sorted by attempt and step.
 
@@ -71,6 +77,7 @@ class CurveStore:
         self._folder = run / paths.CURVES
         self._inode: tuple[int, int] | None = None
         self._offset = 0
+        self._sampled = False
         self._raw: dict[int, np.ndarray] = {}
         self.curves: Mapping[str, CurvePoints] = {}
         self.unreadable = ""
@@ -81,10 +88,18 @@ class CurveStore:
             records = self._read()
             names = self._names() if len(records) else []
         except FileNotFoundError:
-            return False
+            return self._take_samples()
         except OSError as error:
             self.unreadable = error.strerror or str(error)
             return False
+        return bool(len(records)) and self._take(records, names)
+
+    def _take_samples(self) -> bool:
+        """Make curves of a run that was recorded without any, of its newest samples; once."""
+        if self._sampled:
+            return False
+        self._sampled = True
+        records, names = records_of_samples(self._run)
         return bool(len(records)) and self._take(records, names)
 
     def _read(self) -> np.ndarray:
@@ -120,6 +135,22 @@ class CurveStore:
             curves[names[number]] = _columns(merged)
         self.curves = curves
         return True
+
+
+def records_of_samples(run: Path, limit: int = MOST_SAMPLED) -> tuple[np.ndarray, list[str]]:
+    """The records of a run's last reports, and the names that they refer to."""
+    import numpy as np
+
+    builder, numbers = CurveBuilder(), dict[str, int]()
+    data = bytearray()
+    newest, _ = halves(sample_files(run), limit)
+    for stretch in newest:
+        for fact in decoded(line for line in lines_of(stretch) if b'"rank_reported"' in line):
+            if isinstance(fact, RankReported):
+                builder.take(fact)
+        for point in builder.changed():
+            data += pack_point(point, numbers.setdefault(point.metric, len(numbers)))
+    return np.frombuffer(bytes(data), dtype()), list(numbers)
 
 
 def _name(line: bytes) -> str:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .run_curves import Axis
+
 if TYPE_CHECKING:
     from .store import CurvePoints
-
-Floats = "NDArray[np.float64]"
-
-
-class Axis(Enum):
-    """What the horizontal axis counts."""
-
-    STEP = "step"
-    TIME = "time"
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """A curve along an axis: positions in ascending order, and the values there.
 
-    `x` is in steps, or in seconds since the run's begin. `smooth` is `mid`, or a running mean of it.
+    `x` is in steps, or in seconds since the run's begin.
     """
 
     x: NDArray[np.float64]
@@ -67,38 +59,56 @@ def _not_repeated(points: CurvePoints) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A part of a curve in columns of equal width: NaN where a column has no point."""
+    """A part of a curve in columns of equal width: NaN where a column has no point.
+
+    Attributes:
+        low, high: the least and the greatest value of any rank.
+        mid: the mean of the medians over ranks.
+        counts: how many points `mid` is the mean of.
+        broken: whether a value was not finite.
+    """
 
     low: NDArray[np.float64]
     mid: NDArray[np.float64]
     high: NDArray[np.float64]
-    least: NDArray[np.float64]
-    most: NDArray[np.float64]
+    counts: NDArray[np.int64]
     broken: NDArray[np.bool_]
 
 
 def columns_of(series: Series, start: float, end: float, count: int) -> Columns:
-    """The part of a series from `start` to `end`, in `count` columns.
-
-    `low` and `high` are of all ranks; `least`, `mid` and `most` of the line, which is the median over ranks.
-    """
+    """The part of a series from `start` to `end`, in `count` columns."""
     edges = np.searchsorted(series.x, np.linspace(start, end, count + 1))
     edges[-1] = np.searchsorted(series.x, end, side="right")
     filled = np.flatnonzero(edges[1:] > edges[:-1])
-    empty = np.full(count, np.nan)
-    found = [empty.copy() for _ in range(5)]
-    broken = np.zeros(count, bool)
+    low, mid, high = (np.full(count, np.nan) for _ in range(3))
+    counts, broken = np.zeros(count, np.int64), np.zeros(count, bool)
     if len(filled):
         cut = slice(edges[0], edges[-1])
         begins = edges[filled] - edges[0]
-        with np.errstate(invalid="ignore"):
-            found[0][filled] = np.fmin.reduceat(series.low[cut], begins)
-            found[2][filled] = np.fmax.reduceat(series.high[cut], begins)
-            found[3][filled] = np.fmin.reduceat(series.mid[cut], begins)
-            found[4][filled] = np.fmax.reduceat(series.mid[cut], begins)
-            known = np.isfinite(series.mid[cut])
-            sums = np.add.reduceat(np.where(known, series.mid[cut], 0.0), begins)
-            counts = np.add.reduceat(known.astype(np.int64), begins)
-            found[1][filled] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        middles = series.mid[cut]
+        known = np.isfinite(middles)
+        counts[filled] = np.add.reduceat(known.astype(np.int64), begins)
+        with np.errstate(all="ignore"):
+            low[filled] = np.fmin.reduceat(series.low[cut], begins)
+            high[filled] = np.fmax.reduceat(series.high[cut], begins)
+            # each value is divided first: a sum of great ones would overflow
+            parts = np.where(known, middles, 0.0) / np.repeat(
+                np.maximum(counts[filled], 1), np.diff(np.append(begins, len(middles)))
+            )
+            mid[filled] = np.where(counts[filled] > 0, np.add.reduceat(parts, begins), np.nan)
         broken[filled] = np.logical_or.reduceat(series.broken[cut], begins)
-    return Columns(found[0], found[1], found[2], found[3], found[4], broken)
+    return Columns(low, mid, high, counts, broken)
+
+
+def smoothed(columns: Columns, share: float) -> Columns:
+    """The columns with a running mean of the middles over a share of them, weighted by their points."""
+    reach = round(len(columns.mid) * share / 2)
+    if reach < 1:
+        return columns
+    weights = np.where(np.isfinite(columns.mid), columns.counts, 0)
+    window = np.ones(2 * reach + 1)
+    with np.errstate(all="ignore"):
+        sums = np.convolve(np.where(weights > 0, columns.mid, 0.0) * weights, window, "same")
+        totals = np.convolve(weights, window, "same")
+        mean = np.where(weights > 0, sums / np.maximum(totals, 1), np.nan)
+    return replace(columns, mid=mean[: len(columns.mid)])

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launcher.errors import LauncherError, RecordError
 from launcher.runs import paths
@@ -19,12 +20,16 @@ from launcher.state.events import Event, PartUnreadable
 from launcher.state.ranks import RankPhase
 from launcher.state.run_state import Phase, RunState
 
+from ..curves.run_curves import RunCurves
 from ..logs.book import LogBook
 from ..polling import Poller
 from .health import Alarms, Alert, AlertInput
 from .model import RankView, RankViews, RunView
 from .narration import deleted_line
 from .progress import PastReader
+
+if TYPE_CHECKING:
+    from ..curves.making import CurveSource
 
 _LOST_CHECK_S = 2.0
 _IDLE_S = 1.0
@@ -64,6 +69,7 @@ class RunFeed:
         self._interval = usual_interval() if interval is None else interval
         self._tail = StateTail(run, recent=_RECENT_BYTES)
         self._past, self._views, self._alarms = PastReader(), RankViews(), Alarms()
+        self._curves: CurveSource | None = None
         self._alerts: tuple[Alert, ...] = ()
         self._alerts_at = 0
         self._lost_check = 0.0
@@ -202,6 +208,7 @@ class RunFeed:
             life=past.life,
             skew=past.skew,
         )
+        alerts = self._alerts_of(ranks, now)
         view = RunView(
             state=state,
             now=self._now(),
@@ -211,11 +218,19 @@ class RunFeed:
             artifacts=self._artifacts,
             logs=self.book.view(),
             max_restarts=self._read_limits().max_restarts,
-            alerts=self._alerts_of(ranks, now),
+            alerts=alerts,
             recalled=self._recalled(),
+            curves=self._read_curves(),
         )
         view.prepare()
         return view
+
+    def _read_curves(self) -> RunCurves:
+        if self._curves is None:
+            from ..curves.making import CurveSource  # with NumPy, in this thread
+
+            self._curves = CurveSource(self._run)
+        return self._curves.read(self._state, self._alerts, poll=self._has_read_samples)
 
     def _time(self) -> float:
         return self._state.ended if self._state.phase.final and self._state.ended else self._clock()

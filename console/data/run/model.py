@@ -17,6 +17,7 @@ from launcher.state.ranks import Rank
 from launcher.state.run_state import Phase, RunState
 
 from ...formatting import device_model, is_finite
+from ..curves.run_curves import NO_CURVES, RunCurves
 from ..logs.book import LogState
 from .figures import Curve, Figures, History, sampled_figures
 from .health import Alert, Condition, NotFinite, condition_of, front_of
@@ -122,6 +123,7 @@ class RunView:
     max_restarts: int = 0
     alerts: tuple[Alert, ...] = ()
     recalled: float = 1.0
+    curves: RunCurves = NO_CURVES
 
     def prepare(self) -> None:
         """Compute now what takes long for a large gang: not in the thread that paints."""

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ... import formatting as fig
-from ...data.curves.window import Axis, Columns, Series, columns_of
+from ...data.curves.axes import Scale, fitting_scale, position_text, position_ticks
+from ...data.curves.run_curves import Axis
+from ...data.curves.window import Series, columns_of, smoothed
 from ..widgets.rows import Row, Span, clip, width_of
-from .canvas import Canvas, Layer, Scale, ticks
+from .canvas import Canvas, Layer
 
 LABELS = 8
 """Cells at the left, for the labels of the vertical axis and the axis itself."""
 
 LEAST_WIDTH, LEAST_HEIGHT = 24, 4
-_ROOM = 0.04
 _CURSOR = "muted"
 
 
@@ -53,7 +53,8 @@ class Plot:
         log: whether the vertical axis is logarithmic.
         marks: what happened.
         cursor: a position whose values are shown in the title; None for the last one.
-        words: what else the title says, such as the smoothing.
+        smoothing: over which share of what is visible a line is a running mean; 0 for none.
+        textured: whether bands are drawn with characters, for a terminal without colours.
     """
 
     title: str
@@ -64,17 +65,25 @@ class Plot:
     log: bool = False
     marks: Sequence[Mark] = ()
     cursor: float | None = None
-    words: Mapping[str, str] = field(default_factory=dict)
+    smoothing: float = 0.0
+    textured: bool = False
 
 
 def plot_rows(plot: Plot, width: int, height: int) -> list[Row]:
     """The plot in `height` rows: its title, the curves, the horizontal axis and its labels."""
     cells, lines = max(width - LABELS - 1, 1), max(height - 3, 1)
-    columns = [columns_of(each.series, plot.start, plot.end, cells * 2) for each in plot.drawn]
-    scale = scale_of(columns, log=plot.log)
-    canvas = Canvas(cells, lines, scale)
-    for each, part in zip(plot.drawn, columns, strict=True):
-        canvas.draw(Layer(part, each.style, each.band))
+    layers = [
+        Layer(
+            smoothed(columns_of(each.series, plot.start, plot.end, cells * 2), plot.smoothing),
+            each.style,
+            each.band,
+        )
+        for each in plot.drawn
+    ]
+    scale = scale_of(layers, log=plot.log)
+    canvas = Canvas(cells, lines, scale, textured=plot.textured)
+    for layer in layers:
+        canvas.draw(layer)
     labels = _labels(scale, lines)
     at = cell_of(plot, plot.cursor, cells)
     body = [
@@ -90,30 +99,21 @@ def _edge(labelled: bool) -> str:
     return "┤" if labelled else "│"
 
 
-def scale_of(columns: Sequence[Columns], *, log: bool) -> Scale:
-    """A scale that shows all visible values; of a logarithmic one, the positive ones."""
-    values = np.concatenate([[], *(v for c in columns for v in (c.low, c.high, c.least, c.most))])
-    known = values[np.isfinite(values) & ((values > 0) | (not log))]
-    if not len(known):
-        return Scale(1.0, 10.0, log=True) if log else Scale(0.0, 1.0)
-    low, high = float(known.min()), float(known.max())
-    if log:
-        return Scale(low / 1.1, min(high * 1.1, np.finfo(float).max), log=True)
-    room = (high / 2 - low / 2) * 2 * _ROOM if high > low else (abs(low) or 1.0) / 10
-    most = float(np.finfo(float).max)
-    return Scale(max(low - room, -most), min(high + room, most))
+def scale_of(layers: Sequence[Layer], *, log: bool) -> Scale:
+    """A scale that shows all that is drawn; of a logarithmic one, the positive values."""
+    return fitting_scale([values for layer in layers for values in _drawn_values(layer)], log=log)
+
+
+def _drawn_values(layer: Layer) -> Iterator[np.ndarray]:
+    yield layer.columns.mid
+    if layer.band:
+        yield layer.columns.low
+        yield layer.columns.high
 
 
 def _labels(scale: Scale, lines: int) -> dict[int, str]:
     """The labels of the vertical axis by the row that they stand in."""
-    most = max(lines // 3, 1)
-    if scale.log:
-        low, high = math.log10(scale.low), math.log10(scale.high)
-        values = [10.0**tick for tick in ticks(low, high, most)]
-    else:
-        values = list(ticks(scale.low, scale.high, most))
-    if not values:
-        values = [scale.low, scale.high]
+    values = scale.ticks(max(lines // 3, 2))
     parts = scale.part(np.array(values))
     placed = zip(parts, values, strict=True)
     rows = {lines - 1 - min(int(part * lines), lines - 1): v for part, v in placed if part == part}
@@ -145,9 +145,17 @@ def _title(plot: Plot) -> Row:
         spans += _reading(each, plot)
     if plot.cursor is not None:
         spans.append((f"  at {position_text(plot.axis, plot.cursor)}", ""))
-    if plot.words:
-        spans.append(("  " + " · ".join(plot.words.values()), "muted"))
+        spans += [(f"  {mark.glyph} {mark.text}", mark.style) for mark in marks_at(plot, plot.cursor)]
+    words = [*(["log"] if plot.log else []), *([f"smoothed {plot.smoothing:.0%}"] if plot.smoothing else [])]
+    if words:
+        spans.append(("  " + " · ".join(words), "muted"))
     return tuple(spans)
+
+
+def marks_at(plot: Plot, x: float) -> Sequence[Mark]:
+    """What happened where the cursor is, within a hundredth of what is visible."""
+    near = (plot.end - plot.start) / 100
+    return [mark for mark in plot.marks if abs(mark.x - x) <= near][:2]
 
 
 def _reading(each: Drawn, plot: Plot) -> Iterator[Span]:
@@ -173,7 +181,7 @@ def reading_at(series: Series, x: float | None) -> int | None:
 def _axis_row(plot: Plot, cells: int) -> Row:
     """The horizontal axis with its ticks and marks."""
     line = [("─", "rule")] * cells
-    for tick in x_ticks(plot, cells):
+    for tick in _ticks(plot, cells):
         if (at := cell_of(plot, tick, cells)) is not None:
             line[at] = ("┬", "rule")
     for mark in plot.marks:
@@ -196,18 +204,13 @@ def _runs(cells: Sequence[Span]) -> Iterator[Span]:
         yield text, last
 
 
-def x_ticks(plot: Plot, cells: int) -> Sequence[float]:
-    """Round positions on the horizontal axis."""
-    most = max(cells // 12, 1)
-    if plot.axis is Axis.STEP:
-        return ticks(plot.start, plot.end, most)
-    unit = next((u for u in (86400.0, 3600.0, 60.0) if (plot.end - plot.start) / u >= 2), 1.0)
-    return [tick * unit for tick in ticks(plot.start / unit, plot.end / unit, most)]
+def _ticks(plot: Plot, cells: int) -> Sequence[float]:
+    return position_ticks(plot.axis, plot.start, plot.end, max(cells // 12, 1))
 
 
 def _axis_labels(plot: Plot, cells: int) -> Row:
     line, free = "", 0
-    for tick in x_ticks(plot, cells):
+    for tick in _ticks(plot, cells):
         at = cell_of(plot, tick, cells)
         text = position_text(plot.axis, tick)
         begin = 0 if at is None else min(max(at - len(text) // 2, 0), cells - len(text))
@@ -219,8 +222,3 @@ def _axis_labels(plot: Plot, cells: int) -> Row:
     if cells - len(line) > len(name) + 1:
         row = ((" " * LABELS, ""), (line + f"{name:>{cells - len(line)}}", "muted"))
     return row if width_of(row) <= cells + LABELS else clip(row, cells + LABELS)
-
-
-def position_text(axis: Axis, x: float) -> str:
-    """A position on the horizontal axis: a step, or the time since the run's begin."""
-    return fig.count(round(x)) if axis is Axis.STEP else fig.duration(x) if x else "0s"

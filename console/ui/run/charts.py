@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from launcher.state.events import XidLogged
 from launcher.state.run_state import Host
@@ -15,70 +17,72 @@ from ...data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
 from ...data.run.narration import xid_line, xid_lines
 from ...data.run.stragglers import differences, loader_line
 from ...sanitize import printable
+from ..curves.sheet import CurveSheet, Traced
 from ..widgets.plots import plot_rows
-from ..widgets.rows import Row, Span, clip
-from .view_sheet import ScrollingViewSheet
+from ..widgets.rows import MadeRows, Row, Span, clip
+from .view_sheet import ViewSheet
 
-_HEIGHT, _TALLEST, _WIDE = 5, 12, 100
+_HEIGHT = 5
 
 
-class Charts(ScrollingViewSheet):
-    """Reported figures over the whole attempt, devices over the last minutes, and the alerts."""
+class Charts(ViewSheet, CurveSheet, can_focus=True):
+    """Curves of what ranks reported, devices over the last minutes, and the alerts."""
 
     def show(self, view: RunView) -> None:
         """Show a newer view of the run; a hidden pane only keeps it."""
+        self.traced = (Traced("", view.curves, band=True),)
         if self.display:
             super().show(view)
         else:
             self.view = view
         past = f"reading the past, {fig.percent(view.recalled * 100)}" if view.recalled < 1 else ""
-        self.entitle("5 Charts", " · ".join(filter(None, (past, alarm_count(view)))))
+        self.entitle("5 Curves", " · ".join(filter(None, (past, alarm_count(view)))))
 
     def on_show(self) -> None:
         """Draw what arrived while the pane was hidden."""
         self.refresh_rows()
 
     def rows(self, width: int) -> Sequence[Row]:
-        """Step times and alerts first, then the curves, and the hosts."""
+        """Alerts first, then the curves, step times, and the hosts."""
         if self.view is None or not self.display:
             return [()]
-        above = [*pace_rows(self.view), *alert_rows(self.view)]
-        below = host_rows(self.view)
-        room = self.scrollable_content_region.height - len(above) - len(below) - 1
-        drawn = [*chart_rows(self.view, width, room), *([()] if below else []), *below]
-        return [*(clip(row, width) for row in above), *(clip(row, width) for row in drawn)]
+        above = alert_rows(self.view)
+        hosts = host_rows(self.view)
+        below = [*pace_rows(self.view), *sampled_rows(self.view, width), *([()] if hosts else []), *hosts]
+        plots = self.plots(width, self.scrollable_content_region.height - len(above))
+        if not self.metrics:
+            above.append(hint_row(self.view))
+        return one_after_another(
+            [clip(row, width) for row in above], plots, [clip(row, width) for row in below]
+        )
 
 
-def chart_rows(view: RunView, width: int, room: int = 0) -> list[Row]:
-    """All curves, two side by side if the width allows; they share `room` lines if these suffice."""
+def one_after_another(*parts: Sequence[Row]) -> MadeRows:
+    """The rows of all parts, each made when it is shown."""
+    ends = [*accumulate(map(len, parts))]
+
+    def row(number: int) -> Row:
+        part = bisect_right(ends, number)
+        return parts[part][number - (ends[part - 1] if part else 0)]
+
+    return MadeRows(ends[-1], row)
+
+
+def hint_row(view: RunView) -> Row:
+    """What makes a curve, for a run that has none."""
+    hint = "" if view.state.prediction else ": launcher.report(step=…, loss=…) gives curves"
+    return ((f" nothing to chart yet{hint}", "muted"),)
+
+
+def sampled_rows(view: RunView, width: int) -> list[Row]:
+    """The devices of all ranks over the last minutes."""
     gang = view.progress.gang
-    plots = [(name, values, None) for name, values in view.progress.curves.items()]
-    sampled = [(metric.plot, gang.get(metric, ()), (0.0, metric.top)) for metric in TABLE.plotted]
-    drawn = [(name, values, scale) for name, values, scale in (*plots, *sampled) if len(values) > 1]
-    if not drawn:
-        hint = "" if view.state.prediction else ": launcher.report(step=…, loss=…) gives curves"
-        return [((f" nothing to chart yet{hint}", "muted"),)]
-    per = 2 if width >= _WIDE else 1
-    height = min(max(room // -(-len(drawn) // per), _HEIGHT), _TALLEST)
-    blocks = [
-        plot_rows(n, v, width // per, height, scale=s, span=_span(len(v), lately=s is not None))
-        for n, v, s in drawn
-    ]
-    return [row for at in range(0, len(blocks), per) for row in _beside(blocks[at : at + per], width // per)]
-
-
-def _span(points: int, *, lately: bool) -> str:
-    return f"last {fig.number(points, 'sample')}" if lately else "whole attempt"
-
-
-def _beside(blocks: Sequence[list[Row]], width: int) -> list[Row]:
-    rows = []
-    for lines in zip(*blocks, strict=True):
-        row: Row = ()
-        for line in lines:
-            line = clip(line, width)
-            row = (*row, *line, (" " * (width - sum(len(text) for text, _ in line)), ""))
-        rows.append(row)
+    rows: list[Row] = []
+    for metric in TABLE.plotted:
+        values = gang.get(metric, ())
+        if len(values) > 1:
+            span = f"last {fig.number(len(values), 'sample')}"
+            rows += plot_rows(metric.plot, values, width, _HEIGHT, scale=(0.0, metric.top), span=span)
     return rows
 
 

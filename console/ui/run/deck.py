@@ -189,5 +189,5 @@ def _above(width: int, upper: str, *, tall: bool) -> tuple[str, ...]:
     if width >= WIDEST and tall:
         return ("ranks", "detail", "charts")
     if width >= WIDE:
-        return ("ranks", "charts" if upper == "charts" else "detail")
+        return ("ranks", "detail" if upper == "detail" else "charts")
     return (upper,)

@@ -18,6 +18,8 @@ from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
 from ...data.run.trackers import pages
 from ...settings import current_defaults
+from ..curves.screen import CurvesScreen
+from ..curves.sheet import CurveSheet
 from ..dialogs import ConfirmScreen
 from ..logs.pane import LogPane
 from ..logs.view import LogView
@@ -61,13 +63,14 @@ class RunScreen(StartsAgain):
             show=False,
             id="run.prev",
         ),
+        Binding("c", "curves", "Curves", id="run.curves"),
         Binding("T", "stacks", "Stacks", show=False, id="run.stacks"),
         Binding("z", "zoom", "Zoom", id="run.zoom"),
         Binding("1", "pane('ranks')", "Ranks", show=False, id="run.pane_1"),
         Binding("2", "pane('detail')", "Rank in full", show=False, id="run.pane_2"),
         Binding("3", "pane('logs')", "Logs", show=False, id="run.pane_3"),
         Binding("4", "pane('result')", "Result", show=False, id="run.pane_4"),
-        Binding("5", "pane('charts')", "Charts and alerts", show=False, id="run.pane_5"),
+        Binding("5", "pane('charts')", "Curves and alerts", show=False, id="run.pane_5"),
         Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
         Binding("y", "copy", "Copy", id="run.copy"),
         Binding("u", "copy_page", "Copy the run's page", show=False, id="run.page"),
@@ -155,6 +158,8 @@ class RunScreen(StartsAgain):
         for screen in self.app.screen_stack:
             if isinstance(screen, StacksScreen):
                 screen.show(view)
+            elif isinstance(screen, CurvesScreen):
+                screen.show(view.curves)
         deck = self.query_one(Deck)
         deck.expect(self.query_one(RankGrid).lines_wanted)
         deck.fold_result(no_result_yet(view))
@@ -249,6 +254,20 @@ class RunScreen(StartsAgain):
         page = found[(found.index(last) + 1) % len(found)] if last in found else found[0]
         self.app.copy_to_clipboard(page)
         self.notify(f"copied {page}", markup=False)
+
+    @on(CurveSheet.Opened)
+    def show_curves(self, message: CurveSheet.Opened) -> None:
+        """Show a metric's curve in full."""
+        self._open_curves(message.metric)
+
+    def action_curves(self) -> None:
+        """Show the curves in full."""
+        self._open_curves(None)
+
+    def _open_curves(self, metric: str | None) -> None:
+        if (view := self.view) is not None:
+            label = view.state.name or view.state.id
+            self.app.push_screen(CurvesScreen(self.run, label, view.curves, metric))
 
     def action_stacks(self) -> None:
         """Show what every rank is doing: now if the run is live, else when stacks were taken last."""

@@ -14,7 +14,7 @@ from console.data.run.model import RankViews, RunView
 from console.data.run.progress import Past
 from console.ui.cluster.machine_detail import gpu_rows, host_rows
 from console.ui.cluster.machines import gpu_row, head_row, host_row
-from console.ui.run.charts import chart_rows, gpu_figures, system_figures
+from console.ui.run.charts import gpu_figures, sampled_rows, system_figures
 from console.ui.run.rank_cells import CompactRows, compact_lines
 from console.ui.run.rank_detail import detail_rows
 from console.ui.run.rank_table import RankTable, columns
@@ -137,7 +137,7 @@ def test_ranks_and_hosts_are_summed_up() -> None:
 
 
 def test_all_ranks_are_charted() -> None:
-    assert "NVLinks of all ranks" in all_of(chart_rows(view(devices=True), 80))
+    assert "NVLinks of all ranks" in all_of(sampled_rows(view(devices=True), 80))
 
 
 def test_its_thresholds_alarm() -> None:

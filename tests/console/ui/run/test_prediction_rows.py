@@ -9,7 +9,7 @@ import pytest
 from console.data.run.health import Condition
 from console.data.run.metrics import CPU
 from console.data.run.model import RunView
-from console.ui.run.charts import chart_rows
+from console.ui.run.charts import hint_row
 from console.ui.run.header import headline_rows
 from console.ui.run.rank_cells import unplaced_row
 from console.ui.run.rank_detail import detail_rows
@@ -69,4 +69,4 @@ def test_before_a_worker_is_shown(root: Path) -> None:
     view = view_of(run)
 
     assert ["a worker is shown once it has predicted for 5 s"] == words([unplaced_row(view)])
-    assert ["nothing to chart yet"] == words(chart_rows(view, 80))
+    assert ["nothing to chart yet"] == words([hint_row(view)])

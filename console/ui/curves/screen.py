@@ -1,0 +1,202 @@
+"""The screen of a run's curves: its metrics at the left, one of them in full or all, past runs behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+
+from launcher.errors import LauncherError
+
+from ... import formatting as fig
+from ...data.curves.run_curves import RunCurves
+from ...data.history.behind import Behind, behind
+from ...export.curves import write_curves
+from ...sanitize import printable
+from ..navigation import NavigableScreen, launch_screen
+from ..widgets.key_line import KeyLine
+from ..widgets.lists import CursorSheet
+from ..widgets.rows import Row
+from .sheet import BEHIND, CurveSheet, Traced
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+TINTS = 8
+_LIST, _NARROW = 26, 80
+
+
+class MetricList(CursorSheet[str]):
+    """The metrics and their last values. The one under the cursor is shown in full."""
+
+    def __init__(self) -> None:
+        super().__init__(id="metrics", classes="pane")
+        self.curves: RunCurves | None = None
+
+    @property
+    def shows_cursor(self) -> bool:
+        """Always: the focus is on the plot."""
+        return True
+
+    def item_row(self, index: int, width: int, ground: str) -> Row:
+        """A metric and its last value."""
+        name = self.items[index]
+        points = self.curves.points.get(name) if self.curves is not None else None
+        value = float(points.mid[-1]) if points is not None and len(points) else None
+        last = fig.UNKNOWN if value is None else fig.metric(value)
+        room = max(width - len(last) - 3, 4)
+        style = fig.metric_style(value) if value is not None else "muted"
+        return (
+            (f" {fig.shorten(printable(name), room):<{room}} ", ground.strip()),
+            (f"{last} ", f"{style}{ground}"),
+        )
+
+    def empty_row(self) -> Row:
+        """Before the first report."""
+        return ((" no metrics yet", "muted"),)
+
+
+class CurvesScreen(NavigableScreen):
+    """All curves of a run, live or ended."""
+
+    TOPIC = "curves"
+    AUTO_FOCUS = "#curves"
+    DEFAULT_CSS = """
+    CurvesScreen #metrics { width: 26; height: 1fr; }
+    CurvesScreen #curves { width: 1fr; height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Back", id="curves.back"),
+        Binding("down,j", "metric(1)", "Next metric", show=False, priority=True, id="curves.next"),
+        Binding("up,k", "metric(-1)", "Previous metric", show=False, priority=True, id="curves.previous"),
+        Binding("v", "all", "All metrics", id="curves.all"),
+        Binding("B", "behind", "Past runs", id="curves.behind"),
+        Binding("e", "export", "Export", id="curves.export"),
+        Binding("q", "app.detach", "Quit", show=False, id="curves.quit"),
+    ]
+
+    class Found(Message):
+        """The past runs to be shown."""
+
+        def __init__(self, which: Behind, runs: Sequence[tuple[str, RunCurves]]) -> None:
+            super().__init__()
+            self.which, self.runs = which, runs
+
+    def __init__(self, run: Path, label: str, curves: RunCurves, metric: str | None = None) -> None:
+        super().__init__()
+        self.run, self._label, self._curves = run, label, curves
+        self._which, self._past = Behind.NONE, tuple[tuple[str, RunCurves], ...]()
+        self._metric = metric
+
+    def compose(self) -> ComposeResult:
+        """The metrics, the plot, and the keys."""
+        with Horizontal():
+            yield MetricList()
+            yield CurveSheet(id="curves", classes="pane")
+        yield KeyLine("curves.behind", "curves.all", "curves.export")
+
+    def on_mount(self) -> None:
+        """Show the first metric, or the given one."""
+        metrics = self._curves.names
+        first = self._metric if self._metric in metrics else next(iter(metrics), None)
+        self.query_one(CurveSheet).metric = first
+        self.query_one(MetricList).cursor = metrics.index(first) if first else 0
+        self._show()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Leave the list out where the plot needs the room."""
+        self.query_one(MetricList).display = event.size.width >= _NARROW
+
+    def show(self, curves: RunCurves) -> None:
+        """Show newer curves of the run."""
+        if curves is not self._curves:
+            self._curves = curves
+            self._show()
+
+    def _show(self) -> None:
+        sheet, metrics = self.query_one(CurveSheet), self.query_one(MetricList)
+        runs = self._past
+        tints = [BEHIND] if self._which is Behind.BEST else [f"tint-{n}" for n in range(1, TINTS)]
+        past = [Traced(name, curves, tint) for (name, curves), tint in zip(runs, tints, strict=False)]
+        sheet.trace([Traced(self._label, self._curves, band=True), *past])
+        metrics.curves, metrics.items = self._curves, sheet.metrics
+        if sheet.metric is None and metrics.chosen and not self._shows_all:
+            sheet.metric = metrics.chosen
+            sheet.refresh_rows()
+        metrics.refresh_rows()
+        metrics.entitle("Metrics")
+        behind_it = f"behind it: {self._which.value}" if self._which is not Behind.NONE else ""
+        missing = " (none found)" if self._which is not Behind.NONE and not runs else ""
+        sheet.entitle(f"Curves · {printable(self._label)}", f"{behind_it}{missing}")
+
+    _shows_all = False
+
+    def action_metric(self, by: int) -> None:
+        """Show another metric in full."""
+        metrics, sheet = self.query_one(MetricList), self.query_one(CurveSheet)
+        if self._shows_all:
+            (sheet.action_scroll_down if by > 0 else sheet.action_scroll_up)()
+            return
+        metrics.action_move(by)
+        sheet.metric = metrics.chosen
+        sheet.refresh_rows()
+
+    def on_click(self) -> None:
+        """Show the metric that was clicked on."""
+        metrics, sheet = self.query_one(MetricList), self.query_one(CurveSheet)
+        if not self._shows_all and metrics.chosen != sheet.metric:
+            sheet.metric = metrics.chosen
+            sheet.refresh_rows()
+
+    def action_all(self) -> None:
+        """Show all metrics, or again the one under the cursor."""
+        self._shows_all = not self._shows_all
+        sheet = self.query_one(CurveSheet)
+        sheet.metric = None if self._shows_all else self.query_one(MetricList).chosen
+        sheet.scroll_to(y=0, animate=False, immediate=True)
+        sheet.refresh_rows()
+
+    def action_behind(self) -> None:
+        """Show other past runs behind this one."""
+        self._which, self._past = self._which.next, ()
+        self._show()
+        self._find(self._which)
+
+    @work(thread=True, group="behind", exclusive=True)
+    def _find(self, which: Behind) -> None:
+        from ...data.curves.making import curves_of  # with NumPy
+
+        root = self.run.parent
+        runs = [
+            (fig.shorten(each.name or each.id, 16) + f" {each.id[-3:]}", root / each.id)
+            for each in behind(root, self.run.name, which)
+        ]
+        self.post_message(self.Found(which, [(name, curves_of(folder)) for name, folder in runs]))
+
+    @on(Found)
+    def _show_found(self, message: Found) -> None:
+        if message.which is self._which:
+            self._past = tuple(message.runs)
+            self._show()
+
+    def action_export(self) -> None:
+        """Write the curves as CSV and as SVG into the folder in which the console was started."""
+        sheet = self.query_one(CurveSheet)
+        self._export(sheet.traced, sheet.metric)
+
+    @work(thread=True, group="export")
+    def _export(self, traced: Sequence[Traced], metric: str | None) -> None:
+        folder = launch_screen(self.app).site.workdir
+        runs = [(each.name, each.curves) for each in traced]
+        try:
+            written = write_curves(folder, self.run.name, runs, metric, self.query_one(CurveSheet).look)
+        except LauncherError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            self.notify("wrote " + " and ".join(path.name for path in written), markup=False)
