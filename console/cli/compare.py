@@ -1,28 +1,35 @@
-"""Output of `compare`: two runs side by side, as a table or as JSON."""
+"""Output of `compare`: runs side by side, as a table or as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.history.comparison import Comparison, Difference, compared, difference_row
+from launcher.errors import SpecError
+
+from ..data.history.comparison import MOST_RUNS, Comparison, Difference, compared, difference_row, letter
 from ..echo import print_json, print_text
 from ..formatting import table
 
 
-def print_comparison(left: Path, right: Path, *, as_json: bool) -> int:
-    """Print what differs between two runs, and in one line what is equal.
+def print_comparison(folders: Sequence[Path], *, as_json: bool) -> int:
+    """Print what differs between runs, and in one line what is equal.
 
     Raises:
+        SpecError: there are too few runs, or too many.
         RecordError: a folder holds no readable run.
     """
-    comparison = compared(left, right)
+    if not 2 <= len(folders) <= MOST_RUNS:
+        raise SpecError(f"2 to {MOST_RUNS} runs can be compared, not {len(folders)}")
+    comparison = compared(folders)
+    names = [folder.name for folder in folders]
     if as_json:
-        print_json(_document(left.name, right.name, comparison))
+        print_json(_document(names, comparison))
         return 0
     rows = [difference_row(s.name, d) for s in comparison.sections for d in s.differences]
     if rows:
-        print_text(table(("", "", f"A {left.name}", f"B {right.name}", "B - A"), rows))
+        print_text(table(head_row(names), rows))
     equal = [f"{s.name} {s.equal}" for s in comparison.sections if s.equal]
     print_text(f"equal: {', '.join(equal) or 'nothing'}")
     for note in comparison.notes:
@@ -30,10 +37,16 @@ def print_comparison(left: Path, right: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _document(left: str, right: str, comparison: Comparison) -> dict[str, Any]:
+def head_row(names: Sequence[str]) -> tuple[str, ...]:
+    """The head of a table of differences: the section, the name, each run, and of two their difference."""
+    runs = (f"{letter(number)} {name}" for number, name in enumerate(names))
+    return ("", "", *runs, *(("B - A",) if len(names) == 2 else ()))
+
+
+def _document(names: Sequence[str], comparison: Comparison) -> dict[str, Any]:
+    runs = {"a": names[0], "b": names[1]} if len(names) == 2 else {"runs": list(names)}
     return {
-        "a": left,
-        "b": right,
+        **runs,
         **{s.name: [_entry(d) for d in s.differences] for s in comparison.sections},
         "equal": {s.name: s.equal for s in comparison.sections},
         "notes": list(comparison.notes),
@@ -41,9 +54,7 @@ def _document(left: str, right: str, comparison: Comparison) -> dict[str, Any]:
 
 
 def _entry(difference: Difference) -> dict[str, Any]:
-    return {
-        "name": difference.name,
-        "a": difference.left,
-        "b": difference.right,
-        "delta": difference.delta,
-    }
+    values = difference.values
+    if len(values) == 2:
+        return {"name": difference.name, "a": values[0], "b": values[1], "delta": difference.delta}
+    return {"name": difference.name, "values": list(values)}

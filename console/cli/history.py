@@ -111,14 +111,18 @@ def result(id: str, rank: int, *, wait: bool, as_json: bool) -> int:  # noqa: A0
 
 
 @click.command()
-@click.argument("a")
-@click.argument("b")
-@click.option("--json", "as_json", is_flag=True, help="The differences by section, as {name, a, b, delta}.")
-def compare(a: str, b: str, *, as_json: bool) -> int:
-    """Compare two runs: the requests, the code, the packages, the outcomes, the last figures."""
+@click.argument("ids", nargs=-1, required=True, metavar="A B…")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="The differences by section: {name, a, b, delta}; of more than two runs, {name, values}.",
+)
+def compare(ids: tuple[str, ...], *, as_json: bool) -> int:
+    """Compare 2 to 8 runs: options, requests, code, packages, outcomes, last figures."""
     from .compare import print_comparison
 
-    return print_comparison(find(a), find(b), as_json=as_json)
+    return print_comparison([find(each) for each in ids], as_json=as_json)
 
 
 _KEYS = (

@@ -109,7 +109,7 @@ def _plot(runs: Sequence[NamedCurves], metric: str, look: Look) -> Iterator[str]
     from ..data.curves.look import SMOOTHINGS, Interval
     from ..data.curves.window import columns_of, series_of, smoothed
 
-    yield f'<text x="{_LEFT}" y="20" font-size="14" font-weight="600">{_xml(metric)}</text>'
+    yield f'<text x="{_LEFT}" y="16" font-size="14" font-weight="600">{_xml(metric)}</text>'
     drawn: list[tuple[int, str, Series]] = [
         (number, name, series)
         for number, (name, curves) in enumerate(runs)

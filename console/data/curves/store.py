@@ -124,15 +124,17 @@ class CurveStore:
     def _take(self, records: np.ndarray, names: list[str]) -> bool:
         import numpy as np
 
-        records = records[_valid(records)]
+        valid = _valid(records)
+        records = records if valid.all() else records[valid]
         curves = dict(self.curves)
-        for number in np.unique(records["name"]).tolist():
-            if number >= len(names) or not names[number]:
+        for number, name in enumerate(names):
+            of_name = records["name"] == number
+            if not name or not of_name.any():
                 continue
-            fresh = records[records["name"] == number]
+            fresh = records if of_name.all() else records[of_name]
             known = self._raw.get(number)
             self._raw[number] = merged = _merged(known, fresh)
-            curves[names[number]] = _columns(merged)
+            curves[name] = _columns(merged)
         self.curves = curves
         return True
 
@@ -202,10 +204,14 @@ def _last_of_each(records: np.ndarray) -> np.ndarray:
     """The records sorted by attempt and step, the last one of each bucket."""
     import numpy as np
 
-    order = np.lexsort((records["level"], records["step"], records["attempt"]))  # stable: the last stays last
-    records = records[order]
-    keys = records[["attempt", "step", "level"]]
-    last: np.ndarray = records[np.append(keys[1:] != keys[:-1], True)]
+    differs = np.zeros(max(len(records) - 1, 0), bool)
+    for name in ("level", "step", "attempt"):
+        key = np.ascontiguousarray(records[name])
+        if (key[1:] < key[:-1]).any():  # a stable sort of what is nearly sorted is quick: no lexsort
+            records = records[np.argsort(key, kind="stable")]
+    for name in ("level", "step", "attempt"):
+        differs |= records[name][1:] != records[name][:-1]
+    last: np.ndarray = records if differs.all() else records[np.append(differs, True)]
     return last
 
 

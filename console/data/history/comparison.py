@@ -1,11 +1,12 @@
-"""What differs between two recorded runs: request, code, packages, outcome, metrics; as values and text."""
+"""What differs between recorded runs: options, request, code, outcome, metrics; as values and as text."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from ...sanitize import printable
 
 _CELL, _DIGITS = 48, 6
 _UNKNOWN = "–"
+_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+MOST_RUNS = 8
+"""So many runs can be compared at once."""
+
 _MEASURED = frozenset({"outcome", "metrics"})  # sections whose numbers are measured, not typed by a person
 _NAMES = frozenset({"exit_code"})  # numbers that only name something: their difference means nothing
 
@@ -42,21 +47,28 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value that differs; None where a run has none. `delta` is `right` minus `left`, of numbers."""
+    """A value that differs: one for each run, None where a run has none.
+
+    `delta` is the second minus the first, of two numbers.
+    """
 
     name: str
-    left: Any
-    right: Any
+    values: tuple[Any, ...]
     delta: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of the comparison: the values that differ, and how many are equal."""
+    """One part of the comparison: the values that differ, and those that are equal, by name."""
 
     name: str
     differences: tuple[Difference, ...]
-    equal: int
+    same: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> int:
+        """How many values are equal."""
+        return len(self.same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +79,13 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
 
-def compared(left: Path, right: Path) -> Comparison:
-    """Compare two runs.
+def compared(folders: Sequence[Path]) -> Comparison:
+    """Compare runs.
 
     Raises:
         RecordError: a folder holds no readable run.
     """
-    return compare(_record(left), _record(right))
+    return compare(*map(_record, folders))
 
 
 def _record(folder: Path) -> Record:
@@ -81,25 +93,27 @@ def _record(folder: Path) -> Record:
     return Record(read_spec(folder), read_state(folder), status.state, status.exit_code, status.why)
 
 
-def compare(left: Record, right: Record) -> Comparison:
-    """The differences of two runs, with secrets redacted."""
-    parts = {
-        "spec": (_request(left.spec), _request(right.spec)),
-        "code": (_code(left.state.origin), _code(right.state.origin)),
-        "packages": (_packages(left.state.origin), _packages(right.state.origin)),
-        "outcome": (_outcome(left), _outcome(right)),
-        "metrics": (_metrics(left.state), _metrics(right.state)),
+def compare(*runs: Record) -> Comparison:
+    """The differences of two or more runs, with secrets redacted."""
+    parts: dict[str, Callable[[Record], dict[str, Any]]] = {
+        "options": lambda run: _options(run.spec),
+        "spec": lambda run: _request(run.spec),
+        "code": lambda run: _code(run.state.origin),
+        "packages": lambda run: _packages(run.state.origin),
+        "outcome": _outcome,
+        "metrics": lambda run: _metrics(run.state),
     }
-    sections = (section(name, *sides) for name, sides in parts.items())
-    return Comparison(tuple(sections), tuple(_notes(left, right)))
+    sections = (section(name, *map(part, runs)) for name, part in parts.items())
+    return Comparison(tuple(sections), tuple(_notes(runs)))
 
 
-def section(name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> Section:
-    """Compare two flat mappings, in the order of the first and then of the second."""
-    names = dict.fromkeys([*left, *right])
-    differing = [n for n in names if not _same(left.get(n), right.get(n))]
-    differences = (d for n in differing for d in _differences(n, left.get(n), right.get(n)))
-    return Section(name, tuple(differences), len(names) - len(differing))
+def section(name: str, *sides: Mapping[str, Any]) -> Section:
+    """Compare flat mappings, in the order of the first, then of the second, and so on."""
+    names = dict.fromkeys(name for side in sides for name in side)
+    values = {n: tuple(side.get(n) for side in sides) for n in names}
+    differing = [n for n, each in values.items() if not _all_same(each)]
+    differences = tuple(d for n in differing for d in _differences(n, values[n]))
+    return Section(name, differences, {n: values[n][0] for n in names if n not in differing})
 
 
 def flat(value: Any, path: str = "") -> dict[str, Any]:
@@ -112,14 +126,19 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
     return items
 
 
-def _differences(name: str, left: Any, right: Any) -> Iterator[Difference]:
+def _differences(name: str, values: tuple[Any, ...]) -> Iterator[Difference]:
     """Lists of the same length are compared by item, other values as a whole."""
-    if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        for i, (one, other) in enumerate(zip(left, right, strict=True)):
-            if not _same(one, other):
-                yield Difference(f"{name}[{i}]", one, other)
+    if all(isinstance(value, list) for value in values) and len({len(value) for value in values}) == 1:
+        for i, items in enumerate(zip(*values, strict=True)):
+            if not _all_same(items):
+                yield Difference(f"{name}[{i}]", items)
     else:
-        yield Difference(name, left, right, None if name in _NAMES else _delta(left, right))
+        paired = len(values) == 2 and name not in _NAMES
+        yield Difference(name, values, _delta(*values) if paired else None)
+
+
+def _all_same(values: Sequence[Any]) -> bool:
+    return all(_same(values[0], other) for other in values[1:])
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -145,8 +164,40 @@ def _request(spec: JobSpec) -> dict[str, Any]:
     shown = spec.redacted()
     document = to_plain(shown)
     document.pop("withheld")
-    document["target"]["kwargs"] = dict(shown.target.kwargs)
+    for options in ("args", "kwargs"):
+        document["target"].pop(options, None)
     return flat(document)
+
+
+def _options(spec: JobSpec) -> dict[str, Any]:
+    """The options of the target: its arguments by their names, or the keywords of its function."""
+    target = spec.redacted().target
+    return {**options_of(target.args), **dict(target.kwargs)}
+
+
+def options_of(args: Sequence[str]) -> dict[str, Any]:
+    """Arguments as a person reads them: the value of each option, then those without a name.
+
+    An option takes the words after it that do not begin with a dash; numbers may. One that is given several
+    times has all its values.
+    """
+    found: dict[str, list[str]] = {}
+    key = ""
+    free = 0
+    ended = False
+    for word in args:
+        if word == "--" and not ended:
+            ended, key = True, ""
+        elif not ended and word.startswith("-") and not _NUMBER.fullmatch(word):
+            key, given, value = word.partition("=")
+            found.setdefault(key, []).extend([value] if given else [])
+            key = "" if given else key
+        elif key:
+            found[key].append(word)
+        else:
+            free += 1
+            found[f"argument {free}"] = [word]
+    return {name: " ".join(words) if words else True for name, words in found.items()}
 
 
 def _code(origin: OriginFound | None) -> dict[str, Any]:
@@ -190,33 +241,47 @@ def _metrics(state: RunState) -> dict[str, Any]:
     return {**step, **leader.metrics}
 
 
-def _notes(left: Record, right: Record) -> Iterator[str]:
+def letter(number: int) -> str:
+    """The name of a run in a comparison: A, B, and so on."""
+    return chr(ord("A") + number)
+
+
+def _notes(runs: Sequence[Record]) -> Iterator[str]:
     """What the lists of differences do not show: unknown origins, and changes that were not committed."""
-    origins = left.state.origin, right.state.origin
-    unknown = [side for side, origin in zip("AB", origins, strict=True) if origin is None]
+    origins = {letter(number): run.state.origin for number, run in enumerate(runs)}
+    unknown = [side for side, origin in origins.items() if origin is None]
     if unknown:
-        yield f"the code and the packages of {' and '.join(unknown)} are not known"
-    revisions = {o.revision for o in origins if o}
-    dirty = [side for side, origin in zip("AB", origins, strict=True) if origin and origin.dirty]
+        yield f"the code and the packages of {_listed(unknown)} are not known"
+    revisions = {o.revision for o in origins.values() if o}
+    dirty = [side for side, origin in origins.items() if origin and origin.dirty]
     if len(revisions) == 1 and "" not in revisions and dirty and not unknown:
-        yield f"the revision is the same, but {' and '.join(dirty)} had changes that were not committed"
+        yield f"the revision is the same, but {_listed(dirty)} had changes that were not committed"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def difference_row(section: str, difference: Difference) -> tuple[str, ...]:
-    """The section, the name, both values and their difference (second minus first), as short texts."""
+    """The section, the name, all values, and of two their difference (second minus first), as short texts."""
     delta = "" if difference.delta is None else f"{_signed(difference.delta)}{_share(difference)}"
-    figures = section in _MEASURED
-    values = (_cell(value, figures=figures) for value in (difference.left, difference.right))
-    return (section, printable(difference.name), *values, delta)
+    values = (value_cell(section, value) for value in difference.values)
+    last = (delta,) if len(difference.values) == 2 else ()
+    return (section, printable(difference.name), *values, *last)
 
 
-def shortened_ids(left: str, right: str, room: int) -> tuple[str, str]:
-    """Two ids: whole if both fit into `room` cells, else from the first part in which they differ."""
-    if max(len(left), len(right)) <= room or left == right:
-        return left, right
-    parts, others = left.split("-"), right.split("-")
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts, others, strict=False)))
-    return ("…" + "-".join(parts[same:]), "…" + "-".join(others[same:])) if same else (left, right)
+def value_cell(section: str, value: Any) -> str:
+    """A value of a section as a short text."""
+    return _cell(value, figures=section in _MEASURED)
+
+
+def shortened_ids(ids: Sequence[str], room: int) -> tuple[str, ...]:
+    """Ids: whole if all fit into `room` cells, else from the first part in which they differ."""
+    if max(map(len, ids)) <= room or len(set(ids)) == 1:
+        return tuple(ids)
+    parts = [each.split("-") for each in ids]
+    same = sum(1 for _ in takewhile(lambda some: len(set(some)) == 1, zip(*parts, strict=False)))
+    return tuple(f"…{'-'.join(each[same:])}" for each in parts) if same else tuple(ids)
 
 
 def _signed(delta: float) -> str:
@@ -225,9 +290,10 @@ def _signed(delta: float) -> str:
 
 def _share(difference: Difference) -> str:
     """The difference in per cent of the first value."""
-    if not difference.left or difference.delta is None:
+    first = difference.values[0]
+    if not first or difference.delta is None:
         return ""
-    share = difference.delta / abs(difference.left)
+    share = difference.delta / abs(first)
     return f" ({share:+.1%})" if is_finite(share) else ""
 
 

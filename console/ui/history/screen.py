@@ -22,6 +22,7 @@ from launcher.runs.status import Status
 
 from ... import formatting as fig
 from ...data.filtering import help_line
+from ...data.history.comparison import MOST_RUNS
 from ...data.history.query import ORDERS, fields, parse_run_filter
 from ...data.history.run_list import Listing, RunListPoller, RunQuery, RunRecord, RunRecordPoller
 from ...data.launch.draft import command_text, draft_of, require_editable
@@ -257,20 +258,19 @@ class HistoryScreen(StartsAgain):
             self.app.push_screen(RunScreen(self.folder(run), self.site.commands))
 
     def action_compare(self) -> None:
-        """Compare the marked run with the one under the cursor, or two marked runs; else mark this one."""
+        """Compare the marked runs, or a marked one with the one under the cursor; else mark this one."""
         runs, here = self.query_one(RunsList), self.chosen()
         if here is None:
             return
-        pair = list(runs.marked)
-        if len(pair) < 2 and here.id not in pair:
-            pair.append(here.id)
-        if len(pair) == 2:
-            left, right = (self.site.root / run for run in pair)
-            self.app.clear_notifications()  # the hint below would cover the comparison
-            self.app.push_screen(ComparisonScreen(left, right))
-        elif len(pair) > 2:
+        some = list(runs.marked)
+        if len(some) < 2 and here.id not in some:
+            some.append(here.id)
+        if len(some) > MOST_RUNS:
             back = keys_of(self, "history.back", "esc")
-            self.report(f"more than two runs are marked: {back} removes the marks", error=True)
+            self.report(f"at most {MOST_RUNS} runs are compared: {back} removes the marks", error=True)
+        elif len(some) > 1:
+            self.app.clear_notifications()  # the hint below would cover the comparison
+            self.app.push_screen(ComparisonScreen([self.site.root / run for run in some]))
         else:
             runs.marked.setdefault(here.id)
             runs.refresh_rows()

@@ -51,7 +51,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
 """From a run that goes on, which is a screen too: the keys that lead to every other one."""
 
 MADE: dict[str, Callable[[RunScreen, Path], Screen[Any]]] = {
-    "ComparisonScreen": lambda shown, other: ComparisonScreen(shown.run, other),
+    "ComparisonScreen": lambda shown, other: ComparisonScreen([shown.run, other]),
     "StartScreen": lambda shown, other: StartScreen([("run", other.name)]),
     "StacksScreen": lambda shown, other: StacksScreen(shown.view) if shown.view else shown,
 }

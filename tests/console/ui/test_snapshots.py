@@ -255,7 +255,7 @@ async def listed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
 async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     left, right = sorted(stage.root.glob("*0de")), sorted(stage.root.glob("*fa1"))
     await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
-    app.push_screen(ComparisonScreen(left[0], right[0]))
+    app.push_screen(ComparisonScreen([left[0], right[0]]))
     await stage.until(pilot, lambda: app.screen.query(ComparisonSheet))
     await stage.until(pilot, lambda: app.screen.query_one(ComparisonSheet).found)
 

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from console.data.history.comparison import Comparison, Difference, Record, compare, flat, section
+from console.data.history.comparison import (
+    Comparison,
+    Difference,
+    Record,
+    compare,
+    difference_row,
+    flat,
+    options_of,
+    section,
+)
 from launcher.spec.job import JobSpec, Target, TargetKind
 from launcher.spec.places import Assignment
 from launcher.state import events as ev
@@ -45,43 +54,72 @@ def record(spec: JobSpec = SPEC, **known: Any) -> Record:
     return Record(spec, state(**known), Phase.SUCCEEDED, 0, "fine")
 
 
-def found(comparison: Comparison, name: str) -> dict[str, tuple[Any, Any, float | None]]:
+def found(comparison: Comparison, name: str) -> dict[str, tuple[Any, ...]]:
     part = next(s for s in comparison.sections if s.name == name)
-    return {d.name: (d.left, d.right, d.delta) for d in part.differences}
+    return {d.name: (*d.values, d.delta) for d in part.differences}
 
 
 def test_a_run_differs_in_nothing_from_itself() -> None:
     same = compare(record(metrics={"loss": float("nan")}), record(metrics={"loss": float("nan")}))
 
     assert [] == [d for s in same.sections for d in s.differences]
-    assert {"spec", "code", "packages", "outcome", "metrics"} == {s.name for s in same.sections if s.equal}
+    assert {"options", "spec", "code", "packages", "outcome", "metrics"} == {
+        s.name for s in same.sections if s.equal
+    }
     assert () == same.notes
 
 
 def test_what_was_asked_differs_by_dotted_paths_and_tells_no_secret() -> None:
     target = replace(SPEC.target, kwargs=(("lr", "0.2"), ("extra", "1")))
     other = replace(SPEC, target=target, num_processes=4, env={"API_TOKEN": "two", "A.B": "2"})
-    asked = found(compare(record(), record(other)), "spec")
+    asked = compare(record(), record(other))
 
+    assert {"num_processes": (2, 4, 2), "env.A.B": ("1", "2", None)} == found(asked, "spec")
     assert {
-        "num_processes": (2, 4, 2),
-        "target.kwargs.lr": ("0.1", "0.2", None),
-        "target.kwargs.note": ("'a'", None, None),
-        "target.kwargs.extra": (None, "1", None),
-        "env.A.B": ("1", "2", None),
-    } == asked
+        "lr": ("0.1", "0.2", None),
+        "note": ("'a'", None, None),
+        "extra": (None, "1", None),
+    } == found(asked, "options")
+
+
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [
+        (["--lr", "0.1", "-v", "--name=a=b"], {"--lr": "0.1", "-v": True, "--name": "a=b"}),
+        (["data", "--size", "1", "2"], {"argument 1": "data", "--size": "1 2"}),
+        (["--lr", "-1e-3", "--x", "1", "--x", "2"], {"--lr": "-1e-3", "--x": "1 2"}),
+        (["--flag", "--", "--lr", "-1"], {"--flag": True, "argument 1": "--lr", "argument 2": "-1"}),
+        (["--empty=", "lr=0.1"], {"--empty": True, "argument 1": "lr=0.1"}),
+        ([], {}),
+    ],
+)
+def test_arguments_are_compared_by_the_names_of_their_options(
+    args: list[str], options: dict[str, object]
+) -> None:
+    assert options == options_of(args)
+
+
+def test_more_than_two_runs_have_a_value_each_and_no_difference_of_two() -> None:
+    runs = [record(replace(SPEC, num_processes=n), metrics={"loss": 1.0 / n}) for n in (2, 4, 8)]
+    three = compare(*runs)
+
+    assert {"num_processes": (2, 4, 8, None)} == found(three, "spec")
+    assert ("metrics", "loss", "0.5", "0.25", "0.125") == difference_row(
+        "metrics", next(d for s in three.sections if s.name == "metrics" for d in s.differences)
+    )
+    assert {"lr": "0.1", "note": "'a'"} == next(s for s in three.sections if s.name == "options").same
 
 
 @pytest.mark.parametrize(
     ("left", "right", "differences"),
     [
-        (["--lr", "0.1"], ["--lr", "0.2"], [Difference("a[1]", "0.1", "0.2")]),
-        (["-v", "--lr", "1"], ["--lr", "1"], [Difference("a", ["-v", "--lr", "1"], ["--lr", "1"])]),
-        (None, ["x"], [Difference("a", None, ["x"])]),
-        (True, 1, [Difference("a", True, 1)]),
-        (float("nan"), 1.0, [Difference("a", pytest.approx(float("nan"), nan_ok=True), 1.0)]),
-        (1, 1.5, [Difference("a", 1, 1.5, 0.5)]),
-        (float("inf"), 1.0, [Difference("a", float("inf"), 1.0)]),
+        (["--lr", "0.1"], ["--lr", "0.2"], [Difference("a[1]", ("0.1", "0.2"))]),
+        (["-v", "--lr", "1"], ["--lr", "1"], [Difference("a", (["-v", "--lr", "1"], ["--lr", "1"]))]),
+        (None, ["x"], [Difference("a", (None, ["x"]))]),
+        (True, 1, [Difference("a", (True, 1))]),
+        (float("nan"), 1.0, [Difference("a", (pytest.approx(float("nan"), nan_ok=True), 1.0))]),
+        (1, 1.5, [Difference("a", (1, 1.5), 0.5)]),
+        (float("inf"), 1.0, [Difference("a", (float("inf"), 1.0))]),
         ("1", "1", []),
     ],
 )

@@ -212,11 +212,11 @@ def test_two_runs_are_compared_for_people_and_for_programs() -> None:
 
 
 def test_figures_have_separators_and_what_was_asked_stays_as_it_was_written() -> None:
-    figure = Difference("tokens", 60159, 1234567.0, 1174408.0)
+    figure = Difference("tokens", (60159, 1234567.0), 1174408.0)
 
     assert ("60,159", "1,234,567", "+1,174,408 (+1952.2%)") == difference_row("metrics", figure)[2:]
-    assert ("29500", "29501") == difference_row("spec", Difference("port", 29500, 29501))[2:4]
-    assert ("true", "–") == difference_row("outcome", Difference("x", True, None))[2:4]
+    assert ("29500", "29501") == difference_row("spec", Difference("port", (29500, 29501)))[2:4]
+    assert ("true", "–") == difference_row("outcome", Difference("x", (True, None)))[2:4]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_figures_have_separators_and_what_was_asked_stays_as_it_was_written() ->
 def test_two_runs_are_told_apart_where_room_is_short(
     left: str, right: str, room: int, shown: tuple[str, str]
 ) -> None:
-    assert shown == shortened_ids(left, right, room)
+    assert shown == shortened_ids((left, right), room)
 
 
 def test_a_run_without_a_record_of_what_was_asked_is_not_compared() -> None:
