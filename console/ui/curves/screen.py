@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import set_cell_size
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -21,7 +22,7 @@ from ...sanitize import printable
 from ..navigation import NavigableScreen, launch_screen
 from ..widgets.key_line import KeyLine
 from ..widgets.lists import CursorSheet
-from ..widgets.rows import Row
+from ..widgets.rows import Row, clip
 from .sheet import BEHIND, CurveSheet, Traced
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ class MetricList(CursorSheet[str]):
         last = fig.UNKNOWN if value is None else fig.metric(value)
         room = max(width - len(last) - 3, 4)
         style = fig.metric_style(value) if value is not None else "muted"
+        ((shown, _),) = clip(((printable(name), ""),), room)
         return (
-            (f" {fig.shorten(printable(name), room):<{room}} ", ground.strip()),
+            (f" {set_cell_size(shown, room)} ", ground.strip()),
             (f"{last} ", f"{style}{ground}"),
         )
 

@@ -21,6 +21,8 @@ from console.manual import Topic
 from console.settings import ConsoleSettings
 from console.ui import manual
 from console.ui.cluster.screen import ClusterScreen
+from console.ui.curves.screen import CurvesScreen
+from console.ui.curves.sheet import CurveSheet
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
 from console.ui.history.panes import RunCard, RunsList
 from console.ui.history.screen import HistoryScreen
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
+SMALL = (50, 14)
 GIB = 1 << 30
 NOW_S = 61
 """How many seconds after the recorded run's start every clock stands still."""
@@ -260,6 +263,27 @@ async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: app.screen.query_one(ComparisonSheet).found)
 
 
+async def three_compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Three invented runs of the same target, over each other."""
+    runs = []
+    for number, (seconds, fail) in enumerate([(60, False), (45, True), (30, False)]):
+        run = record_demo(stage.root, seconds=seconds, fail=fail)
+        runs.append(run.rename(run.with_name(new_id(RECORDED_AT + number, f"c{number}0"))))
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    app.push_screen(ComparisonScreen(runs))
+    await stage.until(pilot, lambda: app.screen.query(CurveSheet) and app.screen.query_one(CurveSheet).traced)
+
+
+async def curved(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The screen of curves, with the first metric in full."""
+    await shown(stage, app, pilot)
+    await pilot.press("c")
+    await stage.until(pilot, lambda: isinstance(app.screen, CurvesScreen))
+    await stage.until(
+        pilot, lambda: app.screen.query(CurveSheet) and app.screen.query_one(CurveSheet).metrics
+    )
+
+
 async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
     assert isinstance(app.screen, LaunchScreen)
@@ -323,6 +347,7 @@ SCENES = {
     "run-result": Scene(keys("4", first=shown), succeeded),
     "run-failed": Scene(shown, failed),
     "run-charts": Scene(keys("5", "z", first=shown), training),
+    "curves": Scene(curved, training),
     "stop": Scene(keys("x", first=shown), training),
     "help": Scene(keys("question_mark", first=shown), training),
     "manual": Scene(reading, training),
@@ -340,11 +365,18 @@ LOOKS = {
     "manual-ascii": Scene(reading, training, settings={"ascii": True}),
     "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
+    "run-charts-ascii": Scene(keys("5", "z", first=shown), training, settings={"ascii": True}),
+    "run-charts-no-color": Scene(keys("5", "z", first=shown), training, environ={"NO_COLOR": "1"}),
+    "curves-ascii": Scene(curved, training, settings={"ascii": True}),
+    "curves-no-color": Scene(curved, training, environ={"NO_COLOR": "1"}),
+    "curves-read": Scene(keys("plus", "left", "l", "s", first=curved), training),
 }
-"""Pictured once: other themes, ASCII, no colours."""
+"""Pictured once: other themes, ASCII, no colours, and curves that are zoomed, read and smoothed."""
 
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
+CASES += [(name, SMALL) for name in ("run-charts", "curves")]
+CASES += [("compare-three", SIZES[1])]
 
 
 def file_of(name: str, size: tuple[int, int]) -> str:
@@ -355,7 +387,7 @@ def file_of(name: str, size: tuple[int, int]) -> str:
 async def test_a_screen_looks_as_it_did(
     stage: Stage, album: Album, name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = (SCENES | LOOKS)[name]
+    scene = (SCENES | LOOKS | {"compare-three": Scene(three_compared)})[name]
     for variable, value in scene.environ.items():
         monkeypatch.setenv(variable, value)
     if scene.past:
