@@ -19,8 +19,10 @@ MOST_METRICS = 256
 OPEN_POINTS, OPEN_VALUES = 64, 1 << 16
 """Of each metric, so many points wait for the reports of late ranks, and so many values in all of them."""
 
-NEW_POINTS = 64
-"""A metric that gets more new points than this between two calls of `changed` has its buckets widened."""
+NEW_POINTS, FEW_POINTS = 64, 8
+"""A metric that gets more new points than this between two calls of `changed` has its buckets widened; and one
+with more than a few, if most of them lack most ranks, because ranks report at different steps.
+"""
 
 MOST_LEVEL = 40
 
@@ -87,6 +89,7 @@ class _Curve:
         self.level = 0
         self.open: dict[int, _Bucket] = {}
         self.changed: set[int] = set()
+        self.ranks: set[int] = set()
         self.values = self.fresh = 0
 
     def take(self, step: int, time: float, rank: int, value: float) -> None:
@@ -97,12 +100,13 @@ class _Curve:
             self.fresh += 1
         self.values -= len(bucket.last)
         bucket.take(rank, value)
+        self.ranks.add(rank)
         self.values += len(bucket.last)
         self.changed.add(key)
 
     def widen(self) -> None:
-        """Double the width of the buckets, until the new ones since the last call would be few enough."""
-        while self.fresh > NEW_POINTS and self.level < MOST_LEVEL:
+        """Double the width of the buckets, until the new ones since the last call are few and full enough."""
+        while self._too_fine() and self.level < MOST_LEVEL:
             self.level += 1
             self.fresh = (self.fresh + 1) // 2
             merged: dict[int, _Bucket] = {}
@@ -114,6 +118,12 @@ class _Curve:
             self.open, self.changed = merged, {key >> 1 for key in self.changed}
         self.values = sum(len(bucket.last) for bucket in self.open.values())
         self.fresh = 0
+
+    def _too_fine(self) -> bool:
+        if self.fresh <= FEW_POINTS:
+            return False
+        held = sum(len(self.open[key].last) for key in self.changed)
+        return self.fresh > NEW_POINTS or held < len(self.changed) * len(self.ranks) / 2
 
     def close_old(self) -> None:
         """Forget the oldest points, of which everything was returned."""

@@ -57,7 +57,7 @@ def step_times(points: Mapping[str, CurvePoints]) -> CurvePoints:
     longest = max((p for name, p in points.items() if name not in NOT_DRAWN), key=len, default=None)
     if longest is None or len(longest) < 2:
         return _NO_POINTS
-    steps, seconds = np.diff(longest.step), np.diff(longest.time)
+    steps, seconds = np.diff(longest.step), np.round(np.diff(longest.time), 4)  # a clock has no more
     forward = (np.diff(longest.attempt) == 0) & (steps > 0) & (seconds >= 0)
     pace = seconds[forward] / steps[forward]
     attempt, step, width = (each[1:][forward] for each in (longest.attempt, longest.step, longest.width))

@@ -122,7 +122,6 @@ class CurveStore:
         return [_name(line) for line in data.splitlines()[:MOST_METRICS]]
 
     def _take(self, records: np.ndarray, names: list[str]) -> bool:
-        import numpy as np
 
         valid = _valid(records)
         records = records if valid.all() else records[valid]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -22,6 +23,14 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 BAND = "bar-track"
 _TEXTURE, _STYLE_OF_TEXTURE = "░", "muted"
+
+
+class Bands(Enum):
+    """How the range between ranks is drawn: as a background, with characters, or not at all."""
+
+    COLOURED = "coloured"
+    TEXTURED = "textured"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +48,11 @@ class Canvas:
     Args:
         width, height: in cells.
         scale: the vertical axis.
-        textured: whether a band is drawn with characters, for a terminal without colours.
+        bands: how bands are drawn.
     """
 
-    def __init__(self, width: int, height: int, scale: Scale, *, textured: bool = False) -> None:
-        self.width, self.height, self._scale, self._textured = width, height, scale, textured
+    def __init__(self, width: int, height: int, scale: Scale, *, bands: Bands = Bands.COLOURED) -> None:
+        self.width, self.height, self._scale, self._bands = width, height, scale, bands
         self._dots = np.zeros((height, width), np.uint8)
         self._styles: list[list[str]] = [[""] * width for _ in range(height)]
         self._ground = np.zeros((height, width), bool)
@@ -51,7 +60,7 @@ class Canvas:
     def draw(self, layer: Layer) -> None:
         """Draw a curve over what is there: a line through its columns, with a gap where a value is broken."""
         columns = layer.columns
-        if layer.band:
+        if layer.band and self._bands is not Bands.NONE:
             self._shade(columns)
         own = np.zeros((self.height, self.width), np.uint8)
         before = -1
@@ -92,7 +101,7 @@ class Canvas:
 
     def _cell(self, dots: int, style: str, shaded: bool) -> tuple[str, str]:
         """The style and the character of a cell."""
-        if shaded and self._textured:
+        if shaded and self._bands is Bands.TEXTURED:
             return (style, chr(_BLANK + dots)) if dots else (_STYLE_OF_TEXTURE, _TEXTURE)
         words = f"{style if dots else ''} on {BAND}".strip() if shaded else style if dots else ""
         return words, chr(_BLANK + dots) if dots else " "
