@@ -20,8 +20,9 @@ OPEN_POINTS, OPEN_VALUES = 64, 1 << 16
 """Of each metric, so many points wait for the reports of late ranks, and so many values in all of them."""
 
 NEW_POINTS, FEW_POINTS = 64, 8
-"""A metric that gets more new points than this between two calls of `changed` has its buckets widened; and one
-with more than a few, if most of them lack most ranks, because ranks report at different steps.
+"""A metric that gets more new points than this between two calls of `changed` has its buckets widened.
+
+So has one with more than a few, if most of them lack most ranks, because ranks report at different steps.
 """
 
 MOST_LEVEL = 40
