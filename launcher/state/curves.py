@@ -20,9 +20,12 @@ MOST_METRICS = 256
 OPEN_POINTS, OPEN_VALUES = 64, 1 << 16
 """Of each metric, so many points wait for the reports of late ranks, and so many values in all of them."""
 
-NEW_POINTS, LEAST_NEW, ALL_NEW = 64, 4, 1024
+NEW_POINTS, LEAST_NEW, ALL_NEW, FEW_POINTS = 64, 4, 1024, 8
 """A metric that gets more new points than this between two calls of `changed` has its buckets widened. Of
-many metrics each has a share of `ALL_NEW`, and at least `LEAST_NEW`."""
+many metrics each has a share of `ALL_NEW`, and at least `LEAST_NEW`.
+
+So has one with more than a few, if most of them lack most ranks, because ranks report at different steps.
+"""
 
 UNREAD_POINTS, UNREAD_VALUES = 4096, 1 << 20
 """Without calls of `changed`, as on a full disk, buckets are widened when a metric has so many new ones, or
@@ -100,6 +103,7 @@ class _Curve:
         self.level = 0
         self.open: dict[int, _Bucket] = {}
         self.changed: set[int] = set()
+        self.ranks: set[int] = set()
         self.values = self.fresh = 0
         self._closed: int | None = None
         self._late = 0
@@ -112,6 +116,7 @@ class _Curve:
             self.fresh += 1
         self.values -= len(bucket.last)
         bucket.take(rank, value)
+        self.ranks.add(rank)
         self.values += len(bucket.last)
         self.changed.add(key)
         if self.fresh > UNREAD_POINTS or (self.values > UNREAD_VALUES and self.fresh > NEW_POINTS):
@@ -125,8 +130,9 @@ class _Curve:
         return self._late
 
     def widen(self, most: int) -> None:
-        """Double the width of the buckets, until the new ones since the last call were `most` at most."""
-        while self.fresh > most and self.level < MOST_LEVEL:
+        """Double the width of the buckets, until the new ones since the last call are full enough, and `most`
+        at most."""
+        while self._too_fine(most) and self.level < MOST_LEVEL:
             self.level += 1
             self.fresh = (self.fresh + 1) // 2
             merged: dict[int, _Bucket] = {}
@@ -139,6 +145,12 @@ class _Curve:
             self._closed = None if self._closed is None else self._closed >> 1
         self.values = sum(len(bucket.last) for bucket in self.open.values())
         self.fresh = 0
+
+    def _too_fine(self, most: int) -> bool:
+        if self.fresh <= min(FEW_POINTS, most):
+            return False
+        held = sum(len(self.open[key].last) for key in self.changed)
+        return self.fresh > most or held < len(self.changed) * len(self.ranks) / 2
 
     def close_old(self) -> None:
         """Forget the oldest points, of which everything was returned."""

@@ -11,7 +11,7 @@ import numpy as np
 from ... import formatting as fig
 from .run_curves import Axis
 
-_ROOM = 0.04
+_ROOM, _NOISE = 0.04, 1e-9
 _DECADES = 1.5
 """A logarithmic axis that is shorter than this has ticks as a linear one: powers of ten would be too few."""
 
@@ -57,9 +57,9 @@ def fitting_scale(columns: Sequence[np.ndarray], *, log: bool) -> Scale:
     low, high = float(known.min()), float(known.max())
     if log:
         return Scale(max(low / 1.1, _SMALLEST), min(high * 1.1, _GREATEST), log=True)
-    room = (high / 2 - low / 2) * 2 * _ROOM if high > low else abs(low) / 10
-    if high - low < _SMALLEST and abs(low) < _SMALLEST:
-        room = 0.1
+    most = max(abs(low), abs(high), _SMALLEST)
+    differ = high / 2 - low / 2 > max(most * _NOISE, _SMALLEST)
+    room = (high / 2 - low / 2) * 2 * _ROOM if differ else (most if most > _SMALLEST else 1.0) / 10
     return Scale(max(low - room, -_GREATEST), min(high + room, _GREATEST))
 
 

@@ -61,7 +61,7 @@ def step_times(points: Mapping[str, CurvePoints]) -> CurvePoints:
     first = np.append(True, (np.diff(longest.step) != 0) | (np.diff(longest.attempt) != 0))
     columns = longest.attempt, longest.step, longest.width, longest.time
     attempt, step, width, time = (each[first] for each in columns)
-    steps, seconds = np.diff(step), np.diff(time)
+    steps, seconds = np.diff(step), np.round(np.diff(time), 4)  # a clock has no more
     forward = (np.diff(attempt) == 0) & (steps > 0) & (seconds >= 0)
     pace = seconds[forward] / steps[forward]
     attempt, step, width, time = (each[1:][forward] for each in (attempt, step, width, time))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -22,6 +23,14 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 BAND = "bar-track"
 _TEXTURE, _STYLE_OF_TEXTURE = "░", "muted"
+
+
+class Bands(Enum):
+    """How the range between ranks is drawn: as a background, with characters, or not at all."""
+
+    COLOURED = "coloured"
+    TEXTURED = "textured"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +48,11 @@ class Canvas:
     Args:
         width, height: in cells.
         scale: the vertical axis.
-        textured: whether a band is drawn with characters, for a terminal without colours.
+        bands: how bands are drawn.
     """
 
-    def __init__(self, width: int, height: int, scale: Scale, *, textured: bool = False) -> None:
-        self.width, self.height, self._scale, self._textured = width, height, scale, textured
+    def __init__(self, width: int, height: int, scale: Scale, *, bands: Bands = Bands.COLOURED) -> None:
+        self.width, self.height, self._scale, self._bands = width, height, scale, bands
         self._dots = np.zeros((height, width), np.uint8)
         self._styles: list[list[str]] = [[""] * width for _ in range(height)]
         self._ground = np.zeros((height, width), bool)
@@ -51,11 +60,11 @@ class Canvas:
     def draw(self, layer: Layer) -> None:
         """Draw a curve over what is there: a line through its columns, with a gap where a value is broken."""
         columns = layer.columns
-        if layer.band:
+        if layer.band and self._bands is not Bands.NONE:
             self._shade(columns)
         own = np.zeros((self.height, self.width), np.uint8)
         before = -1
-        for column, at in enumerate(self._levels(_bridged(self._scale.part(columns.mid), columns.broken))):
+        for column, at in enumerate(self._levels(_bridged(self._scale.part(columns.mid), columns.torn))):
             if at >= 0:
                 for level in _reach(at, before):
                     row, dot = divmod(self.height * 4 - 1 - level, 4)
@@ -73,7 +82,7 @@ class Canvas:
         return whole
 
     def _shade(self, columns: Columns) -> None:
-        low, high = (_bridged(self._scale.part(each), columns.broken) for each in (columns.low, columns.high))
+        low, high = (_bridged(self._scale.part(each), columns.torn) for each in (columns.low, columns.high))
         for column, (first, last) in enumerate(zip(self._levels(low), self._levels(high), strict=True)):
             if last >= 0:  # of a logarithmic scale the low end may be unknown
                 top, bottom = self.height - 1 - last // 4, self.height - 1 - max(first, 0) // 4
@@ -92,23 +101,23 @@ class Canvas:
 
     def _cell(self, dots: int, style: str, shaded: bool) -> tuple[str, str]:
         """The style and the character of a cell."""
-        if shaded and self._textured:
+        if shaded and self._bands is Bands.TEXTURED:
             return (style, chr(_BLANK + dots)) if dots else (_STYLE_OF_TEXTURE, _TEXTURE)
         words = f"{style if dots else ''} on {BAND}".strip() if shaded else style if dots else ""
         return words, chr(_BLANK + dots) if dots else " "
 
 
-def _bridged(parts: np.ndarray, broken: np.ndarray) -> np.ndarray:
-    """The parts with straight lines over columns without points, but none over a broken value."""
+def _bridged(parts: np.ndarray, torn: np.ndarray) -> np.ndarray:
+    """The parts with straight lines over columns without points, but none over a torn one."""
     known = np.flatnonzero(np.isfinite(parts))
     if len(known) < 2:
         return parts
     bridged = np.full(len(parts), np.nan)
     inside = np.arange(known[0], known[-1] + 1)
     bridged[inside] = np.interp(inside, known, parts[known])
-    torn = np.cumsum(broken & ~np.isfinite(parts))
+    gaps = np.cumsum(torn & ~np.isfinite(parts))
     for left, right in pairwise(known):
-        if right - left > 1 and torn[right] > torn[left]:
+        if right - left > 1 and gaps[right] > gaps[left]:
             bridged[left + 1 : right] = np.nan
     return bridged
 

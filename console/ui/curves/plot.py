@@ -12,7 +12,7 @@ from ...data.curves.axes import Scale, fitting_scale, position_text, position_ti
 from ...data.curves.run_curves import Axis
 from ...data.curves.window import Series, columns_of, smoothed
 from ..widgets.rows import Row, Span, clip, width_of
-from .canvas import Canvas, Layer
+from .canvas import Bands, Canvas, Layer
 
 LABELS = 8
 """Cells at the left, for the labels of the vertical axis and the axis itself."""
@@ -54,7 +54,7 @@ class Plot:
         marks: what happened.
         cursor: a position whose values are shown in the title; None for the last one.
         smoothing: over which share of what is visible a line is a running mean; 0 for none.
-        textured: whether bands are drawn with characters, for a terminal without colours.
+        bands: how the ranks' ranges are drawn.
     """
 
     title: str
@@ -66,7 +66,7 @@ class Plot:
     marks: Sequence[Mark] = ()
     cursor: float | None = None
     smoothing: float = 0.0
-    textured: bool = False
+    bands: Bands = Bands.COLOURED
 
 
 def plot_rows(plot: Plot, width: int, height: int) -> list[Row]:
@@ -81,7 +81,7 @@ def plot_rows(plot: Plot, width: int, height: int) -> list[Row]:
         for each in plot.drawn
     ]
     scale = scale_of(layers, log=plot.log)
-    canvas = Canvas(cells, lines, scale, textured=plot.textured)
+    canvas = Canvas(cells, lines, scale, bands=plot.bands)
     for layer in layers:
         canvas.draw(layer)
     labels = _labels(scale, lines)

@@ -14,6 +14,7 @@ from ...data.curves.look import SMOOTHINGS, Interval, Look
 from ...data.curves.run_curves import Axis, RunCurves, What
 from ...sanitize import printable
 from ..widgets.rows import MadeRows, Row, ScrollingSheet, clip, width_of
+from .canvas import Bands
 from .plot import LABELS, Drawn, Mark, Plot, plot_rows
 
 if TYPE_CHECKING:
@@ -168,9 +169,17 @@ class CurveSheet(ScrollingSheet, can_focus=True):
             marks=marks(first, self.look.axis, metric),
             cursor=self.look.cursor,
             smoothing=SMOOTHINGS[self.look.smoothing] / 100,
-            textured=self.app.no_color,
+            bands=self.bands,
         )
         return plot_rows(plot, width, height)
+
+    @property
+    def bands(self) -> Bands:
+        """How bands are drawn: ASCII has no character that could be told from a curve's."""
+        if not self.app.no_color:
+            return Bands.COLOURED
+        ascii_only = getattr(getattr(self.app, "settings", None), "ascii", False)
+        return Bands.NONE if ascii_only else Bands.TEXTURED
 
     def _drawn(self, metric: str) -> Iterator[Drawn]:
         for number, each in enumerate(self.traced):

@@ -37,6 +37,7 @@ class Deck(Vertical):
         super().__init__(id=id)
         self.upper, self.lower = "ranks", "logs"
         self.zoomed: str | None = None
+        self._beside = "detail"
         self._lines = 0
         self._folded = True
 
@@ -68,6 +69,12 @@ class Deck(Vertical):
         """Make room for this many lines of ranks."""
         if lines != self._lines:
             self._lines = lines
+            self._place()
+
+    def put_beside(self, name: str) -> None:
+        """Choose the pane beside the ranks where two fit, for a person who has chosen none."""
+        if name != self._beside:
+            self._beside = name
             self._place()
 
     def show(self, name: str) -> None:
@@ -114,6 +121,7 @@ class Deck(Vertical):
             self.size.height,
             lines=self._lines,
             upper=self.upper,
+            beside=self._beside,
             lower=self.lower,
             zoomed=self.zoomed,
             folded=self._folded and self.lower != "result",
@@ -164,17 +172,19 @@ def arrange(
     upper: str,
     lower: str,
     zoomed: str | None,
+    beside: str = "charts",
     folded: bool = False,
 ) -> Arrangement:
     """The panes for `room` lines of a terminal.
 
     `lines` is the height that shows all ranks. `upper` and `lower` name the pane to show where only one
-    fits. `folded` means that there is no result yet: its pane, if shown below the output, is only a border.
+    fits, `beside` that beside the ranks where two fit. `folded` means that there is no result yet: its pane,
+    if shown below the output, is only a border.
     """
     if zoomed is not None:
         return Arrangement((zoomed,))
     tall = terminal.height >= TALL
-    above = _above(terminal.width, upper, tall=tall)
+    above = _above(terminal.width, upper, beside, tall=tall)
     below = ("logs", "result") if tall else (lower,)
     full_height = lines + 2
     if len(above) > 1:
@@ -184,10 +194,10 @@ def arrange(
     return Arrangement((*above, *below), upper_height, result_height)
 
 
-def _above(width: int, upper: str, *, tall: bool) -> tuple[str, ...]:
+def _above(width: int, upper: str, beside: str, *, tall: bool) -> tuple[str, ...]:
     """The panes about ranks, side by side."""
     if width >= WIDEST and tall:
         return ("ranks", "detail", "charts")
     if width >= WIDE:
-        return ("ranks", "detail" if upper == "detail" else "charts")
+        return ("ranks", beside if upper == "ranks" else upper)
     return (upper,)

@@ -162,6 +162,7 @@ class RunScreen(StartsAgain):
                 screen.show(view.curves)
         deck = self.query_one(Deck)
         deck.expect(self.query_one(RankGrid).lines_wanted)
+        deck.put_beside("charts" if view.curves.names else "detail")
         deck.fold_result(no_result_yet(view))
         if self._was_live and not view.live and view.results and view.state.first_failure is None:
             deck.offer("result")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ROUTES: dict[str, tuple[str, ...]] = {
     "HelpScreen": ("question_mark",),
+    "CurvesScreen": ("c",),
     "ManualScreen": ("question_mark", "m"),
     "ConfirmScreen": ("x",),
     "LaunchScreen": ("escape",),

@@ -62,7 +62,7 @@ def test_a_rank_that_is_too_late_replaces_no_point() -> None:
             for rank in range(7):
                 builder.take(report(step, rank, loss=10.0))
         points += builder.changed()
-    for step in range(50):
+    for step in range(4, 8):
         builder.take(report(step, 7, loss=20.0))
     points += builder.changed()
 
@@ -88,6 +88,17 @@ def test_fast_ranks_get_wider_points_and_no_peak_is_lost() -> None:
     assert (low, high) == (min(p.low for p in points), max(p.high for p in points))
     assert {4} == {p.level for p in points[-NEW_POINTS:]}
     assert all(p.step % (1 << p.level) == 0 for p in points)
+
+
+def test_ranks_that_report_at_different_steps_share_points() -> None:
+    builder = CurveBuilder()
+    for second in range(10):
+        for rank in range(8):
+            for part in range(5):
+                builder.take(report(second * 200 + part * 40 + rank * 5, rank, loss=float(rank)))
+        points = [*builder.changed()]
+
+    assert sum(p.ranks for p in points) / len(points) >= 4
 
 
 def test_slow_ranks_keep_a_point_a_step() -> None:

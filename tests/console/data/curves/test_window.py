@@ -44,10 +44,9 @@ def naive(given: Series, start: float, end: float, count: int) -> list[tuple[flo
         lows = [given.low[i] for i in inside if not math.isnan(given.low[i])]
         highs = [given.high[i] for i in inside if not math.isnan(given.high[i])]
         mids = [given.mid[i] for i in inside if math.isfinite(given.mid[i])]
-        found.append((
-            min(lows, default=NAN), math.fsum(m / len(mids) for m in mids) if mids else NAN,
-            max(highs, default=NAN), len(mids), any(given.broken[i] for i in inside),
-        ))  # fmt: skip
+        torn = len(mids) < len(inside)
+        mid = math.fsum(m / len(mids) for m in mids) if mids and not torn else NAN
+        found.append((min(lows, default=NAN), mid, max(highs, default=NAN), len(mids), torn))
     return found
 
 
@@ -65,7 +64,7 @@ def test_columns_are_those_of_the_simplest_way(seed: int) -> None:
     got = columns_of(given, start, end, count)
     expected = naive(given, start, end, count)
     columns = zip(*expected, strict=True)
-    for have, want in zip((got.low, got.mid, got.high, got.counts, got.broken), columns, strict=True):
+    for have, want in zip((got.low, got.mid, got.high, got.counts, got.torn), columns, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-9, atol=1e-12 * great)
 
 

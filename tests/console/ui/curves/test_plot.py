@@ -13,7 +13,7 @@ from console.data.curves.axes import Scale
 from console.data.curves.run_curves import Axis
 from console.data.curves.window import Columns, Series, columns_of
 from console.glyphs import ascii_text
-from console.ui.curves.canvas import BAND, Canvas, Layer
+from console.ui.curves.canvas import BAND, Bands, Canvas, Layer
 from console.ui.curves.plot import LABELS, Drawn, Mark, Plot, cell_of, plot_rows, reading_at
 from console.ui.curves.sheet import _MARKS
 from console.ui.widgets.rows import Row, width_of
@@ -25,16 +25,16 @@ def text(rows: Sequence[Row]) -> list[str]:
     return ["".join(span for span, _ in row).rstrip() for row in rows]
 
 
-def columns(mids: list[float], spread: float = 0.0, broken: Sequence[int] = ()) -> Columns:
+def columns(mids: list[float], spread: float = 0.0, torn: Sequence[int] = ()) -> Columns:
     mid = np.array(mids, np.float64)
-    flags = np.isin(np.arange(len(mid)), broken)
+    flags = np.isin(np.arange(len(mid)), torn)
     return Columns(mid - spread, mid, mid + spread, np.isfinite(mid).astype(np.int64), flags)
 
 
 def drawn(
-    given: Columns, height: int, *, high: float, band: bool = False, textured: bool = False
+    given: Columns, height: int, *, high: float, band: bool = False, bands: Bands = Bands.COLOURED
 ) -> list[str]:
-    canvas = Canvas(len(given.mid) // 2, height, Scale(0, high), textured=textured)
+    canvas = Canvas(len(given.mid) // 2, height, Scale(0, high), bands=bands)
     canvas.draw(Layer(given, "bar", band))
     return text(canvas.rows())
 
@@ -60,10 +60,10 @@ def test_columns_without_points_are_bridged_but_a_broken_value_tears_the_line() 
     given = [0.5, NAN, NAN, NAN, NAN, 0.5]
 
     assert ["⠒⠒⠒"] == drawn(columns(given), 1, high=1.0)
-    (torn,) = drawn(columns(given, broken=[2]), 1, high=1.0)
+    (torn,) = drawn(columns(given, torn=[2]), 1, high=1.0)
     assert " " == torn[1]
     assert 3 == len(torn)
-    assert ["", ""] == drawn(columns([NAN] * 6, broken=[2]), 2, high=1.0)
+    assert ["", ""] == drawn(columns([NAN] * 6, torn=[2]), 2, high=1.0)
 
 
 def test_a_band_is_a_background_or_a_texture() -> None:
@@ -72,9 +72,13 @@ def test_a_band_is_a_background_or_a_texture() -> None:
     styles = [style for row in canvas.rows() for _, style in row]
     assert [f"on {BAND}", f"bar on {BAND}", f"on {BAND}"] == styles
 
-    rows = drawn(columns([1.5] * 6, 1.2), 3, high=3.0, band=True, textured=True)
+    rows = drawn(columns([1.5] * 6, 1.2), 3, high=3.0, band=True, bands=Bands.TEXTURED)
     assert ("░░░", "░░░") == (rows[0], rows[2])
     assert "░" not in rows[1]
+
+
+def test_without_colours_and_with_ascii_alone_there_is_no_band() -> None:
+    assert ["", "⠉⠉⠉", ""] == drawn(columns([1.9] * 6, 1.2), 3, high=3.0, band=True, bands=Bands.NONE)
 
 
 def test_a_later_curve_keeps_the_cells_that_two_share() -> None:
@@ -154,7 +158,7 @@ def test_no_values_break_a_plot(seed: int) -> None:
     made = Plot(
         title, runs, chance.choice([*Axis]), start, start + chance.choice([0.0, 1.0, 49.0, 1e11, 2.0**62]),
         log=chance.random() < 0.5, marks=marks, cursor=chance.choice([None, 0.0, 2.0, 1e11]),
-        smoothing=chance.choice([0.0, 0.02, 0.32]), textured=chance.random() < 0.5,
+        smoothing=chance.choice([0.0, 0.02, 0.32]), bands=chance.choice([*Bands]),
     )  # fmt: skip
     rows = plot_rows(made, width, height)
     assert max(height, 4) == len(rows)
@@ -164,7 +168,9 @@ def test_no_values_break_a_plot(seed: int) -> None:
 def test_every_glyph_has_a_twin_in_ascii() -> None:
     mark = [Mark(n * 8.0, glyph, style, "") for n, (glyph, style) in enumerate(_MARKS.values())]
     every = "".join(
-        "\n".join(text(plot([1.0, 5.0, NAN, 2.0] * 9, marks=mark, cursor=12.0, spread=1.0, textured=True)))
+        "\n".join(
+            text(plot([1.0, 5.0, NAN, 2.0] * 9, marks=mark, cursor=12.0, spread=1.0, bands=Bands.TEXTURED))
+        )
     )
 
     assert "?" not in ascii_text(every)
