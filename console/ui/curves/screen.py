@@ -127,7 +127,10 @@ class CurvesScreen(NavigableScreen):
         tints = [BEHIND] if self._which is Behind.BEST else [f"tint-{n}" for n in range(1, TINTS)]
         past = [Traced(name, curves, tint) for (name, curves), tint in zip(runs, tints, strict=False)]
         sheet.trace([Traced(self._label, self._curves, band=True), *past])
+        chosen = metrics.chosen
         metrics.curves, metrics.items = self._curves, sheet.metrics
+        if chosen in metrics.items:  # a metric that has just arrived may stand above it
+            metrics.cursor = metrics.items.index(chosen)
         if sheet.metric is None and metrics.chosen and not self._shows_all:
             sheet.metric = metrics.chosen
             sheet.refresh_rows()

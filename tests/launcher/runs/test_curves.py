@@ -25,6 +25,10 @@ def report(step: int | None, rank: int = 0, *, attempt: int = 0, **metrics: floa
     return RankReported(time=1000.0 + (step or 0), rank=rank, attempt=attempt, step=step, metrics=metrics)
 
 
+def named(step: int, metrics: dict[str, float]) -> RankReported:
+    return RankReported(time=1000.0 + step, rank=0, step=step, metrics=metrics)
+
+
 def points_of(run: Path, names: list[str]) -> list[CurvePoint]:
     data = (run / paths.CURVES / paths.CURVE_POINTS).read_bytes()
     assert data.startswith(MAGIC)
@@ -41,7 +45,7 @@ def test_a_record_holds_all_of_a_point() -> None:
 
 def test_files_are_private_and_names_are_lines_of_json(tmp_path: Path) -> None:
     writer = CurveWriter(tmp_path)
-    writer.take(report(1, **{"loss": 1.0, "a\nb\x1b[2J\udc80": 2.0}))
+    writer.take(named(1, {"loss": 1.0, "a\nb\x1b[2J\udc80": 2.0}))
     writer.flush()
     writer.close()
     folder = tmp_path / "curves"
@@ -145,7 +149,7 @@ def test_a_full_disk_tears_no_record_and_loses_nothing(tmp_path: Path) -> None:
             filler = fill(disk, leave=chance.choice([0, 64, 100, 4096])) if turn % 3 else None
             for step in range(turn * 50, turn * 50 + 50):
                 expected = max(expected, value := chance.random())
-                writer.take(report(step, **{"loss": value, f"new{turn}": value}))
+                writer.take(named(step, {"loss": value, f"new{turn}": value}))
             try:
                 writer.flush()
             except OSError:

@@ -28,6 +28,10 @@ def report(
     return RankReported(time=at, rank=rank, attempt=attempt, step=step, metrics=metrics)
 
 
+def named(step: int, metrics: dict[str, float]) -> RankReported:
+    return RankReported(time=1000.0 + step, rank=0, step=step, metrics=metrics)
+
+
 def last(points: list[CurvePoint]) -> dict[tuple[object, ...], CurvePoint]:
     """The points as a reader takes them: the last one of each part of a bucket."""
     return {(p.metric, p.stepless, p.attempt, p.level, p.step, p.part): p for p in points}
@@ -154,7 +158,7 @@ def test_reports_without_steps_are_points_of_seconds_beside_those_with_steps() -
 def test_only_so_many_metrics_are_kept() -> None:
     builder = CurveBuilder()
     for number in range(MOST_METRICS + 40):
-        builder.take(report(1, **{f"m{number:03d}": 1.0}))
+        builder.take(named(1, {f"m{number:03d}": 1.0}))
     builder.take(report(2, m000=1.0, m299=1.0))
 
     assert {f"m{number:03d}" for number in range(MOST_METRICS)} == {p.metric for p in builder.changed()}
@@ -162,7 +166,7 @@ def test_only_so_many_metrics_are_kept() -> None:
 
 def test_a_name_without_end_is_left_out() -> None:
     builder = CurveBuilder()
-    builder.take(report(1, **{"x" * 16_384: 1.0, "loss": 2.0}))
+    builder.take(named(1, {"x" * 16_384: 1.0, "loss": 2.0}))
 
     assert ["loss"] == [p.metric for p in builder.changed()]
 
@@ -215,6 +219,6 @@ def test_reports_that_nobody_asks_for_take_bounded_memory() -> None:
 def test_many_metrics_share_the_rate_of_points() -> None:
     builder = CurveBuilder()
     for step in range(40):
-        builder.take(report(step, **{f"m{number}": 1.0 for number in range(256)}))
+        builder.take(named(step, {f"m{number}": 1.0 for number in range(256)}))
 
     assert len(list(builder.changed())) <= 1024

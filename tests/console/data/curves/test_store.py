@@ -34,6 +34,10 @@ def report(
     return RankReported(time=time, rank=rank, attempt=attempt, step=step, metrics=metrics)
 
 
+def named(step: int, metrics: dict[str, float]) -> RankReported:
+    return RankReported(time=1000.0 + step, rank=0, step=step, metrics=metrics)
+
+
 def record(run: Path, *reports: RankReported, most: int = 1 << 20) -> None:
     run.mkdir(exist_ok=True)
     writer = CurveWriter(run, most=most)
@@ -148,7 +152,7 @@ def test_of_a_metric_with_and_without_steps_those_with_steps_are_shown(tmp_path:
 
 
 def test_metrics_that_differ_by_control_characters_are_two(tmp_path: Path) -> None:
-    record(tmp_path, report(1, **{"a": 1.0, "a\x1b": 2.0, "a\n": 3.0}))
+    record(tmp_path, named(1, {"a": 1.0, "a\x1b": 2.0, "a\n": 3.0}))
 
     assert {"a": 1.0, "a\x1b": 2.0, "a\n": 3.0} == {
         name: float(points.mid[0]) for name, points in curves_of(tmp_path).points.items()
@@ -157,7 +161,7 @@ def test_metrics_that_differ_by_control_characters_are_two(tmp_path: Path) -> No
 
 def test_256_metrics_with_long_names_are_read(tmp_path: Path) -> None:
     long = "\U0001f600" * 200
-    record(tmp_path, report(1, **{f"{n:03d}{long}": 1.0 for n in range(256)}))
+    record(tmp_path, named(1, {f"{n:03d}{long}": 1.0 for n in range(256)}))
     store = CurveStore(tmp_path)
     store.poll()
 
@@ -189,7 +193,7 @@ def test_the_same_object_while_nothing_has_changed(tmp_path: Path) -> None:
 
 
 def test_a_mark_of_a_value_that_is_not_finite_stands_at_its_metric_alone(tmp_path: Path) -> None:
-    record(tmp_path, report(1, **{"loss": 1.0, "loss was": math.nan}), report(2, loss=math.nan))
+    record(tmp_path, named(1, {"loss": 1.0, "loss was": math.nan}), report(2, loss=math.nan))
     curves = curves_of(tmp_path)
 
     assert [2.0] == [mark.x for mark in marks(curves, Axis.STEP, "loss")]
@@ -291,13 +295,17 @@ def test_odd_names_raise_nothing(tmp_path: Path, kind: str) -> None:
     look_at(tmp_path)
 
 
+def another_file(path: Path) -> None:
+    path.write_bytes(b"\0" * 640)
+
+
 SPOILED: dict[str, Callable[[Path], None]] = {
     "a FIFO": os.mkfifo,
     "a link": lambda path: path.symlink_to("/etc/passwd"),
     "zeros": lambda path: path.symlink_to("/dev/zero"),
     "a folder": Path.mkdir,
     "a socket": make_socket,
-    "another file": lambda path: path.write_bytes(b"\0" * 640),
+    "another file": another_file,
     "an empty file": Path.touch,
     "nothing": lambda path: None,
 }

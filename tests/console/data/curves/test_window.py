@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ from console.data.curves.run_curves import Axis
 from console.data.curves.store import CurvePoints
 from console.data.curves.window import Columns, Series, columns_of, series_of, smoothed
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 NAN = math.nan
 
 
@@ -23,12 +27,13 @@ def series(xs: list[float], mids: list[float]) -> Series:
 
 
 def points(attempt: list[int], step: list[int], value: list[float], width: int = 1) -> CurvePoints:
-    column = np.array(value, np.float64)
+    column: NDArray[np.float64] = np.array(value, np.float64)
     steps = np.array(step, np.int64)
+    times = np.linspace(1000.0, 999.0 + len(steps), len(steps))
+    wide = np.full(len(steps), width)
     return CurvePoints(
-        np.array(attempt, np.int64), steps, np.full(len(steps), width), 1000.0 + np.arange(len(steps)),
-        column, column, column, np.isnan(column),
-    )  # fmt: skip
+        np.array(attempt, np.int64), steps, wide, times, column, column, column, np.isnan(column)
+    )
 
 
 def naive(given: Series, start: float, end: float, count: int) -> list[tuple[float, float, float, int, bool]]:
@@ -65,7 +70,7 @@ def test_columns_are_those_of_the_simplest_way(seed: int) -> None:
     expected = naive(given, start, end, count)
     columns = zip(*expected, strict=True)
     for have, want in zip((got.low, got.mid, got.high, got.counts, got.torn), columns, strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-9, atol=1e-12 * great)
+        np.testing.assert_allclose(np.asarray(have, float), want, rtol=1e-9, atol=1e-12 * great)
 
 
 def test_columns_keep_every_peak() -> None:
@@ -112,7 +117,7 @@ def test_huge_values_smooth_to_huge_values() -> None:
     np.testing.assert_allclose(smoothed(given, 0.32).mid, 1.5e308)
 
 
-SHOWN = (
+SHOWN: tuple[list[float], ...] = (
     [], [NAN], [0.0], [5.0], [-5.0], [1e308, -1e308], [1.7e308], [5e-324], [5e-324, 1e-323], [1e-300, 1e300],
     [-1.0, 2.0], [1.0, 1.0 + 1e-15], [5e-324, 1.7e308],
 )  # fmt: skip
