@@ -127,7 +127,7 @@ class CurveWriter:
         """
         path = self._folder / paths.CURVE_POINTS
         records = shortened(path.read_bytes()[len(MAGIC) :], self._most // 2 // SIZE)
-        partial = path.with_suffix(".partial")
+        partial = path.with_name(f".{path.name}.partial")
         try:
             with open(partial, "wb", opener=opener) as out:
                 out.write(MAGIC)

@@ -77,7 +77,7 @@ def test_a_full_file_is_made_shorter_and_keeps_ends_and_peaks(tmp_path: Path) ->
     assert any(p.broken for p in points)
     assert 19_999 in {p.step for p in points}
     assert 200 < len(points)
-    assert not (tmp_path / "curves/points.partial").exists()
+    assert not (tmp_path / "curves/.points.partial").exists()
 
 
 def test_points_far_apart_are_not_made_shorter_again_and_again(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_without_room_to_make_it_shorter_it_grows_on(tmp_path: Path, monkeypatch
         for step in range(120):
             writer.take(report(step, loss=1.0))
             writer.flush()
-    assert not (tmp_path / "curves/points.partial").exists()
+    assert not (tmp_path / "curves/.points.partial").exists()
     assert 120 == len(points_of(tmp_path, ["loss"]))
 
     for step in range(120, 140):
