@@ -26,6 +26,8 @@ So has one with more than a few, if most of them lack most ranks, because ranks 
 """
 
 MOST_LEVEL = 40
+STEP = "step"
+"""The metric that stands for a report of a step alone: so that the pace of such a run is known, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,8 @@ class CurveBuilder:
             self._curves.clear()
         stepless = report.step is None
         step = int(report.time) if report.step is None else report.step
-        for name, value in report.metrics.items():
+        metrics = report.metrics or ({} if stepless else {STEP: float(step)})
+        for name, value in metrics.items():
             if (curve := self._curves.get((name, stepless))) is None:
                 if name not in self._names and len(self._names) >= MOST_METRICS:
                     continue

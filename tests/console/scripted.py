@@ -39,7 +39,8 @@ class Scripted:
         spec = JobSpec(
             target, num_processes=ranks, mode=Mode.CLUSTER, name="llama", max_restarts=max_restarts
         )
-        self.writer = RunWriter(self.folder, spec)
+        seconds = itertools.count(1.0)
+        self.writer = RunWriter(self.folder, spec, monotonic=lambda: next(seconds))  # a second a look
         self.add(
             ev.RunSubmitted(
                 time=0.0, name="llama", target="train.py:main", mode="cluster", num_processes=ranks

@@ -714,7 +714,7 @@ async def test_charts_and_alerts_take_the_place_of_the_detail(open_app: Open, un
         charts = app.screen.query_one(Charts)
 
         assert panes(app) == set(PANES) - {"detail"}
-        assert "loss 2.018" in text(charts)
+        assert "loss 2.022 (1.988 … 2.058)" in text(charts)
         await pilot.press("z", "G")
         assert "step   p50 0.25 s  p99 0.25  max 0.25 (r0)" in text(charts)
 
