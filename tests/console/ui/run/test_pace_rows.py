@@ -121,7 +121,7 @@ async def test_they_stand_where_one_looks(open_app: Open, until: Until, slow_run
         await until(pilot, lambda: "r3 ×2.0" in text(charts))
 
         assert "node2" in text(charts)
-        assert "s/step 1" in text(charts)
+        assert "s/step 0." in text(charts)
 
 
 async def test_lines_of_hosts_say_what_the_host_does(open_app: Open, until: Until) -> None:
