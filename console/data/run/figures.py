@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from launcher.state.events import DeviceSample, RankSample
+from launcher.state.usage import RankUsage
 
-from .metrics import LAG, TABLE, Aggregate, Metric, Source, is_known
+from .metrics import CPU, LAG, MEMORY, RSS, TABLE, UTIL, Aggregate, Metric, Source, is_known
 
 _MAX, _DEVICE, _PROCESSES = Aggregate.MAX, Source.DEVICE, Source.PROCESSES
 
@@ -154,6 +155,26 @@ class LifeSums:
     def amounts(self) -> Mapping[Metric, float]:
         """The means and peaks so far."""
         return {metric: total / count for metric, (total, count) in self._sums.items()}
+
+    @property
+    def counts(self) -> Mapping[Metric, int]:
+        """How many moments each mean is of."""
+        return {metric: int(count) for metric, (_, count) in self._sums.items()}
+
+
+def summed_usage(rank: int, sums: LifeSums) -> RankUsage:
+    """A rank's usage from the samples that were read, each of which stands for one second."""
+    amounts, counts = sums.amounts, sums.counts
+    memory, rss = amounts.get(MEMORY), amounts.get(RSS)
+    return RankUsage(
+        rank,
+        gpu_s=float(counts.get(UTIL, 0)),
+        used_s=amounts.get(UTIL, 0.0) / 100 * counts.get(UTIL, 0),
+        memory=None if memory is None else int(memory),
+        cpu_s=float(counts.get(CPU, 0)),
+        core_s=amounts.get(CPU, 0.0) / 100 * counts.get(CPU, 0),
+        rss=None if rss is None else int(rss),
+    )
 
 
 class GangAverages:
