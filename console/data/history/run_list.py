@@ -21,7 +21,7 @@ from launcher.state.run_state import RunState
 
 from ..filtering import Filter
 from ..polling import Poller
-from ..run.usage import Use, recorded_use
+from ..run.usage import TotalUse, recorded_use
 from .query import all_runs, arranged, current
 
 LOOK_S = 2.0
@@ -162,7 +162,7 @@ class RunRecord:
     state: RunState
     limits: tuple[ev.LimitNear, ...] = ()
     problem: str = ""
-    use: Use = field(default_factory=Use)
+    use: TotalUse = field(default_factory=TotalUse)
 
 
 def read_record(run: Path) -> RunRecord:

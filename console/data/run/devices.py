@@ -14,7 +14,7 @@ from .model import RankView, RunView
 from .stragglers import devices_of
 
 
-class Level(Enum):
+class Grade(Enum):
     """What a figure means."""
 
     UNKNOWN = "unknown"
@@ -31,27 +31,27 @@ _WORK = frozenset({UTIL, CPU})
 _FILL = frozenset({MEMORY, RSS, HOST_MEMORY, HOST_CPU})
 
 
-def level_of(metric: Metric, figure: float | None) -> Level:
+def grade_of(metric: Metric, figure: float | None) -> Grade:
     """What a figure on its metric's scale means.
 
     Little work is what to look at on a device, and much memory. The thresholds are those of the alerts, and
     between them those of what is told of slow ranks.
     """
     if not fig.is_finite(figure):
-        return Level.UNKNOWN
+        return Grade.UNKNOWN
     if metric in _WORK:
         return _worked(figure)
     if metric in _FILL:
-        return Level.FULL if FULL.bad(figure) else Level.HIGH if figure >= _MUCH else Level.OK
+        return Grade.FULL if FULL.bad(figure) else Grade.HIGH if figure >= _MUCH else Grade.OK
     if metric is TEMPERATURE:
-        return Level.FULL if HOT.bad(figure) else Level.OK if HOT.good(figure) else Level.HIGH
-    return Level.OK
+        return Grade.FULL if HOT.bad(figure) else Grade.OK if HOT.good(figure) else Grade.HIGH
+    return Grade.OK
 
 
-def _worked(figure: float) -> Level:
+def _worked(figure: float) -> Grade:
     if IDLE.bad(figure):
-        return Level.IDLE
-    return Level.LOW if figure < _LITTLE else Level.OK if figure < _MUCH else Level.BUSY
+        return Grade.IDLE
+    return Grade.LOW if figure < _LITTLE else Grade.OK if figure < _MUCH else Grade.BUSY
 
 
 def rss_share(view: RunView, each: RankView) -> float | None:

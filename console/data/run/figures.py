@@ -156,25 +156,19 @@ class LifeSums:
         """The means and peaks so far."""
         return {metric: total / count for metric, (total, count) in self._sums.items()}
 
-    @property
-    def counts(self) -> Mapping[Metric, int]:
-        """How many moments each mean is of."""
-        return {metric: int(count) for metric, (_, count) in self._sums.items()}
-
-
-def summed_usage(rank: int, sums: LifeSums) -> RankUsage:
-    """A rank's usage from the samples that were read, each of which stands for one second."""
-    amounts, counts = sums.amounts, sums.counts
-    memory, rss = amounts.get(MEMORY), amounts.get(RSS)
-    return RankUsage(
-        rank,
-        gpu_s=float(counts.get(UTIL, 0)),
-        used_s=amounts.get(UTIL, 0.0) / 100 * counts.get(UTIL, 0),
-        memory=None if memory is None else int(memory),
-        cpu_s=float(counts.get(CPU, 0)),
-        core_s=amounts.get(CPU, 0.0) / 100 * counts.get(CPU, 0),
-        rss=None if rss is None else int(rss),
-    )
+    def usage(self, rank: int) -> RankUsage:
+        """The same as a rank's usage; each moment stands for one second."""
+        util, cpu = (self._sums.get(metric, (0.0, 0)) for metric in (UTIL, CPU))
+        memory, rss = (self._sums.get(metric) for metric in (MEMORY, RSS))
+        return RankUsage(
+            rank,
+            gpu_s=float(util[1]),
+            used_s=util[0] / 100,
+            memory=None if memory is None else int(memory[0]),
+            cpu_s=float(cpu[1]),
+            core_s=cpu[0] / 100,
+            rss=None if rss is None else int(rss[0]),
+        )
 
 
 class GangAverages:

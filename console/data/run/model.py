@@ -23,7 +23,7 @@ from .figures import Curve, Figures, History, sampled_figures
 from .health import Alert, Condition, NotFinite, condition_of, front_of
 from .metrics import LAG, TABLE, Aggregate, Metric, Source
 from .step_times import StepTimes, behind, furthest_behind
-from .usage import Use, use_of
+from .usage import TotalUse, use_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ class RunView:
         return together(one_a_gpu(self.ranks), TABLE.shown(Source.DEVICE))
 
     @cached_property
-    def use(self) -> Use:
+    def use(self) -> TotalUse:
         """What all ranks used over the run, each GPU counted once."""
         return self.use_by(self.ranks)
 
-    def use_by(self, ranks: Sequence[RankView]) -> Use:
+    def use_by(self, ranks: Sequence[RankView]) -> TotalUse:
         """What some ranks used over the run, each GPU counted once."""
         return use_of([self.usage[v.rank.rank] for v in one_a_gpu(ranks) if v.rank.rank in self.usage])
 

@@ -29,7 +29,6 @@ from .figures import (
     LifeSums,
     charted,
     sampled_figures,
-    summed_usage,
 )
 from .health import Soundness, front_of
 from .metrics import Metric
@@ -93,7 +92,7 @@ class Past:
     @property
     def usage(self) -> Mapping[int, RankUsage]:
         """What each rank used, by the samples that were read."""
-        return {rank: summed_usage(rank, sums) for rank, sums in self._lives.items()}
+        return {rank: sums.usage(rank) for rank, sums in self._lives.items()}
 
     def not_finite(self, rank: int) -> Mapping[str, int | None]:
         """A rank's last figures that are not finite, each with its first such step."""

@@ -20,7 +20,7 @@ from .metrics import CPU, MEMORY, RSS, UTIL, Metric
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class TotalUse:
     """What some ranks used over the run. None is unknown.
 
     Attributes:
@@ -41,7 +41,7 @@ class Use:
     rss_rank: int | None = None
 
 
-def use_of(usages: Iterable[RankUsage]) -> Use:
+def use_of(usages: Iterable[RankUsage]) -> TotalUse:
     """What these ranks used; ranks that share a GPU should be given once."""
     each = list(usages)
     idle = idle_share(each)
@@ -49,7 +49,7 @@ def use_of(usages: Iterable[RankUsage]) -> Use:
     largest = max((u for u in each if u.rss is not None), key=lambda u: u.rss or 0, default=None)
     cpu_s = sum(u.cpu_s for u in each if fig.is_finite(u.cpu_s))
     core_s = sum(u.core_s for u in each if fig.is_finite(u.core_s))
-    return Use(
+    return TotalUse(
         idle=None if idle is None else idle * 100,
         gpu_s=sum(u.gpu_s for u in each if fig.is_finite(u.gpu_s)),
         memory=None if fullest is None else fullest.memory,
@@ -61,7 +61,7 @@ def use_of(usages: Iterable[RankUsage]) -> Use:
     )
 
 
-def use_texts(use: Use) -> list[str]:
+def use_texts(use: TotalUse) -> list[str]:
     """What was used, one short text each: of GPUs if there were any, else of processors."""
     if use.idle is not None:
         work = f"GPU {fig.percent(use.idle)} idle"
@@ -70,14 +70,14 @@ def use_texts(use: Use) -> list[str]:
     return [text for text in (work, peak_text(use)) if text]
 
 
-def short_texts(use: Use) -> list[str]:
+def short_texts(use: TotalUse) -> list[str]:
     """The same in few words: without totals and ranks."""
     most = use.rss if use.memory is None else use.memory
     texts = [use_texts(use)[0]] if use.idle is not None or use.cpu is not None else []
     return [*texts, f"peak {fig.memory(most)}"] if most is not None else texts
 
 
-def peak_text(use: Use) -> str:
+def peak_text(use: TotalUse) -> str:
     """The most memory of one rank, of its GPUs if it had any, and which rank it was; empty if unknown."""
     if use.memory is not None:
         of = f" of {fig.memory(use.memory_total)}" if use.memory_total else ""
@@ -97,12 +97,12 @@ def life_amounts(usage: RankUsage) -> Mapping[Metric, float]:
     return {metric: amount for metric, amount in found.items() if amount is not None}
 
 
-def recorded_use(run: Path) -> tuple[Use, tuple[RankUsage, ...], str]:
+def recorded_use(run: Path) -> tuple[TotalUse, tuple[RankUsage, ...], str]:
     """What a run used: together, by rank, and why its record cannot be read, or an empty text."""
     try:
         usage = read_usage(run)
     except RecordError as error:
-        return Use(), (), str(error)
+        return TotalUse(), (), str(error)
     ranks = () if usage is None else tuple(usage_by_rank(usage).values())
     return use_of(ranks), ranks, ""
 

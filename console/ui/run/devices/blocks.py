@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .... import formatting as fig
 from ....data.run.metrics import Metric
 from ....data.run.model import RankView, RunView
-from ....data.run.usage import Use, use_of
+from ....data.run.usage import TotalUse, use_of
 from ...widgets.rows import Row, clip, spread, width_of
 from ..rank_cells import GLYPHS, STYLES
 from .gauges import scaled
@@ -48,7 +48,7 @@ def _title(view: RunView, each: RankView, lead: Row, width: int, ground: str) ->
 
 def _used(view: RunView, each: RankView) -> str:
     known = view.usage.get(each.rank.rank)
-    use = Use() if known is None else use_of([known])
+    use = TotalUse() if known is None else use_of([known])
     idle = [] if use.idle is None else [f"{fig.percent(use.idle)} idle"]
     most = use.memory if each.rank.devices else use.rss
     peak = [] if most is None else [f"peak {fig.memory(most)}"]

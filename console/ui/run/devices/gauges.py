@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from .... import formatting as fig
-from ....data.run.devices import Level, Sensors, level_of
+from ....data.run.devices import Grade, Sensors, grade_of
 from ....data.run.metrics import TEMPERATURE, Metric
 from ....data.run.model import RankView
 from ...widgets.rows import Row, Span
 
 STYLES = {
-    Level.UNKNOWN: "muted",
-    Level.IDLE: "rank-behind",
-    Level.LOW: "rank-stale",
-    Level.OK: "rank-ok",
-    Level.BUSY: "rank-done",
-    Level.HIGH: "rank-behind",
-    Level.FULL: "rank-failed",
+    Grade.UNKNOWN: "muted",
+    Grade.IDLE: "rank-behind",
+    Grade.LOW: "rank-stale",
+    Grade.OK: "rank-ok",
+    Grade.BUSY: "rank-done",
+    Grade.HIGH: "rank-behind",
+    Grade.FULL: "rank-failed",
 }
 _PARTS = " ▏▎▍▌▋▊▉"
 _TRACK = "░"
@@ -28,7 +28,7 @@ def bar(
     metric: Metric, figure: float | None, width: int, ground: str = "", *, top: float = 0.0
 ) -> list[Span]:
     """A figure on its scale, from 0 to `top` if that is given; an unknown one is a track without a bar."""
-    style = STYLES[level_of(metric, figure)]
+    style = STYLES[grade_of(metric, figure)]
     end = top or metric.top or 100.0
     share = min(max(figure / end, 0.0), 1.0) if fig.is_finite(figure) else 0.0
     eighths = round(share * width * 8)
@@ -40,9 +40,9 @@ def bar(
 
 def written(metric: Metric, figure: float | None, text: str, width: int, ground: str = "") -> Span:
     """A figure's text, right-aligned, in the colour of what it means; a figure to act on stands out."""
-    level = level_of(metric, figure)
-    bold = " bold" if level in (Level.IDLE, Level.HIGH, Level.FULL) else ""
-    mark = "!" if level is Level.FULL else ""
+    level = grade_of(metric, figure)
+    bold = " bold" if level in (Grade.IDLE, Grade.HIGH, Grade.FULL) else ""
+    mark = "!" if level is Grade.FULL else ""
     return f"{text + mark:>{width}}", f"{STYLES[level]}{bold}{ground}"
 
 
@@ -88,10 +88,10 @@ def _part(level: int, low: int) -> int:
     return min(max(level - low, 0), 4)
 
 
-def _worst(metric: Metric, values: Sequence[float | None]) -> Level:
+def _worst(metric: Metric, values: Sequence[float | None]) -> Grade:
     """The level of the last known figure of some."""
     known = [value for value in values if value is not None]
-    return level_of(metric, known[-1] if known else None)
+    return grade_of(metric, known[-1] if known else None)
 
 
 def _joined(cells: Sequence[Span], ground: str) -> Iterator[Span]:

@@ -15,7 +15,7 @@ MAP_RANKS = 16
 MANY_HOSTS = 64
 
 
-class Look(Enum):
+class DeviceLook(Enum):
     """How ranks are shown."""
 
     BLOCKS = "blocks"
@@ -23,14 +23,14 @@ class Look(Enum):
     MAP = "map"
 
     @property
-    def next(self) -> Look:
+    def next(self) -> DeviceLook:
         """The next one."""
-        every = list(Look)
+        every = list(DeviceLook)
         return every[(every.index(self) + 1) % len(every)]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeviceRow:
     """What a row shows: one line of these ranks' blocks, of their host (`head`), or of themselves."""
 
     ranks: tuple[int, ...]
@@ -42,8 +42,8 @@ class Place:
 class Plan:
     """All rows below the fixed ones; `per` ranks share a row, or stand beside each other as blocks."""
 
-    look: Look
-    places: tuple[Place, ...] = ()
+    look: DeviceLook
+    places: tuple[DeviceRow, ...] = ()
     per: int = 1
     height: int = 1
 
@@ -53,34 +53,34 @@ class Plan:
         return next((n for n, at in rows if not at.head and rank in at.ranks), 0)
 
 
-def usual_look(ranks: int, hosts: Sequence[Sequence[RankView]], width: int, room: int) -> Look:
+def usual_look(ranks: int, hosts: Sequence[Sequence[RankView]], width: int, room: int) -> DeviceLook:
     """How so many ranks are shown in `room` rows, unless a person chose."""
     if ranks >= MAP_RANKS:
-        return Look.MAP
-    return Look.BLOCKS if _block_height(hosts, width, room) >= LEAST or ranks == 1 else Look.LINES
+        return DeviceLook.MAP
+    return DeviceLook.BLOCKS if _block_height(hosts, width, room) >= LEAST or ranks == 1 else DeviceLook.LINES
 
 
 def plan_of(
-    look: Look, hosts: Sequence[Sequence[RankView]], width: int, room: int, *, halves: bool, heads: bool
+    look: DeviceLook, hosts: Sequence[Sequence[RankView]], width: int, room: int, *, halves: bool, heads: bool
 ) -> Plan:
     """The rows for these ranks, host by host, each host with a row of its own if there are `heads`.
 
     `halves` allows two ranks on a row of the map, which is used if they would not fit otherwise.
     """
-    if look is Look.BLOCKS:
+    if look is DeviceLook.BLOCKS:
         per = _columns(width)
         height = min(max(_block_height(hosts, width, room), LEAST), MOST)
     else:
         count = sum(map(len, hosts))
-        per, height = (2 if look is Look.MAP and halves and count > room else 1), 1
-    places: list[Place] = []
+        per, height = (2 if look is DeviceLook.MAP and halves and count > room else 1), 1
+    places: list[DeviceRow] = []
     for members in hosts:
         numbers = [each.rank.rank for each in members]
-        if heads and look is not Look.MAP:
-            places.append(Place(tuple(numbers), head=True))
+        if heads and look is not DeviceLook.MAP:
+            places.append(DeviceRow(tuple(numbers), head=True))
         for at in range(0, len(numbers), per):
             some = tuple(numbers[at : at + per])
-            places += [Place(some, line) for line in range(height)]
+            places += [DeviceRow(some, line) for line in range(height)]
     return Plan(look, tuple(places), per, height)
 
 

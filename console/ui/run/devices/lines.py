@@ -20,7 +20,7 @@ from ....data.run.metrics import (
     Metric,
 )
 from ....data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
-from ....data.run.usage import Use, peak_text
+from ....data.run.usage import TotalUse, peak_text
 from ...widgets.rows import Row, Span, clip, width_of
 from ..rank_cells import GLYPHS, STYLES
 from .gauges import bar, graph, sensor_texts, temperature, written
@@ -191,7 +191,7 @@ def _gang_texts(view: RunView, amounts: dict[Metric, float | None]) -> list[Span
     return texts
 
 
-def idle_text(use: Use) -> str:
+def idle_text(use: TotalUse) -> str:
     """The share of idle GPU time, and of how much; empty if unknown."""
     if use.idle is None:
         return ""

@@ -17,7 +17,7 @@ from ..rank_cells import unplaced_row
 from ..view_sheet import ScrollingViewSheet
 from .blocks import beside, block_rows
 from .heat import HEATS, LABEL, STEPS, Shown, legend_row, map_row, shown_of
-from .layout import Look, Place, Plan, plan_of, usual_look
+from .layout import DeviceLook, DeviceRow, Plan, plan_of, usual_look
 from .lines import chosen_row, gang_row, host_row, rank_line
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class DevicesPane(ScrollingViewSheet):
         self.moved: Callable[[int], None] = lambda _: None
         self.worst_first = False
         self._metric: Metric | None = None
-        self._look: Look | None = None
-        self._plan = Plan(Look.LINES)
+        self._look: DeviceLook | None = None
+        self._plan = Plan(DeviceLook.LINES)
         self._planned: object = None
         self._shown = Shown(TABLE.first(devices=True), 100.0)
         self._blocks: dict[int, tuple[object, list[Row]]] = {}
@@ -92,7 +92,7 @@ class DevicesPane(ScrollingViewSheet):
         return self._metric or TABLE.first(devices=self._has_devices)
 
     @property
-    def look(self) -> Look:
+    def look(self) -> DeviceLook:
         """How ranks are shown."""
         return self._plan.look
 
@@ -127,7 +127,7 @@ class DevicesPane(ScrollingViewSheet):
         self._lay_plan(view, width)
         head = self._head(view, width)
         self.fixed = len(head)
-        plan, plain = self._plan, self._plan.look is Look.MAP and self._plain
+        plan, plain = self._plan, self._plan.look is DeviceLook.MAP and self._plain
         self._blocks.clear()
 
         def make(number: int) -> Row:
@@ -140,7 +140,7 @@ class DevicesPane(ScrollingViewSheet):
     def _head(self, view: RunView, width: int) -> list[Row]:
         """The rows that do not scroll."""
         rows = [gang_row(view, width)]
-        if self._plan.look is Look.MAP:
+        if self._plan.look is DeviceLook.MAP:
             self._shown = shown_of(self.metric, view.ranks)
             chosen = view.ranks[min(self.cursor, len(view.ranks) - 1)]
             columns, samples = max(width - LABEL, 1), len(chosen.past)
@@ -148,14 +148,14 @@ class DevicesPane(ScrollingViewSheet):
             rows += [chosen_row(view, chosen, width), clip(legend, width)]
         return rows
 
-    def _row(self, view: RunView, at: Place, width: int, plain: bool) -> Row:
+    def _row(self, view: RunView, at: DeviceRow, width: int, plain: bool) -> Row:
         members = [view.ranks[rank] for rank in at.ranks]
         if at.head:
             return host_row(view, members, width)
         here = self.cursor
-        if self._plan.look is Look.MAP:
+        if self._plan.look is DeviceLook.MAP:
             return map_row(members, self._shown, max(width - LABEL, 1), here=here, plain=plain)
-        if self._plan.look is Look.LINES:
+        if self._plan.look is DeviceLook.LINES:
             first = members[0]
             return rank_line(view, first, width, self.metric, here=first.rank.rank == here)
         room = width // self._plan.per
@@ -171,7 +171,7 @@ class DevicesPane(ScrollingViewSheet):
         return made[1]
 
     def _lay_plan(self, view: RunView, width: int) -> None:
-        """Place the ranks, if anything that places depend on has changed."""
+        """DeviceRow the ranks, if anything that places depend on has changed."""
         hosts = self._groups(view)
         height = self.scrollable_content_region.height
         room = max(height - 1, 1)
@@ -181,8 +181,10 @@ class DevicesPane(ScrollingViewSheet):
         planned = (look, width, height, halves, order, tuple(view.by_agent), len(view.ranks))
         if planned != self._planned:
             self._planned = planned
-            heads = not self.worst_first and not (look is Look.LINES and len(hosts) == len(view.ranks) > 1)
-            below = room - 2 if look is Look.MAP else room
+            heads = not self.worst_first and not (
+                look is DeviceLook.LINES and len(hosts) == len(view.ranks) > 1
+            )
+            below = room - 2 if look is DeviceLook.MAP else room
             self._plan = plan_of(look, hosts, width, below, halves=halves, heads=heads)
 
     def _groups(self, view: RunView) -> Sequence[Sequence[RankView]]:
@@ -253,7 +255,7 @@ class DevicesPane(ScrollingViewSheet):
             return
         at = self._plan.places[number]
         column = 0
-        if self._plan.look is Look.BLOCKS and not at.head:
+        if self._plan.look is DeviceLook.BLOCKS and not at.head:
             width = max(self.scrollable_content_region.width // self._plan.per, 1)
             column = min((event.x - self.gutter.left) // width, len(at.ranks) - 1)
         self._point(at.ranks[max(column, 0)])
