@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .... import formatting as fig
-from ....data.run.metrics import Metric
+from ....data.run.metrics import CPU, Metric
 from ....data.run.model import RankView, RunView
 from ....data.run.usage import TotalUse, use_of
 from ...widgets.rows import Row, clip, spread, width_of
@@ -18,7 +18,7 @@ LEAST, FULL, MOST, WIDTH = 3, 4, 9, 54
 
 
 def block_rows(
-    view: RunView, each: RankView, width: int, height: int, metric: Metric, *, here: bool
+    view: RunView, each: RankView, width: int, height: int, metric: Metric, *, here: bool, top: float
 ) -> list[Row]:
     """The rows of a rank's block, `height` of them; a low one has no title."""
     ground = " on cursor-row" if here else ""
@@ -27,15 +27,17 @@ def block_rows(
         (f" {each.rank.rank:<4}", "bold" + ground),
     )
     if height < FULL:
-        head = [(*lead, *gauges(view, each, width - 8, ground, most=24))]
+        head = [(*lead, *gauges(view, each, width - 8, ground, top=top, most=24))]
     else:
         head = [
             _title(view, each, lead, width, ground),
-            (("  ", ""), *gauges(view, each, width - 3, most=24)),
+            (("  ", ""), *gauges(view, each, width - 3, top=top, most=24)),
         ]
+    tail = [_sensors(view, each, width)] if each.rank.devices else []
+    room = max(height - len(head) - len(tail), 1)
     history = each.past.of(metric, 2 * width)
-    graph = scaled(metric, history, width - 1, max(height - len(head) - 1, 1))
-    return [clip(row, width - 1) for row in (*head, *graph, _sensors(view, each, width))]
+    graph = scaled(metric, history, width - 1, room, top=top if metric is CPU else 0.0)
+    return [clip(row, width - 1) for row in (*head, *graph, *tail)]
 
 
 def _title(view: RunView, each: RankView, lead: Row, width: int, ground: str) -> Row:

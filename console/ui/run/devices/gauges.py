@@ -32,7 +32,7 @@ def bar(
     end = top or metric.top or 100.0
     share = min(max(figure / end, 0.0), 1.0) if fig.is_finite(figure) else 0.0
     eighths = round(share * width * 8)
-    if figure and not eighths:
+    if figure and not eighths and width > 0:
         eighths = 1  # a little is not nothing
     filled = "█" * (eighths // 8) + _PARTS[eighths % 8].strip()
     return [(filled, style + ground), (_TRACK * (width - len(filled)), "bar-track" + ground)]
@@ -56,15 +56,39 @@ _FILL = ((0x00, 0x40, 0x44, 0x46, 0x47), (0x00, 0x80, 0xA0, 0xB0, 0xB8))
 """The bits of a cell's left and right column whose lowest dots, so many, are set."""
 
 
+def line_graph(
+    metric: Metric,
+    history: Sequence[float | None],
+    width: int,
+    ground: str,
+    *,
+    top: float = 0.0,
+    blocks: bool = False,
+) -> Row:
+    """A graph of one row. With `blocks` a figure is a block, for terminals whose braille has no heights."""
+    if not blocks:
+        return graph(metric, history, width, 1, ground, top=top)[0]
+    newest = history[-width:] if width > 0 else ()
+    top = top or metric.scale_of(newest)
+    cells = [(STYLES[grade_of(metric, value)], fig.strip([value], 1, top=top)) for value in newest]
+    return (" " * (width - len(cells)), ground.strip()), *_joined(cells, ground)
+
+
 def graph(
-    metric: Metric, history: Sequence[float | None], width: int, height: int, ground: str = ""
+    metric: Metric,
+    history: Sequence[float | None],
+    width: int,
+    height: int,
+    ground: str = "",
+    *,
+    top: float = 0.0,
 ) -> list[Row]:
     """The newest figures as a filled curve, two a cell, the newest at the right.
 
-    A figure above zero has at least one dot; an unknown one is a gap.
+    The scale ends at `top` if that is given. A figure above zero has at least one dot, an unknown one none.
     """
     newest = [*([None] * (2 * width)), *history][-2 * width :] if width > 0 else []
-    top = metric.scale_of(newest) or 1.0
+    top = top or metric.scale_of(newest) or 1.0
     levels = [_dots(value, top, 4 * height) for value in newest]
     styles = [STYLES[_worst(metric, newest[at : at + 2])] for at in range(0, len(newest), 2)]
     rows = []
@@ -99,13 +123,15 @@ def _joined(cells: Sequence[Span], ground: str) -> Iterator[Span]:
         yield "".join(text for _, text in some), style + ground
 
 
-def scaled(metric: Metric, history: Sequence[float | None], width: int, height: int) -> list[Row]:
+def scaled(
+    metric: Metric, history: Sequence[float | None], width: int, height: int, *, top: float = 0.0
+) -> list[Row]:
     """A graph with its scale at the left: the two ends."""
-    top = metric.scale_of(history)
+    top = top or metric.scale_of(history)
     label = metric.figure_text(top)
     room = max(len(label), len(metric.figure_text(0.0)))
     labels = [label, *[""] * (height - 2), metric.figure_text(0.0)] if height > 1 else [label]
-    drawn = graph(metric, history, width - room - 2, height)
+    drawn = graph(metric, history, width - room - 2, height, top=top)
     return [
         ((f" {text:>{room}}┤", "muted"), *row) for text, row in zip(labels, drawn, strict=True)
     ]  # fmt: skip

@@ -23,16 +23,19 @@ from ....data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
 from ....data.run.usage import TotalUse, peak_text
 from ...widgets.rows import Row, Span, clip, width_of
 from ..rank_cells import GLYPHS, STYLES
-from .gauges import bar, graph, sensor_texts, temperature, written
+from .gauges import bar, line_graph, sensor_texts, temperature, written
 
 _LEAST_BAR, _MOST_BAR, _LEAST_GRAPH, _MOST_GRAPH = 4, 16, 6, 60
 _LEAST_GAUGES = 38
 
 
 def gauges(
-    view: RunView, each: RankView, width: int, ground: str = "", *, most: int = _MOST_BAR
+    view: RunView, each: RankView, width: int, ground: str = "", *, top: float, most: int = _MOST_BAR
 ) -> list[Span]:
-    """The two bars of a rank in `width` cells: use and memory of its GPUs, or CPU and memory."""
+    """The two bars of a rank in `width` cells: use and memory of its GPUs, or CPU and memory.
+
+    `top` is the end of the scale of CPU.
+    """
     if each.rank.devices:
         work, amount, share = UTIL, MEMORY, each.figure(MEMORY)
         text = _of(each.amount(MEMORY), each.figures.totals.get(MEMORY))
@@ -44,7 +47,7 @@ def gauges(
     used = each.figure(work)
     return [
         (" ", ground.strip()),
-        *bar(work, used, length, ground, top=work.scale_of([used])),
+        *bar(work, used, length, ground, top=top if work is CPU else 0.0),
         written(work, used, work.figure_text(used), 5, ground),
         ("  ", ground.strip()),
         *bar(amount, share, length, ground),
@@ -63,13 +66,15 @@ def _whole(total: float) -> str:
     return f"{total / (1 << 30):.0f}G" if total >= 1 << 30 else fig.memory(total)
 
 
-def rank_line(view: RunView, each: RankView, width: int, metric: Metric, *, here: bool) -> Row:
+def rank_line(
+    view: RunView, each: RankView, width: int, metric: Metric, *, here: bool, top: float, ascii_: bool
+) -> Row:
     """A rank in one line: bars, what its devices tell as far as there is room, and its last minutes."""
     ground = " on cursor-row" if here else ""
     row: list[Span] = [
         (f" {GLYPHS[each.condition]}", STYLES[each.condition] + ground),
         (f"{each.rank.rank:>4}", "bold" + ground),
-        *gauges(view, each, min(width - 6, max((width - 6) * 2 // 5, _LEAST_GAUGES)), ground),
+        *gauges(view, each, min(width - 6, max((width - 6) * 2 // 5, _LEAST_GAUGES)), ground, top=top),
     ]
     left = width - width_of(tuple(row))
     if each.rank.devices:
@@ -79,7 +84,10 @@ def rank_line(view: RunView, each: RankView, width: int, metric: Metric, *, here
     length = min(left - 1, _MOST_GRAPH)
     if length >= _LEAST_GRAPH:
         history = each.past.of(metric, 2 * length)
-        row += [(" ", ground.strip()), *graph(metric, history, length, 1, ground)[0]]
+        row += [
+            (" ", ground.strip()),
+            *line_graph(metric, history, length, ground, top=top if metric is CPU else 0.0, blocks=ascii_),
+        ]
         left -= length + 1
     slowed = sensors_of(view, each).slowed_by if each.rank.devices and left > 12 else None
     if slowed:
@@ -96,14 +104,14 @@ def _sensors(each: RankView, room: int, ground: str) -> list[Span]:
     return both if room >= 12 else both[1:] if room >= 5 else []
 
 
-def chosen_row(view: RunView, each: RankView, width: int) -> Row:
+def chosen_row(view: RunView, each: RankView, width: int, *, top: float) -> Row:
     """The rank under the cursor beside a map: its bars, its power, heat, clocks and buses."""
     where = fig.shorten(each.rank.host or fig.UNKNOWN, 16)
     row: Row = (
         (f" {GLYPHS[each.condition]} ", STYLES[each.condition]),
         (f"rank {each.rank.rank}", "bold"),
         (f" on {where}", "muted"),
-        *gauges(view, each, min(max(width - 30, 28), 44), most=8),
+        *gauges(view, each, min(max(width - 30, 28), 44), top=top, most=8),
     )
     more = detail_spans(view, each)
     return clip((*row, *(span for text in more for span in (("  ", ""), text))), width)
@@ -132,7 +140,7 @@ def host_row(view: RunView, members: Sequence[RankView], width: int) -> Row:
     name = fig.shorten(members[0].rank.host or fig.UNKNOWN, 18)
     row: Row = ((f" {name}", "bold"), (f"  {fig.number(len(members), 'rank')}", "muted"))
     if system is not None:
-        row = (*row, *_system_spans(system, max((width - 66) // 2, _LEAST_BAR)))
+        row = (*row, *_system_spans(system, (width - 66) // 2))
     use = view.use_by(members)
     parts = [] if use.idle is None else [f"GPU {fig.percent(use.idle)} idle"]
     for text in parts:
@@ -145,18 +153,18 @@ def _system_spans(system: HostSample, length: int) -> list[Span]:
     cpu, memory = HOST_CPU.amount((system,)), HOST_MEMORY.amount((system,))
     total = HOST_MEMORY.total((system,))
     share = HOST_MEMORY.figure(memory, total)
-    length = min(length, 12)
+    length = min(length, 12) if length >= _LEAST_BAR else 0
     return [
         ("  CPU ", "muted"),
         *bar(HOST_CPU, cpu, length),
-        written(HOST_CPU, cpu, fig.percent(cpu), 5),
+        written(HOST_CPU, cpu, fig.percent(cpu), 5 if length else 0),
         ("  RAM ", "muted"),
         *bar(HOST_MEMORY, share, length),
-        written(HOST_MEMORY, share, _of(memory, total), 10),
+        written(HOST_MEMORY, share, _of(memory, total), 10 if length else 0),
     ]
 
 
-def gang_row(view: RunView, width: int) -> Row:
+def gang_row(view: RunView, width: int, *, top: float) -> Row:
     """All ranks together: use and memory, power and heat; now, or over the life of a run that has ended."""
     devices = view.has_devices
     metrics = (UTIL, MEMORY, POWER, TEMPERATURE) if devices else (CPU, RSS)
@@ -166,7 +174,7 @@ def gang_row(view: RunView, width: int) -> Row:
     length = min(max(width // 6, _LEAST_BAR), _MOST_BAR)
     row: Row = (
         (f" {fig.number(count, 'GPU' if devices else 'rank')} ", "bold"),
-        *bar(metrics[0], used, length, top=metrics[0].scale_of([used])),
+        *bar(metrics[0], used, length, top=0.0 if devices else top),
         written(metrics[0], used, f" {fig.percent(used)}", 0),
         ("" if view.live else " in mean", "muted"),
     )

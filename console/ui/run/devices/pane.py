@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.color import Color
 
-from ....data.run.metrics import TABLE, Metric, Source
+from ....data.run.metrics import CPU, TABLE, Metric, Source
 from ....data.run.model import RankView, RunView
 from ....data.run.usage import use_texts
 from ...widgets.rows import MadeRows, Row, clip
@@ -55,6 +55,7 @@ class DevicesPane(ScrollingViewSheet):
         self._look: DeviceLook | None = None
         self._plan = Plan(DeviceLook.LINES)
         self._planned: object = None
+        self._top = 0.0
         self._shown = Shown(TABLE.first(devices=True), 100.0)
         self._blocks: dict[int, tuple[object, list[Row]]] = {}
 
@@ -89,7 +90,11 @@ class DevicesPane(ScrollingViewSheet):
     @property
     def metric(self) -> Metric:
         """The figure of graphs and of the map: the one that a person chose, else that of work."""
-        return self._metric or TABLE.first(devices=self._has_devices)
+        return self._metric or self._first
+
+    @property
+    def _first(self) -> Metric:
+        return TABLE.first(devices=self._has_devices)
 
     @property
     def look(self) -> DeviceLook:
@@ -101,10 +106,13 @@ class DevicesPane(ScrollingViewSheet):
         return self.view is None or self.view.has_devices
 
     @property
+    def _ascii(self) -> bool:
+        return bool(getattr(getattr(self.app, "settings", None), "ascii", False))
+
+    @property
     def _plain(self) -> bool:
         """Whether steps of the map are drawn as heights, because there are no colours or no glyphs."""
-        settings = getattr(self.app, "settings", None)
-        if self.app.no_color or getattr(settings, "ascii", False):
+        if self.app.no_color or self._ascii:
             return True
         return len({self.color_of(word) for word in HEATS}) < STEPS
 
@@ -125,6 +133,7 @@ class DevicesPane(ScrollingViewSheet):
         if not view.ranks:
             return [unplaced_row(view)]
         self._lay_plan(view, width)
+        self._top = shown_of(CPU, view.ranks).top if CPU in (self.metric, self._first) else 0.0
         head = self._head(view, width)
         self.fixed = len(head)
         plan, plain = self._plan, self._plan.look is DeviceLook.MAP and self._plain
@@ -139,13 +148,13 @@ class DevicesPane(ScrollingViewSheet):
 
     def _head(self, view: RunView, width: int) -> list[Row]:
         """The rows that do not scroll."""
-        rows = [gang_row(view, width)]
+        rows = [gang_row(view, width, top=self._top)]
         if self._plan.look is DeviceLook.MAP:
             self._shown = shown_of(self.metric, view.ranks)
             chosen = view.ranks[min(self.cursor, len(view.ranks) - 1)]
             columns, samples = max(width - LABEL, 1), len(chosen.past)
             legend = legend_row(self._shown, columns, samples, plain=self._plain)
-            rows += [chosen_row(view, chosen, width), clip(legend, width)]
+            rows += [chosen_row(view, chosen, width, top=self._top), clip(legend, width)]
         return rows
 
     def _row(self, view: RunView, at: DeviceRow, width: int, plain: bool) -> Row:
@@ -157,7 +166,10 @@ class DevicesPane(ScrollingViewSheet):
             return map_row(members, self._shown, max(width - LABEL, 1), here=here, plain=plain)
         if self._plan.look is DeviceLook.LINES:
             first = members[0]
-            return rank_line(view, first, width, self.metric, here=first.rank.rank == here)
+            at_cursor = first.rank.rank == here
+            return rank_line(
+                view, first, width, self.metric, here=at_cursor, top=self._top, ascii_=self._ascii
+            )
         room = width // self._plan.per
         return beside([self._block(view, each, room) for each in members], at.line, room)
 
@@ -166,7 +178,8 @@ class DevicesPane(ScrollingViewSheet):
         made = self._blocks.get(each.rank.rank)
         if made is None:
             here = each.rank.rank == self.cursor
-            rows = block_rows(view, each, width, self._plan.height, self.metric, here=here)
+            height, top = self._plan.height, self._top
+            rows = block_rows(view, each, width, height, self.metric, here=here, top=top)
             made = self._blocks[each.rank.rank] = (each, rows)
         return made[1]
 
