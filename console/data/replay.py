@@ -342,6 +342,7 @@ class Replay:
                 self._end(*self._ending)
                 break
             self._write(item, due)
+            self._writer.settle()
         self._writer.close()
 
     def _shift(self, then: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from launcher.state.events import HostSample
 
@@ -19,7 +19,7 @@ from ....data.run.metrics import (
     UTIL,
     Metric,
 )
-from ....data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
+from ....data.run.model import RankView, RunView, together
 from ....data.run.usage import TotalUse, peak_text
 from ...widgets.rows import Row, Span, clip, width_of
 from ..rank_cells import GLYPHS, STYLES
@@ -167,15 +167,15 @@ def _system_spans(system: HostSample, length: int) -> list[Span]:
 def gang_row(view: RunView, width: int, *, top: float) -> Row:
     """All ranks together: use and memory, power and heat; now, or over the life of a run that has ended."""
     devices = view.has_devices
-    metrics = (UTIL, MEMORY, POWER, TEMPERATURE) if devices else (CPU, RSS)
-    amounts = together(one_a_gpu(view.ranks), metrics)
-    count = len(gpus_of(view.ranks)) if devices else len(view.ranks)
-    used = amounts[metrics[0]]
+    amounts = view.amounts if devices else together(view.ranks, (CPU, RSS))
+    count = sum(view.device_names.values()) if devices else len(view.ranks)
+    work = UTIL if devices else CPU
+    used = amounts.get(work)
     length = min(max(width // 6, _LEAST_BAR), _MOST_BAR)
     row: Row = (
         (f" {fig.number(count, 'GPU' if devices else 'rank')} ", "bold"),
-        *bar(metrics[0], used, length, top=0.0 if devices else top),
-        written(metrics[0], used, f" {fig.percent(used)}", 0),
+        *bar(work, used, length, top=0.0 if devices else top),
+        written(work, used, f" {fig.percent(used)}", 0),
         ("" if view.live else " in mean", "muted"),
     )
     for text, style in _gang_texts(view, amounts):
@@ -184,7 +184,7 @@ def gang_row(view: RunView, width: int, *, top: float) -> Row:
     return clip(row, width)
 
 
-def _gang_texts(view: RunView, amounts: dict[Metric, float | None]) -> list[Span]:
+def _gang_texts(view: RunView, amounts: Mapping[Metric, float | None]) -> list[Span]:
     """The other figures of all ranks, the most important first; of a run that has ended only peaks."""
     idle, peak = idle_text(view.use), peak_text(view.use)
     if not view.live:

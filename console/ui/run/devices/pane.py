@@ -57,7 +57,9 @@ class DevicesPane(ScrollingViewSheet):
         self._planned: object = None
         self._top = 0.0
         self._shown = Shown(TABLE.first(devices=True), 100.0)
-        self._blocks: dict[int, tuple[object, list[Row]]] = {}
+        self._blocks: dict[int, tuple[object, RankView, object, list[Row]]] = {}
+        self._made: dict[tuple[int, ...], tuple[object, list[RankView], Row]] = {}
+        self._gang: tuple[RunView | None, int, Row] = (None, 0, ())
 
     def show(self, view: RunView) -> None:
         """Show a newer view of the run; a hidden pane only keeps it."""
@@ -137,18 +139,19 @@ class DevicesPane(ScrollingViewSheet):
         head = self._head(view, width)
         self.fixed = len(head)
         plan, plain = self._plan, self._plan.look is DeviceLook.MAP and self._plain
-        self._blocks.clear()
 
         def make(number: int) -> Row:
             if number < len(head):
                 return head[number]
-            return clip(self._row(view, plan.places[number - len(head)], width, plain), width)
+            return self._row(view, plan.places[number - len(head)], width, plain)
 
         return MadeRows(len(head) + len(plan.places), make)
 
     def _head(self, view: RunView, width: int) -> list[Row]:
         """The rows that do not scroll."""
-        rows = [gang_row(view, width, top=self._top)]
+        if self._gang[0] is not view or self._gang[1] != width:
+            self._gang = view, width, gang_row(view, width, top=self._top)
+        rows = [self._gang[2]]
         if self._plan.look is DeviceLook.MAP:
             self._shown = shown_of(self.metric, view.ranks)
             chosen = view.ranks[min(self.cursor, len(view.ranks) - 1)]
@@ -158,30 +161,42 @@ class DevicesPane(ScrollingViewSheet):
         return rows
 
     def _row(self, view: RunView, at: DeviceRow, width: int, plain: bool) -> Row:
+        """A row; that of ranks of which nothing has changed is taken over: a key changes two."""
         members = [view.ranks[rank] for rank in at.ranks]
         if at.head:
-            return host_row(view, members, width)
-        here = self.cursor
+            return clip(host_row(view, members, width), width)
+        if self._plan.look is DeviceLook.BLOCKS:
+            room = width // self._plan.per
+            return clip(beside([self._block(view, each, room) for each in members], at.line, room), width)
+        here = self.cursor if self.cursor in at.ranks else None
+        inputs = (here, width, self.metric, self._shown, self._top, plain, self._plan.look)
+        made = self._made.get(at.ranks)
+        if (
+            made is None
+            or made[0] != inputs
+            or any(a is not b for a, b in zip(made[1], members, strict=True))
+        ):
+            made = inputs, members, clip(self._rank_row(view, members, width, here, plain), width)
+            self._made[at.ranks] = made
+        return made[2]
+
+    def _rank_row(
+        self, view: RunView, members: Sequence[RankView], width: int, here: int | None, plain: bool
+    ) -> Row:
         if self._plan.look is DeviceLook.MAP:
             return map_row(members, self._shown, max(width - LABEL, 1), here=here, plain=plain)
-        if self._plan.look is DeviceLook.LINES:
-            first = members[0]
-            at_cursor = first.rank.rank == here
-            return rank_line(
-                view, first, width, self.metric, here=at_cursor, top=self._top, ascii_=self._ascii
-            )
-        room = width // self._plan.per
-        return beside([self._block(view, each, room) for each in members], at.line, room)
+        is_here, ascii_ = here is not None, self._ascii
+        return rank_line(view, members[0], width, self.metric, here=is_here, top=self._top, ascii_=ascii_)
 
     def _block(self, view: RunView, each: RankView, width: int) -> list[Row]:
         """A rank's block, made once for all its rows."""
+        here, height, top = each.rank.rank == self.cursor, self._plan.height, self._top
+        inputs = (here, width, height, top, self.metric)
         made = self._blocks.get(each.rank.rank)
-        if made is None:
-            here = each.rank.rank == self.cursor
-            height, top = self._plan.height, self._top
+        if made is None or made[0] != inputs or made[1] is not each or made[2] is not view.usage:
             rows = block_rows(view, each, width, height, self.metric, here=here, top=top)
-            made = self._blocks[each.rank.rank] = (each, rows)
-        return made[1]
+            made = self._blocks[each.rank.rank] = (inputs, each, view.usage, rows)
+        return made[3]
 
     def _lay_plan(self, view: RunView, width: int) -> None:
         """DeviceRow the ranks, if anything that places depend on has changed."""
@@ -194,6 +209,8 @@ class DevicesPane(ScrollingViewSheet):
         planned = (look, width, height, halves, order, tuple(view.by_agent), len(view.ranks))
         if planned != self._planned:
             self._planned = planned
+            self._made.clear()
+            self._blocks.clear()
             heads = not self.worst_first and not (
                 look is DeviceLook.LINES and len(hosts) == len(view.ranks) > 1
             )
