@@ -206,7 +206,8 @@ class DevicesPane(ScrollingViewSheet):
         look = self._look or usual_look(len(view.ranks), hosts, width, room)
         halves = not self._plain
         order = tuple(each.rank.rank for each in hosts[0]) if self.worst_first else ()
-        planned = (look, width, height, halves, order, tuple(view.by_agent), len(view.ranks))
+        placed = view.state.attempt, tuple((agent, len(each)) for agent, each in view.by_agent.items())
+        planned = (look, width, height, halves, order, placed)
         if planned != self._planned:
             self._planned = planned
             self._made.clear()

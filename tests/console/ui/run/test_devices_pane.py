@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from textual.color import Color
 
 from console.app import RankdeckApp
 from console.data.run.metrics import CPU, MEMORY
+from console.demo import record_demo
 from console.settings import ConsoleSettings
 from console.ui.run.devices import pane as pane_module
 from console.ui.run.devices.heat import STEPS, Shown, shown_of, step_of
@@ -21,11 +23,13 @@ from console.ui.run.header import Headline
 from console.ui.run.rank_detail import RankDetail
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.result import ResultPane
+from launcher.runs.paths import runs_root
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
 from tests.console.looking import shown, text
 from tests.console.run_views import view_of
 from tests.console.scripted import Scripted
+from tests.console.terminals import Pty
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 Open = Callable[..., RankdeckApp]
 GIB = 1 << 30
+RANKDECK = str(Path(sys.executable).with_name("rankdeck"))
 
 
 async def opened(app: RankdeckApp, pilot: Pilot[int], until: Until, *keys: str) -> DevicesPane:
@@ -325,3 +330,16 @@ async def test_of_a_thousand_ranks_only_visible_rows_are_made(
         await pilot.pause()
         assert pane.cursor == 1023
         assert "1022-1023" in text(pane) or "1023" in text(pane)
+
+
+@pytest.mark.terminal
+@pytest.mark.process
+def test_its_keys_work_in_a_terminal(home: Path) -> None:
+    record_demo(runs_root(), seconds=20)
+    with Pty([RANKDECK, "attach", "last"]) as console:
+        console.await_text("1 Ranks")
+        for key, told in (("6", "6 Devices"), ("m", "memory, means"), ("s", "worst first")):
+            console.press(key)
+            console.await_text(told)
+        console.press("zv")
+        console.await_text("samples")
