@@ -130,7 +130,10 @@ class _Bundle:
 
     def _samples(self) -> Iterator[Path]:
         for path in files.files_below(self._run):
-            if path.relative_to(self._run).parts[0] == paths.SAMPLES and not path.name.startswith("."):
+            if path.relative_to(self._run).parts[0] in (
+                paths.SAMPLES,
+                paths.USAGE,
+            ) and not path.name.startswith("."):
                 yield path
 
     def _masked_all(self, name: str, text: str) -> str:

@@ -175,6 +175,7 @@ def answers(ours: Typist, theirs: Typist, keys: Sequence[str]) -> list[tuple[Ans
     ("what", "before", "keys", "size"),
     [
         ("selection", ("1",), (DOWN, UP), 2_000),
+        ("selection in the map of devices", ("6", "z"), (DOWN, UP), 2_000),
         ("a line of log", ("3", "g"), (DOWN, UP), 2_000),
         ("a page of log", ("3", "g"), (PAGE_DOWN, PAGE_UP), 12_000),
     ],
