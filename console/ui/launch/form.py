@@ -342,7 +342,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         """Show the fields of a function; values are remembered for each target, and filled in again."""
         pending, self._pending_params = self._pending_params, {}
         form, changed = self._params, draft.target != self._shown_target
-        if form.signature == signature and not pending and not (changed and signature is None):
+        if form.signature == signature and not pending and not (changed and form.is_open):
             self._shown_target = draft.target
             return
         self._params_by_target[self._shown_target] = form.values

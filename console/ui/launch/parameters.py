@@ -65,6 +65,11 @@ class ParamForm(Vertical):
         await self.recompose()
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a field for other parameters, whose content is of one target only."""
+        return self._open
+
+    @property
     def values(self) -> dict[str, str]:
         """The values that differ from the defaults, by name, as typed."""
         values = {}

@@ -13,7 +13,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
 from textual.widgets import Static
-from textual.worker import get_current_worker
 
 from launcher.errors import LauncherError
 from launcher.runs.catalog import read_private
@@ -128,6 +127,8 @@ class LaunchScreen(StartsAgain):
         self._refused: tuple[Draft, Misfit] | None = None
         self._checked: tuple[Draft, CheckReport] | None = None
         self._launching = False
+        self._reading: Draft | None = None
+        self._newest: Draft | None = None
         self._list_timer: Timer
 
     def compose(self) -> ComposeResult:
@@ -172,12 +173,23 @@ class LaunchScreen(StartsAgain):
         self._show_checks()
         self._check(draft)
 
-    @work(thread=True, exclusive=True, group="check")
     def _check(self, draft: Draft) -> None:
-        worker = get_current_worker()
-        checked = self._read(draft)
-        if not worker.is_cancelled:
-            self.post_message(checked)
+        """Check a draft in a thread; while one is being checked, only the newest of the others waits."""
+        if self._reading is None:
+            self._reading = draft
+            self._read_aside(draft)
+        self._newest = draft
+
+    @work(thread=True, group="check")
+    def _read_aside(self, draft: Draft) -> None:
+        self.post_message(self._read(draft))
+
+    @on(Checked)
+    async def _checked_aside(self, message: Checked) -> None:
+        self._reading = None
+        if self._newest is not None and self._newest != message.draft:
+            self._check(self._newest)
+        await self._show_checked(message)
 
     def _read(self, draft: Draft) -> Checked:
         """Check a draft by reading its source; blocks."""
@@ -190,7 +202,6 @@ class LaunchScreen(StartsAgain):
         options = options_of(draft.target, draft.base)
         return self.Checked(draft, functions, options, framework, misfit)
 
-    @on(Checked)
     async def _show_checked(self, message: Checked) -> None:
         if message.draft.target != self.draft.target:
             return

@@ -13,8 +13,9 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
-from textual.reactive import reactive
+from textual.reactive import Reactive, reactive
 from textual.strip import Strip
 from textual.suggester import Suggester
 from textual.widget import Widget
@@ -94,6 +95,10 @@ class Field(Input):
 
     Its value may come from a record of another machine, so control characters are not sent to the terminal.
     """
+
+    # Textual lays the whole screen out again for each typed character; a field's place does not depend on its text
+    value: Reactive[str] = reactive("", init=False)
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
     def __init__(self, value: str | None = None, **options: Any) -> None:
         super().__init__(value, compact=True, **options)
