@@ -19,15 +19,15 @@ from launcher.runs.catalog import read_private
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 from launcher.spec.request import Request
-from launcher.spec.script_options import ScriptOption
 from launcher.spec.signature import Signature
 
 from ...commands import Commands
 from ...data.history.query import recent_runs
-from ...data.launch.completion import misgiven
 from ...data.launch.detect import Detected, look
 from ...data.launch.draft import Draft, Misfit, command_text, draft_of, require_editable, unwritten
-from ...data.launch.targets import framework_of, functions_of, options_of
+from ...data.launch.targets import framework_of, functions_of
+from ...data.options.check import misgiven
+from ...data.options.option import ScriptParser
 from ...sanitize import escaped
 from ..navigation import Site
 from ..rerun import StartsAgain
@@ -79,16 +79,18 @@ class LaunchScreen(StartsAgain):
             self,
             draft: Draft,
             functions: tuple[Signature, ...],
-            options: tuple[ScriptOption, ...],
+            parser: ScriptParser,
             framework: str,
             misfit: Misfit | None,
+            about: Mapping[str, str],
         ) -> None:
             super().__init__()
             self.draft = draft
             self.functions = functions
-            self.options = options
+            self.parser = parser
             self.framework = framework
             self.misfit = misfit
+            self.about = about
 
     class MachineFound(Message):
         """The resources of this machine were detected."""
@@ -193,23 +195,26 @@ class LaunchScreen(StartsAgain):
 
     def _read(self, draft: Draft) -> Checked:
         """Check a draft by reading its source; blocks."""
+        from ...data.options.reading import parameter_texts, parser_of
+
         misfit, framework = None, ""
         try:
             framework = framework_of(draft.resolved())
         except Misfit as error:
             misfit = error
         functions = functions_of(draft.target, draft.base)
-        options = options_of(draft.target, draft.base)
-        return self.Checked(draft, functions, options, framework, misfit)
+        parser = parser_of(draft.target, draft.base)
+        about = parameter_texts(draft.target, draft.base)
+        return self.Checked(draft, functions, parser, framework, misfit, about)
 
     async def _show_checked(self, message: Checked) -> None:
         if message.draft.target != self.draft.target:
             return
         form = self.query_one(LaunchForm)
-        await form.offer(message.functions, message.options, message.draft)
+        await form.offer(message.functions, message.parser, message.draft, message.about)
         form.show_framework(message.framework)
         if message.draft == self.draft:
-            self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
+            self.judge(message.misfit, misgiven(message.parser, message.draft.args) or form.trouble)
 
     async def learn(self) -> None:
         """Read the target and offer fields for what it takes. Input that arrives meanwhile waits."""

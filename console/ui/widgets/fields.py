@@ -21,9 +21,8 @@ from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from launcher.spec.script_options import ScriptOption
-
 from ...data.launch.completion import complete_options, complete_path, takes_path
+from ...data.options.option import ScriptOption
 
 if TYPE_CHECKING:
     from textual import events
@@ -96,7 +95,7 @@ class Field(Input):
     Its value may come from a record of another machine, so control characters are not sent to the terminal.
     """
 
-    # Textual lays the whole screen out again for each typed character; a field's place does not depend on its text
+    # Textual would lay the whole screen out for each character; a field's place does not depend on its text
     value: Reactive[str] = reactive("", init=False)
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 

@@ -16,7 +16,8 @@ from console.app import RankdeckApp
 from console.data.launch.draft import Draft
 from console.data.launch.presets import list_presets, presets_folder, save_preset
 from console.demo import record_demo
-from console.ui.launch.form import Fold, LaunchForm, MoreForm
+from console.ui.launch.form import LaunchForm
+from console.ui.launch.more import Fold, MoreForm
 from console.ui.launch.panes import CommandLine, RecentRuns
 from console.ui.launch.parameters import ParamForm, typed_default
 from console.ui.launch.picker import Candidates, PickerScreen

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.spec.script_options import ScriptOption, options_in
+from console.data.options.option import ScriptOption
+from console.data.options.reading import options_in
 
 
 def found(tmp_path: Path, source: str) -> tuple[ScriptOption, ...]:
@@ -27,7 +28,7 @@ def found(tmp_path: Path, source: str) -> tuple[ScriptOption, ...]:
         ("'--out', type=pathlib.Path, help='a '\n 'b'", ScriptOption(("--out",), kind="Path", help="a b")),
         ("'--log', type=argparse.FileType('w')", ScriptOption(("--log",), kind="Path")),
         ("'--n', type=str, choices=range(COUNT)", ScriptOption(("--n",))),
-        ("'data'", ScriptOption(("data",))),
+        ("'data'", ScriptOption(("data",), required=True)),
     ],
 )
 def test_argparse_is_read(tmp_path: Path, call: str, option: ScriptOption) -> None:
@@ -35,17 +36,17 @@ def test_argparse_is_read(tmp_path: Path, call: str, option: ScriptOption) -> No
 
 
 @pytest.mark.parametrize(
-    ("call", "names"),
+    ("call", "names", "off"),
     [
-        ("'--amp', action='store_true'", ("--amp",)),
-        ("'--amp', action=argparse.BooleanOptionalAction", ("--amp", "--no-amp")),
-        ("'-v', action='count', default=0", ("-v",)),
+        ("'--amp', action='store_true'", ("--amp",), ()),
+        ("'--amp', action=argparse.BooleanOptionalAction", ("--amp",), ("--no-amp",)),
+        ("'-v', action='count', default=0", ("-v",), ()),
     ],
 )
-def test_flags_take_no_value(tmp_path: Path, call: str, names: tuple[str, ...]) -> None:
+def test_flags_take_no_value(tmp_path: Path, call: str, names: tuple[str, ...], off: tuple[str, ...]) -> None:
     (got,) = found(tmp_path, f"p.add_argument({call})")
 
-    assert (got.flag, got.names) == (True, names)
+    assert (got.flag, got.names, got.off) == (True, names, off)
 
 
 def test_what_is_computed_is_left_out(tmp_path: Path) -> None:
@@ -67,9 +68,9 @@ def test_click_is_read(tmp_path: Path) -> None:
     assert found(tmp_path, source) == (
         ScriptOption(("--lr",), kind="float", default="0.1", help="rate"),
         ScriptOption(("--opt",), choices=("adam", "sgd")),
-        ScriptOption(("--amp", "--no-amp"), flag=True),
-        ScriptOption(("-v",), flag=True),
-        ScriptOption(("data",), kind="Path"),
+        ScriptOption(("--amp",), default="False", flag=True, off=("--no-amp",)),
+        ScriptOption(("-v",), default="False", flag=True),
+        ScriptOption(("data",), kind="Path", required=True),
     )
 
 
@@ -82,10 +83,10 @@ def test_typer_is_read(tmp_path: Path) -> None:
     )
 
     assert found(tmp_path, source) == (
-        ScriptOption(("data",), kind="str", required=True),
+        ScriptOption(("data",), required=True),
         ScriptOption(("--max-steps",), kind="int", default="3"),
-        ScriptOption(("--amp", "--no-amp"), kind="bool", default="False", flag=True),
-        ScriptOption(("--lr",), kind="float"),
+        ScriptOption(("--amp",), default="False", flag=True, off=("--no-amp",)),
+        ScriptOption(("--lr",), kind="float", default="0.1"),
     )
 
 
