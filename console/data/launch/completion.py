@@ -51,7 +51,8 @@ def describe(options: Sequence[ScriptOption], text: str) -> str:
 
 def option_line(option: ScriptOption) -> str:
     """An option's names, the values that it takes, its default and its help."""
-    takes = "|".join(option.choices[:8]) or ("" if option.flag else option.kind or "text")
+    kind = "" if option.flag or option.switch else option.kind or "text"
+    takes = "" if option.switch else "|".join(option.choices[:8]) or kind
     default = "" if option.default in (None, "None") or option.flag else f" = {option.default}"
     needed = ", required" if option.required else ""
     about = f" · {option.help}" if option.help else ""

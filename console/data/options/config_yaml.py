@@ -56,10 +56,10 @@ class Scalar:
 
 
 @dataclass(slots=True)
-class Mapping:
+class Table:
     """A mapping: values by key, in the order of the file."""
 
-    entries: dict[str, Scalar | Mapping | list[Scalar | Mapping]] = field(default_factory=dict)
+    entries: dict[str, Scalar | Table | list[Scalar | Table]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class _Line:
     comment: str
 
 
-def read_config(text: str) -> Mapping:
+def read_config(text: str) -> Table:
     """The mapping that a file holds; empty if it holds something else."""
     lines = list(_lines(text[:_MOST_CHARS]))[:_MOST_LINES]
     if not lines:
-        return Mapping()
+        return Table()
     value, _ = _block(lines, 0, lines[0].indent, 0)
-    return value if isinstance(value, Mapping) else Mapping()
+    return value if isinstance(value, Table) else Table()
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -103,7 +103,7 @@ def _without_comment(line: str) -> tuple[str, str]:
 
 def _block(
     lines: list[_Line], at: int, indent: int, depth: int
-) -> tuple[Scalar | Mapping | list[Scalar | Mapping], int]:
+) -> tuple[Scalar | Table | list[Scalar | Table], int]:
     """The value that begins at a line, and the number of the line after it."""
     if depth > _MOST_DEPTH:
         return Scalar("", known=False), _skipped(lines, at, indent)
@@ -118,8 +118,8 @@ def _skipped(lines: list[_Line], at: int, indent: int) -> int:
     return at
 
 
-def _list(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[list[Scalar | Mapping], int]:
-    items: list[Scalar | Mapping] = []
+def _list(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[list[Scalar | Table], int]:
+    items: list[Scalar | Table] = []
     while at < len(lines) and lines[at].indent == indent and lines[at].text[:2] in ("- ", "-"):
         line = lines[at]
         rest = line.text[1:].strip()
@@ -135,8 +135,8 @@ def _list(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[list[Sc
     return items, at
 
 
-def _mapping(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[Mapping, int]:
-    made = Mapping()
+def _mapping(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[Table, int]:
+    made = Table()
     while at < len(lines) and lines[at].indent == indent:
         line = lines[at]
         match = _KEY.fullmatch(line.text)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launcher.spec.signature import last_name
 
-from .config_yaml import Mapping, Scalar, read_config
+from .config_yaml import Scalar, Table, read_config
 from .dataclass_options import Style, of_types
 from .modules import Function, Module, Sources, is_file, keywords_of
 from .option import MOST_CHOICES, MOST_OPTIONS, SWITCH, ScriptOption
@@ -34,13 +34,16 @@ class _Place:
     name: str
 
 
-def hydra_options(module: Module) -> tuple[ScriptOption, ...] | None:
-    """The values and groups of a script's config; None if the script has none of Hydra."""
+def hydra_options(module: Module, chosen: Mapping[str, str]) -> tuple[ScriptOption, ...] | None:
+    """The values and groups of a script's config; None if the script has none of Hydra.
+
+    `chosen` are the configs that a command line chooses of some groups.
+    """
     for node in ast.walk(module.tree):
         if isinstance(node, Function):
             for each in node.decorator_list:
                 if isinstance(each, ast.Call) and _is_main(module, each.func):
-                    return _of(module, _place(module, each))
+                    return _of(module, _place(module, each), chosen)
     return None
 
 
@@ -65,8 +68,8 @@ def _place(module: Module, call: ast.Call) -> _Place:
     return _Place(folder, name if isinstance(name, str) else "")
 
 
-def _of(module: Module, place: _Place) -> tuple[ScriptOption, ...]:
-    configs = _Configs(place.folder, module.sources)
+def _of(module: Module, place: _Place, chosen: Mapping[str, str]) -> tuple[ScriptOption, ...]:
+    configs = _Configs(place.folder, module.sources, chosen)
     options = list(configs.options(place.name)) if place.folder is not None and place.name else []
     if not options:
         options = list(_stored(module, place.name))
@@ -107,8 +110,8 @@ def last_missing(default: str | None) -> bool:
 class _Configs:
     """Reads the files of a config folder. Bounded."""
 
-    def __init__(self, folder: Path | None, sources: Sources) -> None:
-        self._folder, self._sources = folder, sources
+    def __init__(self, folder: Path | None, sources: Sources, chosen: Mapping[str, str]) -> None:
+        self._folder, self._sources, self._chosen = folder, sources, chosen
         self._read = 0
 
     def options(self, name: str) -> Iterator[ScriptOption]:
@@ -148,7 +151,7 @@ class _Configs:
 
     def _default(
         self,
-        entry: Scalar | Mapping,
+        entry: Scalar | Table,
         name: str,
         package: str,
         groups: dict[str, ScriptOption],
@@ -168,6 +171,7 @@ class _Configs:
             path = _joined(folder, group)
             chosen = value.text if value.source is not None else ""
             groups[words[-1]] = self._group(words[-1].lstrip("/"), path, value, chosen)
+            chosen = self._chosen.get(words[-1].lstrip("/"), chosen)
             if chosen and "${" not in chosen and chosen != MISSING:
                 inside = at if at and at != "_global_" else "" if at else path.replace("/", ".")
                 self._config(f"{path}/{chosen}", inside, groups, values, depth + 1)
@@ -219,13 +223,13 @@ def _joined(folder: str, name: str) -> str:
     return name.lstrip("/") if name.startswith("/") or not folder else f"{folder}/{name}"
 
 
-def flattened(config: Mapping, package: str) -> Iterator[ScriptOption]:
+def flattened(config: Table, package: str) -> Iterator[ScriptOption]:
     """An option for each value of a config, by its key with dots; lists of mappings are left out."""
     for key, value in config.entries.items():
         name = f"{package}.{key}" if package else key
         if not name.isprintable() or " " in name or "=" in name or name.startswith("hydra."):
             continue
-        if isinstance(value, Mapping):
+        if isinstance(value, Table):
             yield from flattened(value, name)
         elif isinstance(value, list):
             if all(isinstance(each, Scalar) for each in value):

@@ -62,8 +62,8 @@ class ScriptOption:
 
     @property
     def label(self) -> str:
-        """Its longest name, without dashes."""
-        return max(self.names, key=len).lstrip("-")
+        """Its first long name, without dashes."""
+        return next((name for name in self.names if name.startswith("--")), self.names[0]).lstrip("-")
 
     @property
     def key(self) -> str:

@@ -11,6 +11,7 @@ from launcher.spec.job import named_module
 from ..launch.docstrings import described_parameters
 from ..launch.draft import split_target
 from .argparse_options import argparse_options
+from .arguments import read_line
 from .click_options import click_options, typer_options
 from .dataclass_options import FromTypes, Style, dataclass_options, of_types
 from .hydra_options import hydra_options
@@ -18,13 +19,20 @@ from .modules import Module, Sources, is_file, stamp
 from .option import MOST_OPTIONS, ScriptOption, ScriptParser
 
 
-def parser_of(target: str, workdir: Path) -> ScriptParser:
-    """What a script takes, searched in `workdir`; nothing for a function, or if it cannot be read."""
+def parser_of(target: str, workdir: Path, args: str = "") -> ScriptParser:
+    """What a script takes, searched in `workdir`; nothing for a function, or if it cannot be read.
+
+    The values of a config of Hydra depend on the groups that its arguments choose.
+    """
     source, name = split_target(target)
     path = source_file(source, workdir)
     if path is None or name:
         return ScriptParser()
-    return _KNOWN.parser(path, workdir)
+    parser = _KNOWN.parser(path, workdir)
+    groups = [option for option in parser.options if option.kind == "group"]
+    line = read_line(groups, args) if groups else None
+    chosen = {o.names[0]: line.value(o) or "" for o in groups if line.of(o)} if line is not None else {}
+    return _KNOWN.parser(path, workdir, tuple(sorted(chosen.items()))) if chosen else parser
 
 
 def parameter_texts(target: str, workdir: Path) -> dict[str, str]:
@@ -52,16 +60,18 @@ class _Known:
     _MOST = 32
 
     def __init__(self) -> None:
-        self._parsers: dict[tuple[Path, Path], tuple[dict[Path, tuple[int, int]], ScriptParser]] = {}
+        self._parsers: dict[
+            tuple[Path, Path, tuple[tuple[str, str], ...]], tuple[dict[Path, tuple[int, int]], ScriptParser]
+        ] = {}
 
-    def parser(self, path: Path, workdir: Path) -> ScriptParser:
+    def parser(self, path: Path, workdir: Path, chosen: tuple[tuple[str, str], ...] = ()) -> ScriptParser:
         """What the script in a file takes; read again if one of the files has changed."""
-        key = (path, workdir)
+        key = (path, workdir, chosen)
         used, parser = self._parsers.get(key, ({}, ScriptParser()))
         if not used or any(stamp(each) != version for each, version in used.items()):
             sources = Sources((workdir,))
             module = sources.read(path)
-            parser = _parser(module) if module is not None else ScriptParser()
+            parser = _parser(module, dict(chosen)) if module is not None else ScriptParser()
             if len(self._parsers) >= self._MOST:
                 self._parsers.clear()
             self._parsers[key] = (sources.used, parser)
@@ -71,9 +81,9 @@ class _Known:
 _KNOWN = _Known()
 
 
-def _parser(module: Module) -> ScriptParser:
+def _parser(module: Module, chosen: dict[str, str]) -> ScriptParser:
     """The options by the library that reads them; a script that builds parsers itself is believed first."""
-    hydra = hydra_options(module) if "hydra" in module.libraries else None
+    hydra = hydra_options(module, chosen) if "hydra" in module.libraries else None
     if hydra is not None:
         return _made(hydra, "Hydra", loose=True)
     libraries = module.libraries

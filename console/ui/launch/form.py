@@ -322,7 +322,8 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         return self.query_one(MoreForm)
 
     def _row(self, name: str) -> FormRow:
-        return next(row for row in self.query(FormRow).results(FormRow) if row.name == name)
+        rows = self.query("LaunchForm > FormRow").results(FormRow)  # a parameter may have the same name
+        return next(row for row in rows if row.name == name)
 
     def _input(self, name: str) -> Field:
         return self.query_one(f"#{name}", Field)
@@ -332,7 +333,7 @@ def read_of(parser: ScriptParser) -> str:
     """Which library reads a script's arguments, and what of it is not read here."""
     if not parser.unread:
         return f"{parser.library}: the fields above write this line, and it fills them in"
-    return f"{parser.library}: not read here, so type them: {', '.join(parser.unread)}"
+    return f"{parser.library}: options of {', '.join(parser.unread)} are not read; type them here"
 
 
 _GPU = {

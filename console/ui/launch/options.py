@@ -26,6 +26,7 @@ SHOWN = 24
 
 _LONG = (11, 18)  # names up to these lengths have a narrow column, and a wider one
 _MOST_CHOICES = 200
+_NAME = "option:"  # before an option's own name, which may be that of another row
 
 
 class OptionForm(Vertical):
@@ -40,6 +41,8 @@ class OptionForm(Vertical):
     OptionForm .label { color: $foreground; }
     OptionForm.-long .label { width: 20; }
     OptionForm.-longer .label { width: 30; }
+    OptionForm.-long .wrong { padding-left: 20; }
+    OptionForm.-longer .wrong { padding-left: 30; }
     OptionForm Field, OptionForm Choice { width: 2fr; }
     OptionForm .remark { width: 3fr; }
     """
@@ -60,28 +63,55 @@ class OptionForm(Vertical):
         self._unfolded = False
         self._fields: dict[str, Field | Choice] = {}
         self._rows: dict[str, FormRow] = {}
+        self._options: dict[str, ScriptOption] = {}
+        self._fold = Fold(id="other-options")
+        self._fold_row = FormRow("", self._fold)
 
     def compose(self) -> ComposeResult:
-        """A line for each option, and one that unfolds the others."""
-        self._fields, self._rows = {}, {}
-        for option in self._shown():
-            yield self._row(option)
-        if self._folded:
-            fold = Fold(id="other-options")
-            fold.show(f"▸ {fig.number(self._folded, 'more option')} …")
-            yield FormRow("", fold, name="fold")
+        """The line that unfolds what has no field yet."""
+        yield self._fold_row
+
+    def on_mount(self) -> None:
+        """Hide the line: there are no options yet."""
+        self._fold_row.display = False
 
     async def show(self, parser: ScriptParser, text: str) -> None:
-        """Make the fields of another script, filled with what the line says."""
+        """Make the fields of a script, filled with what the line says. Fields that are there already stay."""
         if parser == self.parser:
             self.follow(text)
             return
-        self.parser, self._unfolded = parser, False
+        self.parser, self._unfolded = parser, self._unfolded and parser.library == self.parser.library
         self._text, self._line = text, read_line(parser.options, text) or Line([])
         longest = max((len(o.label) for o in parser.options), default=0)
         self.set_class(_LONG[0] < longest <= _LONG[1], "-long")
         self.set_class(longest > _LONG[1], "-longer")
-        await self.recompose()
+        await self._fit()
+        for option in self.parser.options:
+            self._set(option, self._line.value(option))
+
+    async def _fit(self) -> None:
+        """Have a row for each option that is shown; rows that stay keep the focus."""
+        wanted = list(self._shown())
+        kept = {o.key for o in wanted if self._options.get(o.key) == o}
+        gone = [key for key in self._rows if key not in kept]
+        rows = [self._rows.pop(key) for key in gone]
+        for key in gone:
+            del self._fields[key], self._options[key]
+        with self.app.batch_update():
+            if rows:
+                await self.remove_children(rows)
+            new: list[FormRow] = []
+            for option in wanted:
+                if option.key not in kept:
+                    new.append(self._row(option))
+                elif new:
+                    await self.mount_all(new, before=self._rows[option.key])
+                    new = []
+            if new:
+                await self.mount_all(new, before=self._fold_row)
+            folded = len(self._suited()) - len(wanted)
+            self._fold.show(f"▸ {fig.number(folded, 'more option')} …")
+            self._fold_row.display = folded > 0
         self._judge()
 
     def follow(self, text: str) -> None:
@@ -94,30 +124,20 @@ class OptionForm(Vertical):
             return
         command, self._line = self._line.command, line
         if command != line.command:
-            self.call_later(self._suit)
+            self.call_later(self._fit)
         for option in self.parser.options:
             self._set(option, line.value(option))
         self._judge()
-
-    async def _suit(self) -> None:
-        """Make the fields of another subcommand."""
-        here = self.screen.focused
-        name = here.name if here is not None and here in self._fields.values() else None
-        await self.recompose()
-        self._judge()
-        if name in self._fields:
-            self._fields[name].focus()
 
     @on(Fold.Toggled)
     async def _unfold(self, message: Fold.Toggled) -> None:
         message.stop()
         self._unfolded = True
-        count = len(self._fields)
-        await self.recompose()
-        self._judge()
-        later = list(self._fields.values())[count:]
-        if later:
-            later[0].focus()
+        known = set(self._rows)
+        await self._fit()
+        first = next((key for key in (o.key for o in self._suited()) if key not in known), None)
+        if first in self._fields:
+            self._fields[first].focus()
 
     @on(Field.Changed)
     @on(Choice.Changed)
@@ -125,7 +145,7 @@ class OptionForm(Vertical):
         """Write a changed field into the line."""
         message.stop()
         field = message.control
-        option = next((o for o in self.parser.options if o.key == field.name), None)
+        option = self.option_at(field)
         if option is None or not isinstance(field, (Field, Choice)):
             return
         value = _value_of(field)
@@ -142,17 +162,17 @@ class OptionForm(Vertical):
         command, self._text, self._line = self._line.command, text, line
         self._on_written(text)
         if command != line.command:
-            self.call_later(self._suit)
+            self.call_later(self._fit)
         self._judge()
 
     def first(self) -> Widget | None:
         """The first field."""
-        return next(iter(self._fields.values()), None)
+        return next((self._fields[o.key] for o in self._suited() if o.key in self._fields), None)
 
     def option_at(self, field: Widget | None) -> ScriptOption | None:
         """The option whose field this is."""
-        name = field.name if field is not None and field in self._fields.values() else None
-        return next((o for o in self.parser.options if o.key == name), None)
+        name = field.name or "" if field is not None and field in self._fields.values() else ""
+        return self._options.get(name.removeprefix(_NAME))
 
     def _judge(self) -> None:
         """Show below each field what the script would probably refuse."""
@@ -178,15 +198,11 @@ class OptionForm(Vertical):
             if self._unfolded or number < SHOWN or option.required or self._line.of(option):
                 yield option
 
-    @property
-    def _folded(self) -> int:
-        return len(self._suited()) - len(list(self._shown()))
-
     def _row(self, option: ScriptOption) -> FormRow:
         field = self._field(option)
-        self._fields[option.key] = field
+        self._fields[option.key], self._options[option.key] = field, option
         label = f" {fig.shorten(harmless(option.label), 27)}"
-        row = FormRow(label, field, remark=harmless(remark_of(option)), name=option.key)
+        row = FormRow(label, field, remark=harmless(remark_of(option)), name=f"{_NAME}{option.key}")
         self._rows[option.key] = row
         return row
 
@@ -195,10 +211,12 @@ class OptionForm(Vertical):
         if choices := values_of(option):
             start = given or option.typed_default or choices[0]
             kind = Toggle if option.switch else Choice
-            return kind(_with(choices, start), start, name=option.key)
+            return kind(_with(choices, start), start, name=f"{_NAME}{option.key}")
         path = option.kind == "Path" or (option.kind == "" and names_path(option.label))
         suggester = PathSuggester(self._workdir) if path else None
-        return Field(value=given or "", placeholder=hint_of(option), name=option.key, suggester=suggester)
+        return Field(
+            value=given or "", placeholder=hint_of(option), name=f"{_NAME}{option.key}", suggester=suggester
+        )
 
     def _set(self, option: ScriptOption, value: str | None) -> None:
         """Show a value; text that means the same as what is there stays as it was typed."""

@@ -203,7 +203,7 @@ class LaunchScreen(StartsAgain):
         except Misfit as error:
             misfit = error
         functions = functions_of(draft.target, draft.base)
-        parser = parser_of(draft.target, draft.base)
+        parser = parser_of(draft.target, draft.base, draft.args)
         about = parameter_texts(draft.target, draft.base)
         return self.Checked(draft, functions, parser, framework, misfit, about)
 
