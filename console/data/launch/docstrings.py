@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 _MOST_LINES, _MOST_TEXT = 500, 400
 _TITLES = {"args", "arguments", "parameters", "params", "attributes", "keyword args", "keyword arguments"}
+_OTHERS = {"returns", "return", "raises", "yields", "example", "examples", "note", "notes", "see also"}
 _GOOGLE = re.compile(r"\*{0,2}(\w+)(?: ?\([^)]{0,200}\))? ?: (.*)|\*{0,2}(\w+)(?: ?\([^)]{0,200}\))? ?:\s*$")
 _NUMPY = re.compile(r"(\w+(?:, \w+)*)(?: ?: .*)?")
 _SPHINX = re.compile(r"[:@]param(?:eter)?\s+(?:[^:]{0,80}\s)?\*{0,2}(\w+)\s*:\s*(.*)")
@@ -34,7 +35,7 @@ def _entries(lines: list[str]) -> Iterator[tuple[list[str], str]]:
         underlined = len(below) > 2 and set(below) == {"-"}
         if text.rstrip(":").lower() in _TITLES and (underlined or text.endswith(":")):
             section, numpy, indent, names = True, underlined, -1, []
-        elif underlined or (section and text and depth == 0 and not numpy):
+        elif underlined or (section and not numpy and text and depth == 0 and _ends(text, indent)):
             section, names = False, []
         elif match := _SPHINX.match(text):
             names, section = [match[1]], False
@@ -51,6 +52,11 @@ def _entries(lines: list[str]) -> Iterator[tuple[list[str], str]]:
             yield names, text
         elif not section:
             names = []
+
+
+def _ends(text: str, indent: int) -> bool:
+    """Whether a line at the margin ends a section; a docstring that begins with one has all of it there."""
+    return indent > 0 or text.rstrip(":").lower() in _OTHERS
 
 
 def _named(text: str, *, numpy: bool) -> tuple[list[str], str]:

@@ -216,7 +216,7 @@ class _Reader:
             count = {"": 1, "?": 1}.get(
                 option.many, len(left) if not option.many.isdigit() else int(option.many)
             )
-            taken = left[: max(min(count, len(left) - later), 0)]
+            taken = left[: max(min(count, len(left) - later), int(option.required))]
             left = left[len(taken) :]
             if taken:
                 values = [self._texts[at] for at in taken]

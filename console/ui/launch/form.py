@@ -77,7 +77,8 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         )
         yield FormRow("Run", Choice((SCRIPT,), id="entry"), id="entry-row", remark="")
         yield ParamForm(self._workdir, id="params")
-        yield OptionForm(self._workdir, self._write_arguments, id="options")
+        line = self._arguments_line
+        yield OptionForm(self._workdir, line, self._write_arguments, id="options")
         args = Field(placeholder="as in a shell", id="args", suggester=self._arguments)
         yield FormRow("Arguments", args, id="args-row", name="args")
         yield FormRow("", id="hint-row", remark="")
@@ -237,6 +238,9 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
     @on(Fold.Toggled)
     def _toggled(self) -> None:
         self.toggle_more()
+
+    def _arguments_line(self) -> str:
+        return self._input("args").value
 
     def _write_arguments(self, text: str) -> None:
         """Take over the line of arguments that a field has changed."""

@@ -33,7 +33,8 @@ class OptionForm(Vertical):
     """The options of a script. An empty field means the default, and sends nothing.
 
     Args:
-        on_written: called with the whole line of arguments when a field has changed it.
+        line: gives the whole line of arguments.
+        on_written: called with the line when a field has changed it.
     """
 
     DEFAULT_CSS = """
@@ -51,13 +52,14 @@ class OptionForm(Vertical):
     def __init__(
         self,
         workdir: Path,
+        line: Callable[[], str],
         on_written: Callable[[str], None],
         *,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
         self.parser = ScriptParser()
-        self._workdir, self._on_written = workdir, on_written
+        self._workdir, self._read_line, self._on_written = workdir, line, on_written
         self._text = ""
         self._line = Line([])
         self._unfolded = False
@@ -114,8 +116,11 @@ class OptionForm(Vertical):
             self._fold_row.display = folded > 0
         self._judge()
 
-    def follow(self, text: str) -> None:
-        """Show what a line says, which was typed or filled in; an open quotation changes no field."""
+    def follow(self, text: str, but: ScriptOption | None = None) -> None:
+        """Show what a line says, which was typed or filled in; an open quotation changes no field.
+
+        The field of the option `but` stays as it is.
+        """
         if text == self._text:
             return
         self._text = text
@@ -126,7 +131,8 @@ class OptionForm(Vertical):
         if command != line.command:
             self.call_later(self._fit)
         for option in self.parser.options:
-            self._set(option, line.value(option))
+            if option is not but:
+                self._set(option, line.value(option))
         self._judge()
 
     @on(Fold.Toggled)
@@ -148,6 +154,7 @@ class OptionForm(Vertical):
         option = self.option_at(field)
         if option is None or not isinstance(field, (Field, Choice)):
             return
+        self.follow(self._read_line(), but=option)
         value = _value_of(field)
         if value == (self._line.value(option) or "") or (
             isinstance(field, Choice) and value == option.typed_default and not self._line.of(option)
