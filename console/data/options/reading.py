@@ -44,11 +44,6 @@ def parameter_texts(target: str, workdir: Path) -> dict[str, str]:
     return described_parameters(ast.get_docstring(found[1]) or "") if found is not None else {}
 
 
-def options_in(path: Path) -> tuple[ScriptOption, ...]:
-    """The options of a script's file; none if it cannot be read."""
-    return parser_in(path, path.parent).options
-
-
 def parser_in(path: Path, workdir: Path) -> ScriptParser:
     """What the script in a file takes."""
     return _KNOWN.parser(path, workdir)

@@ -44,7 +44,7 @@ class OptionForm(Vertical):
     OptionForm.-longer .label { width: 30; }
     OptionForm.-long .wrong { padding-left: 20; }
     OptionForm.-longer .wrong { padding-left: 30; }
-    OptionForm Field, OptionForm Choice { width: 2fr; }
+    OptionForm Field, OptionForm Choice { width: 2fr; min-width: 18; }
     OptionForm .remark { width: 3fr; }
     """
     HELD: ClassVar[str] = "the arguments before it come first"

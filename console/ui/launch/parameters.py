@@ -38,8 +38,9 @@ class ParamForm(Vertical):
     DEFAULT_CSS = """
     ParamForm { height: auto; }
     ParamForm .label { color: $foreground; }
-    ParamForm Field, ParamForm Choice { width: 2fr; }
-    ParamForm .remark { width: 3fr; }
+    ParamForm .remark { width: 18; }
+    ParamForm.-told Field, ParamForm.-told Choice { width: 2fr; min-width: 18; }
+    ParamForm.-told .remark { width: 3fr; }
     """
 
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
@@ -63,6 +64,7 @@ class ParamForm(Vertical):
     async def show(self, signature: Signature | None, given: Mapping[str, str], *, is_function: bool) -> None:
         """Make the fields of another function, filled with the values `given`."""
         self.signature, self._given = signature, given
+        self.set_class(bool(self.about), "-told")
         self._open = is_function and (takes_others(signature) or bool(self._others()))
         await self.recompose()
 
@@ -128,7 +130,7 @@ class ParamForm(Vertical):
 
     def _note(self, parameter: Parameter) -> str:
         """The type, and what the docstring says."""
-        kind = "" if choices_of(parameter) else fig.shorten(parameter.annotation, 30)
+        kind = "" if choices_of(parameter) else fig.shorten(parameter.annotation, 16)
         return harmless(" · ".join(filter(None, [kind, self.about.get(parameter.name, "")])))
 
     def _field(self, parameter: Parameter) -> Widget:

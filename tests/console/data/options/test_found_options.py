@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from console.data.options.option import ScriptOption
-from console.data.options.reading import options_in
+from console.data.options.reading import parser_in
 
 
 def found(tmp_path: Path, source: str) -> tuple[ScriptOption, ...]:
     path = tmp_path / "script.py"
     path.write_text("raise SystemExit('imported')\n" + source)
-    return options_in(path)
+    return parser_in(path, tmp_path).options
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_a_script_without_any_has_none(tmp_path: Path, source: str) -> None:
 
 
 def test_a_file_that_is_not_there_has_none(tmp_path: Path) -> None:
-    assert options_in(tmp_path / "gone.py") == ()
+    assert parser_in(tmp_path / "gone.py", tmp_path).options == ()
