@@ -18,17 +18,18 @@ from .option import MOST_OPTIONS, ScriptOption
 _NO_VALUE = {"store_true", "store_false", "store_const", "append_const", "count", "help", "version"}
 _UNSHOWN = {"help", "version"}
 _MAKERS = ("ArgumentParser", "ArgParser")
+_OF_PARSERS = {"add_argument", "set_defaults", "parse_args", "parse_known_args"}
 _TYPES = {"FileType": "Path", "PosixPath": "Path"}
 _MOST_CALLS = 400
 _MOST_DEPTH = 8
 
 
 @dataclass(eq=False)
-class _Parser:
+class _BuiltParser:
     """A parser, or a group of one: what was added to it."""
 
     options: list[ScriptOption] = field(default_factory=list)
-    commands: dict[str, _Parser] = field(default_factory=dict)
+    commands: dict[str, _BuiltParser] = field(default_factory=dict)
     commands_at: tuple[str, str, bool] | None = None
     parsed: bool = False
     inherited: bool = False
@@ -37,7 +38,7 @@ class _Parser:
     dataclasses: list[tuple[Module, ast.expr]] = field(default_factory=list)
 
 
-Scope = dict[str, _Parser]
+Scope = dict[str, _BuiltParser]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _adds(node: Function) -> bool:
     return any(last_name(call) == "add_argument" for call in calls)
 
 
-def _all(parser: _Parser, command: str = "") -> Iterator[ScriptOption]:
+def _all(parser: _BuiltParser, command: str = "") -> Iterator[ScriptOption]:
     """The options of a parser and of its subcommands; a subcommand's own subcommands are left out."""
     positions = [o for o in parser.options if o.positional]
     yield from (replace(o, command=command) for o in parser.options)
@@ -93,19 +94,21 @@ class _Follower:
 
     def __init__(self) -> None:
         self.followed: set[Function] = set()
-        self._parsers: list[_Parser] = []
-        self._unnamed = _Parser()
+        self._parsers: list[_BuiltParser] = []
+        self._unnamed = _BuiltParser()
         self._own: Scope = {}  # attributes, such as ``self.parser``
         self._groups = 0
         self._calls = 0
 
-    def chosen(self) -> list[_Parser]:
+    def chosen(self) -> list[_BuiltParser]:
         """The parsers that read the command line: those that do so, else all that no other one includes."""
         reading = [p for p in self._parsers if p.parsed]
         alone = [p for p in self._parsers if not p.inherited]
         return [*(reading or alone), self._unnamed]
 
-    def run(self, module: Module, body: Sequence[ast.stmt], scope: Scope, depth: int = 0) -> _Parser | None:
+    def run(
+        self, module: Module, body: Sequence[ast.stmt], scope: Scope, depth: int = 0
+    ) -> _BuiltParser | None:
         """Follow statements; the parser that they return."""
         for node in statements(body):
             match node:
@@ -127,7 +130,7 @@ class _Follower:
                         )
         return None
 
-    def _bind(self, targets: Sequence[ast.expr], parser: _Parser | None, scope: Scope) -> None:
+    def _bind(self, targets: Sequence[ast.expr], parser: _BuiltParser | None, scope: Scope) -> None:
         for target in targets:
             if isinstance(target, ast.Name):
                 if parser is not None:
@@ -135,7 +138,7 @@ class _Follower:
             elif isinstance(target, ast.Attribute) and parser is not None:
                 self._own[target.attr] = parser
 
-    def _of(self, module: Module, node: ast.expr, scope: Scope, depth: int) -> _Parser | None:
+    def _of(self, module: Module, node: ast.expr, scope: Scope, depth: int) -> _BuiltParser | None:
         """The parser that an expression is; what it does to parsers is done."""
         match node:
             case ast.Name(id=name):
@@ -151,14 +154,14 @@ class _Follower:
                 return self._call(module, node, scope, depth)
         return None
 
-    def _call(self, module: Module, call: ast.Call, scope: Scope, depth: int) -> _Parser | None:
+    def _call(self, module: Module, call: ast.Call, scope: Scope, depth: int) -> _BuiltParser | None:
         self._calls += 1
         if self._calls > _MOST_CALLS + 4 * MOST_OPTIONS or depth > _MOST_DEPTH:
             return None
         name = last_name(call.func)
         if isinstance(call.func, ast.Attribute):
             on = self._of(module, call.func.value, scope, depth)
-            if on is None and name in ("add_argument", "parse_args", "parse_known_args"):
+            if on is None and name in _OF_PARSERS:
                 on = self._unnamed
             if on is not None:
                 return self._method(module, on, name, call, scope)
@@ -166,13 +169,13 @@ class _Follower:
             return self._parser(module, call, scope)
         return self._function(module, call, scope, depth)
 
-    def _parser(self, module: Module, call: ast.Call, scope: Scope) -> _Parser:
-        parser = _Parser()
+    def _parser(self, module: Module, call: ast.Call, scope: Scope) -> _BuiltParser:
+        parser = _BuiltParser()
         self._parsers.append(parser)
         self._include(module, parser, call, scope)
         return parser
 
-    def _include(self, module: Module, parser: _Parser, call: ast.Call, scope: Scope) -> None:
+    def _include(self, module: Module, parser: _BuiltParser, call: ast.Call, scope: Scope) -> None:
         """Take over the options of ``parents=[…]``."""
         parents = keywords_of(call).get("parents")
         for each in getattr(parents, "elts", ()):
@@ -181,38 +184,41 @@ class _Follower:
                 parent.inherited = True
                 parser.options += parent.options
 
-    def _method(self, module: Module, on: _Parser, name: str, call: ast.Call, scope: Scope) -> _Parser | None:
+    def _method(
+        self, module: Module, on: _BuiltParser, name: str, call: ast.Call, scope: Scope
+    ) -> _BuiltParser | None:
         match name:
             case "add_argument":
-                on.options += _option(module, call, on.exclusive)[: MOST_OPTIONS - len(on.options)]
+                if not _is_off(module, on, call):
+                    on.options += _option(module, call, on.exclusive)[: MOST_OPTIONS - len(on.options)]
             case "add_arguments" if call.args:
                 on.dataclasses.append((module, call.args[0]))
             case "parse_args" | "parse_known_args" | "parse_intermixed_args":
                 on.parsed = True
                 on.loose = on.loose or name == "parse_known_args"
             case "add_argument_group":
-                return _Parser(on.options, on.commands, exclusive=on.exclusive)
+                return _BuiltParser(on.options, on.commands, exclusive=on.exclusive)
             case "add_mutually_exclusive_group":
                 self._groups += 1
-                return _Parser(on.options, exclusive=self._groups)
+                return _BuiltParser(on.options, exclusive=self._groups)
             case "add_subparsers":
                 on.commands_at = _command_argument(module, call)
-                return _Parser(commands=on.commands)
+                return _BuiltParser(commands=on.commands)
             case "add_parser":
                 return self._command(module, on, call, scope)
             case "set_defaults":
                 _set_defaults(module, on, call)
         return None
 
-    def _command(self, module: Module, on: _Parser, call: ast.Call, scope: Scope) -> _Parser:
-        parser = _Parser()
+    def _command(self, module: Module, on: _BuiltParser, call: ast.Call, scope: Scope) -> _BuiltParser:
+        parser = _BuiltParser()
         name = module.value(call.args[0]) if call.args else None
         if isinstance(name, str) and name.isprintable() and name:
             on.commands[name] = parser
         self._include(module, parser, call, scope)
         return parser
 
-    def _function(self, module: Module, call: ast.Call, scope: Scope, depth: int) -> _Parser | None:
+    def _function(self, module: Module, call: ast.Call, scope: Scope, depth: int) -> _BuiltParser | None:
         """Follow a function of the script that is called: with a parser, or to get one."""
         found = module.find(call.func)
         node = found[1] if found is not None else None
@@ -227,7 +233,7 @@ class _Follower:
         self.followed.add(node)
         return self.run(there, node.body, inner, depth + 1)
 
-    def _again(self, module: Module, node: Function, depth: int) -> _Parser | None:
+    def _again(self, module: Module, node: Function, depth: int) -> _BuiltParser | None:
         """A function that is called twice makes another parser with the same options."""
         returns = any(isinstance(each, ast.Return) and each.value for each in ast.walk(node))
         return self.run(module, node.body, {}, depth + 1) if returns else None
@@ -245,11 +251,24 @@ def _command_argument(module: Module, call: ast.Call) -> tuple[str, str, bool]:
     return name, module.text(keywords.get("help")), module.value(keywords.get("required")) is True
 
 
-def _set_defaults(module: Module, on: _Parser, call: ast.Call) -> None:
+def _set_defaults(module: Module, on: _BuiltParser, call: ast.Call) -> None:
     for name, value in keywords_of(call).items():
         for at, option in enumerate(on.options):
-            if option.label.replace("-", "_") == name:
+            if option.label.replace("-", "_") == name and (option.off or not option.flag):
                 on.options[at] = replace(option, default=module.written(value), required=False)
+
+
+def _is_off(module: Module, on: _BuiltParser, call: ast.Call) -> bool:
+    """Note the names of a flag that switches another one off: it has the ``dest`` of that one."""
+    keywords, names = keywords_of(call), _strings(module, call.args)
+    if not names or module.value(keywords.get("action")) != "store_false":
+        return False
+    for at, option in enumerate(on.options):
+        same = option.label.replace("-", "_") == module.text(keywords.get("dest"))
+        if same and option.flag and not option.counts:
+            on.options[at] = replace(option, off=(*option.off, *names))
+            return True
+    return False
 
 
 def _option(module: Module, call: ast.Call, exclusive: int) -> list[ScriptOption]:

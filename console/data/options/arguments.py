@@ -39,7 +39,7 @@ class Given:
 
 
 @dataclass(slots=True)
-class Line:
+class ArgumentLine:
     """A line that has been read.
 
     Attributes:
@@ -93,19 +93,19 @@ def suited(options: Sequence[ScriptOption], command: str) -> list[ScriptOption]:
     return [option for option in options if option.command in ("", command)]
 
 
-def read_line(options: Sequence[ScriptOption], text: str) -> Line | None:
+def read_line(options: Sequence[ScriptOption], text: str) -> ArgumentLine | None:
     """What is given in a line; None if it cannot be split."""
     words = split_line(text)
-    return None if words is None else _Reader(options, words).line
+    return None if words is None else _LineReader(options, words).line
 
 
-class _Reader:
+class _LineReader:
     """Reads words from left to right, as the libraries do."""
 
     def __init__(self, options: Sequence[ScriptOption], words: list[Word]) -> None:
         self._options = options
         self._texts = [word.text for word in words]
-        self.line = Line(words, ended=len(words))
+        self.line = ArgumentLine(words, ended=len(words))
         self._known = suited(options, "")
         self._names = self._names_of(self._known)
         self._commands = next((o for o in options if o.commands), None)
@@ -285,7 +285,7 @@ def _split(value: str) -> list[str] | None:
     return None if words is None else [word.text for word in words]
 
 
-def _replaced(text: str, line: Line, given: list[Given], words: Sequence[str]) -> str:
+def _replaced(text: str, line: ArgumentLine, given: list[Given], words: Sequence[str]) -> str:
     """The line with words in place of those that gave the option last, and without its other ones."""
     pieces = [(each.first, each.last, "") for each in given[:-1]]
     pieces += [(each.first, each.last, shlex.join(words)) for each in given[-1:]]
@@ -301,7 +301,7 @@ def _replaced(text: str, line: Line, given: list[Given], words: Sequence[str]) -
     return text
 
 
-def _inserted(text: str, line: Line, option: ScriptOption, words: Sequence[str]) -> str:
+def _inserted(text: str, line: ArgumentLine, option: ScriptOption, words: Sequence[str]) -> str:
     """The line with words at its end, or before what must come after them: a subcommand, or ``--``."""
     before = [number for number, word in enumerate(line.words) if word.text == "--"][:1]
     if not option.command:
@@ -313,7 +313,7 @@ def _inserted(text: str, line: Line, option: ScriptOption, words: Sequence[str])
 
 
 def _positioned(
-    options: Sequence[ScriptOption], line: Line, text: str, option: ScriptOption, value: str
+    options: Sequence[ScriptOption], line: ArgumentLine, text: str, option: ScriptOption, value: str
 ) -> str | None:
     """The line with another value of a positional argument, or with another subcommand."""
     given = line.of(option)

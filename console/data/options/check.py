@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from launcher.spec.redaction import REDACTED
 
-from .arguments import Line, read_line, split_line, suited
+from .arguments import ArgumentLine, read_line, split_line, suited
 from .option import ScriptOption, ScriptParser
 
 _NUMBERS = {"int": (int, "a whole number"), "float": (float, "a number")}
@@ -75,7 +75,7 @@ def doubts(parser: ScriptParser, text: str) -> Iterator[tuple[ScriptOption | Non
     yield from _unfit(parser.options, line)
 
 
-def _unknown(options: Sequence[ScriptOption], line: Line) -> Iterator[str]:
+def _unknown(options: Sequence[ScriptOption], line: ArgumentLine) -> Iterator[str]:
     names = [
         name for o in suited(options, line.command) for name in (*o.names, *o.off) if name.startswith("-")
     ]
@@ -88,7 +88,7 @@ def _unknown(options: Sequence[ScriptOption], line: Line) -> Iterator[str]:
             )
 
 
-def _unfit(options: Sequence[ScriptOption], line: Line) -> Iterator[tuple[ScriptOption, str]]:
+def _unfit(options: Sequence[ScriptOption], line: ArgumentLine) -> Iterator[tuple[ScriptOption, str]]:
     """What is missing, and what excludes each other."""
     exclusive: dict[int, ScriptOption] = {}
     for option in suited(options, line.command):

@@ -21,7 +21,7 @@ _ENDINGS = ("_command", "_cmd", "_group", "_grp")
 
 
 @dataclass(frozen=True, slots=True)
-class _Command:
+class _RunFunction:
     """A function that is run for a command line, and the name of its command."""
 
     name: str
@@ -32,13 +32,13 @@ class _Command:
 def click_options(module: Module) -> tuple[ScriptOption, ...]:
     """The options of a script's command, or of its group and the commands in it."""
     shared: list[ScriptOption] = []
-    commands: list[_Command] = []
+    commands: list[_RunFunction] = []
     for node in _functions(module):
         options = tuple(o for d in node.decorator_list if (o := _click(module, d)) is not None)
         decorators = [d for d in node.decorator_list if _name(d) in ("command", "group")]
         below = any(isinstance(_callee(d), ast.Attribute) and not _is_click(_callee(d)) for d in decorators)
         if below:
-            commands.append(_Command(_command_name(module, node, decorators[0]), options, _about(node)))
+            commands.append(_RunFunction(_command_name(module, node, decorators[0]), options, _about(node)))
         else:
             shared += options
     return _joined(shared, commands)
@@ -52,7 +52,7 @@ def typer_options(module: Module) -> tuple[ScriptOption, ...]:
         if isinstance(node, ast.Call) and last_name(node.func) == "run" and node.args
     }
     shared: list[ScriptOption] = []
-    commands: list[_Command] = []
+    commands: list[_RunFunction] = []
     called_back = False
     for node in _functions(module):
         decorators = [d for d in node.decorator_list if _name(d) in ("command", "callback")]
@@ -61,7 +61,7 @@ def typer_options(module: Module) -> tuple[ScriptOption, ...]:
             shared += _typer(module, node)
         elif decorators:
             name = _command_name(module, node, decorators[0])
-            commands.append(_Command(name, tuple(_typer(module, node)), _about(node)))
+            commands.append(_RunFunction(name, tuple(_typer(module, node)), _about(node)))
     if len(commands) == 1 and not called_back:  # typer asks for no name then
         return (*shared, *commands[0].options)
     return _joined(shared, commands)
@@ -71,7 +71,7 @@ def _functions(module: Module) -> Iterator[Function]:
     yield from (node for node in statements(module.tree.body) if isinstance(node, Function))
 
 
-def _joined(shared: Sequence[ScriptOption], commands: Sequence[_Command]) -> tuple[ScriptOption, ...]:
+def _joined(shared: Sequence[ScriptOption], commands: Sequence[_RunFunction]) -> tuple[ScriptOption, ...]:
     if not commands:
         return tuple(shared)
     told = " · ".join(f"{c.name}: {c.help}" for c in commands if c.help)

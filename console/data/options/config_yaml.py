@@ -63,7 +63,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _ConfigLine:
     indent: int
     text: str
     comment: str
@@ -78,14 +78,14 @@ def read_config(text: str) -> Table:
     return value if isinstance(value, Table) else Table()
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _lines(text: str) -> Iterator[_ConfigLine]:
     for raw in text.split("\n"):
         line = raw.rstrip("\r")
         if line.startswith(("---", "...", "%")) or "\t" in line[: len(line) - len(line.lstrip())]:
             continue
         content, comment = _without_comment(line)
         if content.strip():
-            yield _Line(len(content) - len(content.lstrip(" ")), content.strip(), comment)
+            yield _ConfigLine(len(content) - len(content.lstrip(" ")), content.strip(), comment)
 
 
 def _without_comment(line: str) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def _without_comment(line: str) -> tuple[str, str]:
 
 
 def _block(
-    lines: list[_Line], at: int, indent: int, depth: int
+    lines: list[_ConfigLine], at: int, indent: int, depth: int
 ) -> tuple[Scalar | Table | list[Scalar | Table], int]:
     """The value that begins at a line, and the number of the line after it."""
     if depth > _MOST_DEPTH:
@@ -112,13 +112,13 @@ def _block(
     return _mapping(lines, at, indent, depth)
 
 
-def _skipped(lines: list[_Line], at: int, indent: int) -> int:
+def _skipped(lines: list[_ConfigLine], at: int, indent: int) -> int:
     while at < len(lines) and lines[at].indent >= indent:
         at += 1
     return at
 
 
-def _list(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[list[Scalar | Table], int]:
+def _list(lines: list[_ConfigLine], at: int, indent: int, depth: int) -> tuple[list[Scalar | Table], int]:
     items: list[Scalar | Table] = []
     while at < len(lines) and lines[at].indent == indent and lines[at].text[:2] in ("- ", "-"):
         line = lines[at]
@@ -126,7 +126,7 @@ def _list(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[list[Sc
         key = _KEY.fullmatch(rest) if rest[:1] not in ("[", "{") else None
         if key:
             inner = indent + len(line.text) - len(rest)
-            lines[at] = _Line(inner, rest, line.comment)
+            lines[at] = _ConfigLine(inner, rest, line.comment)
             value, at = _mapping(lines, at, inner, depth + 1)
             items.append(value)
         else:
@@ -135,7 +135,7 @@ def _list(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[list[Sc
     return items, at
 
 
-def _mapping(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[Table, int]:
+def _mapping(lines: list[_ConfigLine], at: int, indent: int, depth: int) -> tuple[Table, int]:
     made = Table()
     while at < len(lines) and lines[at].indent == indent:
         line = lines[at]

@@ -10,8 +10,8 @@ from enum import Enum, auto
 
 from launcher.spec.signature import last_name
 
-from ..launch.docstrings import described_parameters
 from .annotations import Hint, hint_of
+from .docstrings import described_parameters
 from .modules import Definition, Function, Module, keywords_of, members
 from .option import MOST_OPTIONS, SWITCH, ScriptOption
 
@@ -49,7 +49,7 @@ _CALLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TypedField:
     """One field or parameter: its annotation, its default if it has one, and whether that is computed."""
 
     name: str
@@ -141,13 +141,13 @@ def of_types(module: Module, types: Sequence[ast.expr], style: Style, library: s
         if found is None:
             unread.append(last_name(node) or "a type")
             continue
-        reader = _Reader(style)
+        reader = _TypeReader(style)
         options += reader.options(*found)
         unread += reader.unread
     return FromTypes(tuple({o.key: o for o in options}.values())[:MOST_OPTIONS], library, tuple(unread))
 
 
-class _Reader:
+class _TypeReader:
     """Makes options of the entries of a type, and of those inside."""
 
     def __init__(self, style: Style) -> None:
@@ -178,7 +178,7 @@ class _Reader:
                 return
             yield self._option(entry, prefix)
 
-    def _option(self, entry: Entry, prefix: str) -> ScriptOption:
+    def _option(self, entry: TypedField, prefix: str) -> ScriptOption:
         style, hint = self._style, entry.hint
         name = f"{prefix}{entry.name}"
         shown = name.replace("_", "-") if style is Style.TYRO else name
@@ -213,11 +213,11 @@ def _switch(option: ScriptOption, style: Style, shown: str, prefix: str) -> Scri
 # --- fields and parameters -------------------------------------------------------------------------------
 
 
-def entries_of(module: Module, node: Definition, unread: list[str], depth: int = 0) -> dict[str, Entry]:
+def entries_of(module: Module, node: Definition, unread: list[str], depth: int = 0) -> dict[str, TypedField]:
     """The fields of a class, with those of its bases, or the parameters of a function, by name."""
     if isinstance(node, Function):
         return {e.name: e for e in _parameters(module, node)}
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TypedField] = {}
     for base in reversed(node.bases):
         found = module.find(base)
         if found is not None and found[1] is not node and depth < _MOST_NESTED:
@@ -241,14 +241,14 @@ def entries_of(module: Module, node: Definition, unread: list[str], depth: int =
     return entries or _constructor(module, node)
 
 
-def _constructor(module: Module, node: ast.ClassDef) -> dict[str, Entry]:
+def _constructor(module: Module, node: ast.ClassDef) -> dict[str, TypedField]:
     made = next((n for n in node.body if isinstance(n, Function) and n.name == "__init__"), None)
     return {e.name: e for e in _parameters(module, made)} if made is not None else {}
 
 
 def _field(
     module: Module, node: ast.AnnAssign, after: ast.stmt | None, told: Mapping[str, str]
-) -> Entry | None:
+) -> TypedField | None:
     """A field; None for a class variable, and for one that is no parameter of the constructor."""
     assert isinstance(node.target, ast.Name)
     name, hint = node.target.id, hint_of(module, node.annotation)
@@ -258,7 +258,7 @@ def _field(
     about = inspect.cleandoc(module.text(below)) or module.comment(node) or told.get(name, "")
     value = node.value
     if not (isinstance(value, ast.Call) and last_name(value.func) in _MAKERS):
-        return Entry(name, module, hint, value, help=about)
+        return TypedField(name, module, hint, value, help=about)
     keywords = keywords_of(value)
     if module.value(keywords.get("init")) is False:
         return None
@@ -267,7 +267,7 @@ def _field(
     if default is None and factory is None and value.args:
         default = value.args[0]
     made = _made_by(factory)
-    return Entry(
+    return TypedField(
         name,
         module,
         hint,
@@ -294,7 +294,7 @@ def _made_by(factory: ast.expr | None) -> ast.expr | None:
     return empty.get(last_name(factory))
 
 
-def _parameters(module: Module, node: Function) -> Iterator[Entry]:
+def _parameters(module: Module, node: Function) -> Iterator[TypedField]:
     told = described_parameters(ast.get_docstring(node) or "")
     args = node.args
     leading = [*args.posonlyargs, *args.args]
@@ -309,7 +309,7 @@ def _parameters(module: Module, node: Function) -> Iterator[Entry]:
                 and type(default.value) in (int, float, bool)
             ):
                 hint = replace(hint, name=type(default.value).__name__)
-            yield Entry(arg.arg, module, hint, default, help=told.get(arg.arg, ""))
+            yield TypedField(arg.arg, module, hint, default, help=told.get(arg.arg, ""))
 
 
 # --- Lightning -------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def _lightning(module: Module, call: ast.Call) -> FromTypes:
     for prefix, node in types.items():
         found = module.find(node)
         if node is not None and found is not None:
-            reader = _Reader(Style.DOTTED)
+            reader = _TypeReader(Style.DOTTED)
             options += [replace(o, required=False) for o in reader.options(*found, f"{prefix}.")]
         elif node is not None:
             unread.append(last_name(node) or prefix)

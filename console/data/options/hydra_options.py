@@ -27,7 +27,7 @@ MISSING = "???"
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ConfigPlace:
     """Where a script's config is: its folder, which may not exist, and its name."""
 
     folder: Path | None
@@ -55,7 +55,7 @@ def _is_main(module: Module, node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and module.imports.get(node.id, ("",))[0].partition(".")[0] == "hydra"
 
 
-def _place(module: Module, call: ast.Call) -> _Place:
+def _place(module: Module, call: ast.Call) -> _ConfigPlace:
     keywords = keywords_of(call)
     given = [module.value(each) for each in call.args[:2]]
     path = module.value(keywords.get("config_path")) if "config_path" in keywords else (given or [None])[0]
@@ -65,10 +65,10 @@ def _place(module: Module, call: ast.Call) -> _Place:
         if isinstance(path, str) and "://" not in path and "\0" not in path
         else None
     )
-    return _Place(folder, name if isinstance(name, str) else "")
+    return _ConfigPlace(folder, name if isinstance(name, str) else "")
 
 
-def _of(module: Module, place: _Place, chosen: Mapping[str, str]) -> tuple[ScriptOption, ...]:
+def _of(module: Module, place: _ConfigPlace, chosen: Mapping[str, str]) -> tuple[ScriptOption, ...]:
     configs = _Configs(place.folder, module.sources, chosen)
     options = list(configs.options(place.name)) if place.folder is not None and place.name else []
     if not options:
@@ -166,11 +166,17 @@ class _Configs:
         for key, value in list(entry.entries.items())[:1]:
             words = key.split()
             group, _, at = words[-1].partition("@")
-            if not isinstance(value, Scalar) or "override" in words[:-1] or group.startswith("hydra/"):
+            if (
+                not isinstance(value, Scalar)
+                or "override" in words[:-1]
+                or group.partition("/")[0] == "hydra"
+            ):
                 continue
             path = _joined(folder, group)
             chosen = value.text if value.source is not None else ""
-            groups[words[-1]] = self._group(words[-1].lstrip("/"), path, value, chosen)
+            option = self._group(words[-1].lstrip("/"), path, value, chosen)
+            if option.choices:
+                groups[words[-1]] = option
             chosen = self._chosen.get(words[-1].lstrip("/"), chosen)
             if chosen and "${" not in chosen and chosen != MISSING:
                 inside = at if at and at != "_global_" else "" if at else path.replace("/", ".")
@@ -224,10 +230,19 @@ def _joined(folder: str, name: str) -> str:
 
 
 def flattened(config: Table, package: str) -> Iterator[ScriptOption]:
-    """An option for each value of a config, by its key with dots; lists of mappings are left out."""
+    """An option for each value of a config, by its key with dots.
+
+    Lists of mappings, and keys of Hydra's own such as ``_target_``, are left out.
+    """
     for key, value in config.entries.items():
         name = f"{package}.{key}" if package else key
-        if not name.isprintable() or " " in name or "=" in name or name.startswith("hydra."):
+        if (
+            key.startswith("_")
+            or not name.isprintable()
+            or " " in name
+            or "=" in name
+            or name.startswith("hydra.")
+        ):
             continue
         if isinstance(value, Table):
             yield from flattened(value, name)

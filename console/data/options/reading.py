@@ -8,25 +8,23 @@ from pathlib import Path
 
 from launcher.spec.job import named_module
 
-from ..launch.docstrings import described_parameters
-from ..launch.draft import split_target
 from .argparse_options import argparse_options
 from .arguments import read_line
 from .click_options import click_options, typer_options
 from .dataclass_options import FromTypes, Style, dataclass_options, of_types
+from .docstrings import described_parameters
 from .hydra_options import hydra_options
 from .modules import Module, Sources, is_file, stamp
 from .option import MOST_OPTIONS, ScriptOption, ScriptParser
 
 
-def parser_of(target: str, workdir: Path, args: str = "") -> ScriptParser:
-    """What a script takes, searched in `workdir`; nothing for a function, or if it cannot be read.
+def parser_of(source: str, workdir: Path, args: str = "") -> ScriptParser:
+    """What a script takes, a file or module in `workdir`; nothing if it cannot be read.
 
     The values of a config of Hydra depend on the groups that its arguments choose.
     """
-    source, name = split_target(target)
     path = source_file(source, workdir)
-    if path is None or name:
+    if path is None:
         return ScriptParser()
     parser = _KNOWN.parser(path, workdir)
     groups = [option for option in parser.options if option.kind == "group"]
@@ -35,11 +33,10 @@ def parser_of(target: str, workdir: Path, args: str = "") -> ScriptParser:
     return _KNOWN.parser(path, workdir, tuple(sorted(chosen.items()))) if chosen else parser
 
 
-def parameter_texts(target: str, workdir: Path) -> dict[str, str]:
-    """What the docstring of a target's function says about its parameters; nothing for a script."""
-    source, name = split_target(target)
+def parameter_texts(source: str, name: str, workdir: Path) -> dict[str, str]:
+    """What the docstring of a function of a file or module says about its parameters."""
     path = source_file(source, workdir)
-    module = Sources((workdir,)).read(path) if path is not None and name else None
+    module = Sources((workdir,)).read(path) if path is not None else None
     found = module.find(ast.Name(name, ast.Load())) if module is not None else None
     return described_parameters(ast.get_docstring(found[1]) or "") if found is not None else {}
 
@@ -49,7 +46,7 @@ def parser_in(path: Path, workdir: Path) -> ScriptParser:
     return _KNOWN.parser(path, workdir)
 
 
-class _Known:
+class _ReadParsers:
     """What was read of scripts, and the versions of all files that it was read of."""
 
     _MOST = 32
@@ -73,7 +70,7 @@ class _Known:
         return parser
 
 
-_KNOWN = _Known()
+_KNOWN = _ReadParsers()
 
 
 def _parser(module: Module, chosen: dict[str, str]) -> ScriptParser:

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 
 from ... import formatting as fig
 from ...data.launch.completion import names_path
-from ...data.options.arguments import Line, read_line, split_line, suited, write_value
+from ...data.options.arguments import ArgumentLine, read_line, split_line, suited, write_value
 from ...data.options.check import doubts, problem_of
 from ...data.options.option import SWITCH, ScriptOption, ScriptParser
 from ..widgets.fields import Choice, Field, FormRow, PathSuggester, Toggle, harmless
@@ -44,8 +44,8 @@ class OptionForm(Vertical):
     OptionForm.-longer .label { width: 30; }
     OptionForm.-long .wrong { padding-left: 20; }
     OptionForm.-longer .wrong { padding-left: 30; }
-    OptionForm Field, OptionForm Choice { width: 2fr; min-width: 18; }
-    OptionForm .remark { width: 3fr; }
+    OptionForm Field, OptionForm Choice { min-width: 18; }
+    OptionForm .remark { width: 1.5fr; }
     """
     HELD: ClassVar[str] = "the arguments before it come first"
 
@@ -61,7 +61,7 @@ class OptionForm(Vertical):
         self.parser = ScriptParser()
         self._workdir, self._read_line, self._on_written = workdir, line, on_written
         self._text = ""
-        self._line = Line([])
+        self._line = ArgumentLine([])
         self._unfolded = False
         self._fields: dict[str, Field | Choice] = {}
         self._rows: dict[str, FormRow] = {}
@@ -83,7 +83,7 @@ class OptionForm(Vertical):
             self.follow(text)
             return
         self.parser, self._unfolded = parser, self._unfolded and parser.library == self.parser.library
-        self._text, self._line = text, read_line(parser.options, text) or Line([])
+        self._text, self._line = text, read_line(parser.options, text) or ArgumentLine([])
         longest = max((len(o.label) for o in parser.options), default=0)
         self.set_class(_LONG[0] < longest <= _LONG[1], "-long")
         self.set_class(longest > _LONG[1], "-longer")

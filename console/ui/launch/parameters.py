@@ -39,8 +39,8 @@ class ParamForm(Vertical):
     ParamForm { height: auto; }
     ParamForm .label { color: $foreground; }
     ParamForm .remark { width: 18; }
-    ParamForm.-told Field, ParamForm.-told Choice { width: 2fr; min-width: 18; }
-    ParamForm.-told .remark { width: 3fr; }
+    ParamForm.-told Field, ParamForm.-told Choice { min-width: 18; }
+    ParamForm.-told .remark { width: 1.5fr; }
     """
 
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002

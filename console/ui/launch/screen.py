@@ -203,8 +203,11 @@ class LaunchScreen(StartsAgain):
         except Misfit as error:
             misfit = error
         functions = functions_of(draft.target, draft.base)
-        parser = parser_of(draft.target, draft.base, draft.args)
-        about = parameter_texts(draft.target, draft.base)
+        parser, about = ScriptParser(), dict[str, str]()
+        if draft.function:
+            about = parameter_texts(draft.source, draft.function, draft.base)
+        else:
+            parser = parser_of(draft.source, draft.base, draft.args)
         return self.Checked(draft, functions, parser, framework, misfit, about)
 
     async def _show_checked(self, message: Checked) -> None:

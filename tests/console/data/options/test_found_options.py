@@ -49,6 +49,20 @@ def test_flags_take_no_value(tmp_path: Path, call: str, names: tuple[str, ...], 
     assert (got.flag, got.names, got.off) == (True, names, off)
 
 
+def test_a_flag_that_switches_another_one_off_is_no_option_of_its_own(tmp_path: Path) -> None:
+    source = (
+        "p.add_argument('--ema', action='store_true')\n"
+        "p.add_argument('--no-ema', action='store_false', dest='ema')\n"
+        "p.add_argument('--fast', action='store_true')\n"
+        "p.set_defaults(ema=True, fast=True)\n"
+    )
+
+    assert found(tmp_path, source) == (
+        ScriptOption(("--ema",), default="True", flag=True, off=("--no-ema",)),
+        ScriptOption(("--fast",), default="False", flag=True),  # nothing switches it off
+    )
+
+
 def test_what_is_computed_is_left_out(tmp_path: Path) -> None:
     assert found(tmp_path, "for n in NAMES: p.add_argument(f'--{n}')\np.add_argument(NAME, '-x')") == ()
 

@@ -282,13 +282,12 @@ def test_a_change_of_any_file_is_seen(tmp_path: Path) -> None:
     assert [o.names[0] for o in parser_of("train.py", script.parent).options] == ["--model", "--other"]
 
 
-def test_a_function_has_no_options_and_its_docstring_tells_of_parameters(tmp_path: Path) -> None:
+def test_the_docstring_of_a_function_tells_of_its_parameters(tmp_path: Path) -> None:
     laid_out(tmp_path, FILES["fire"])
 
-    assert not parser_of("train.py:train", tmp_path)
-    assert parameter_texts("train.py:train", tmp_path) == {"data": "the images", "lr": "the rate"}
-    assert parameter_texts("train.py", tmp_path) == {}
-    assert parameter_texts("gone.py:train", tmp_path) == {}
+    assert parameter_texts("train.py", "train", tmp_path) == {"data": "the images", "lr": "the rate"}
+    assert parameter_texts("train.py", "gone", tmp_path) == {}
+    assert parameter_texts("gone.py", "train", tmp_path) == {}
 
 
 # --- hostile and broken sources --------------------------------------------------------------------------

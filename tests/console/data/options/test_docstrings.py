@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.data.launch.docstrings import described_parameters
+from console.data.options.docstrings import described_parameters
 
 GOOGLE = """Trains.
 
