@@ -96,7 +96,6 @@ class Field(Input):
     """
 
     # Textual would lay the whole screen out for each character; a field's place does not depend on its text
-    value: Reactive[str] = reactive("", init=False)
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
     def __init__(self, value: str | None = None, **options: Any) -> None:
