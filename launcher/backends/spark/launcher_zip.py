@@ -53,7 +53,6 @@ _DRIVER_ONLY = (
     "spec/files/named_files.py",
     "spec/files/packing.py",
     "spec/files/project_files.py",
-    "spec/script_options.py",
     "spec/target_imports.py",
     "state/curves.py",
     "state/usage.py",
