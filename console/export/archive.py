@@ -210,7 +210,7 @@ RATIO = 100
 _BLOCK = 1 << 20
 _PREFIX = "rankdeck-run-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ALWAYS = (paths.SPEC, paths.EVENTS, paths.STATUS, paths.SUMMARY, paths.ARTIFACT_INDEX)
+_ALWAYS = (paths.SPEC, paths.EVENTS, paths.STATUS, paths.SUMMARY, paths.ARTIFACT_INDEX, paths.USAGE)
 _NEVER = frozenset({paths.PRIVATE, paths.RESERVE, "report.html"})
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 

@@ -45,8 +45,8 @@ _DOCTOR = f"{FOLDER}/doctor.json"
 _DOCUMENTS = (paths.STATUS, paths.EVENTS, paths.SPEC, paths.SUMMARY, _DOCTOR)
 """The parts that are JSON, and must stay so."""
 
-_FIGURES = (paths.SAMPLES, paths.CURVES)
-"""The folders whose files are packed as they are: they hold numbers and the names of metrics."""
+_FIGURES = (paths.SAMPLES, paths.USAGE, paths.CURVES)
+"""What is packed as it is: numbers, and the names of metrics and devices."""
 
 _WORDS = ("event", "run", "schema", "state", "mode", "by", "certainty", "level", "signal", "uuid", "way")
 _NAMES = (

@@ -32,6 +32,9 @@ UNREAD_POINTS, UNREAD_VALUES = 4096, 1 << 20
 so many values: so memory stays bounded."""
 
 MOST_LEVEL = 40
+STEP = "step"
+"""The metric that stands for a report of a step alone: so that the pace of such a run is known, too."""
+
 LARGEST_STEP, LARGEST_TIME, LARGEST_ATTEMPT, LONGEST_NAME = 1 << 62, LATEST, 0xFFFF, 256
 """Reports beyond these, which only a broken rank sends, are left out."""
 
@@ -185,7 +188,8 @@ class CurveBuilder:
             self._curves.clear()
         stepless = report.step is None
         step = int(report.time) if report.step is None else report.step
-        for name, value in report.metrics.items():
+        metrics = report.metrics or ({} if stepless else {STEP: float(step)})
+        for name, value in metrics.items():
             if (curve := self._curves.get((name, stepless))) is None:
                 if name not in self._names and (len(self._names) >= MOST_METRICS or len(name) > LONGEST_NAME):
                     continue

@@ -21,9 +21,9 @@ from console.demo import record_demo
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.screen import RunScreen
 from launcher.runs.paths import runs_root
-from tests.bench import bare_table
+from tests.bench import bare_input, bare_table
 from tests.bench.bare_table import BareTable
-from tests.bench.ledger import Comparison, interleave, record
+from tests.bench.ledger import Comparison, compared, interleave, record
 from tests.bench.typist import Answer, Typist
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
@@ -175,6 +175,7 @@ def answers(ours: Typist, theirs: Typist, keys: Sequence[str]) -> list[tuple[Ans
     ("what", "before", "keys", "size"),
     [
         ("selection", ("1",), (DOWN, UP), 2_000),
+        ("selection in the map of devices", ("6", "z"), (DOWN, UP), 2_000),
         ("a line of log", ("3", "g"), (DOWN, UP), 2_000),
         ("a page of log", ("3", "g"), (PAGE_DOWN, PAGE_UP), 12_000),
     ],
@@ -200,6 +201,40 @@ def test_a_key_over_a_real_terminal_settles_at_once(
         assert ours <= bound * theirs
     assert idle == 0
     assert statistics.median(answer.size for answer, _ in told) <= size
+
+
+def write_script(folder: Path) -> None:
+    """A script of 20 options."""
+    options = "".join(
+        f"p.add_argument('--option-{n}', type=int, default={n}, help='{n}')\n" for n in range(20)
+    )
+    (folder / "train.py").write_text(f"import argparse\np = argparse.ArgumentParser()\n{options}")
+
+
+@pytest.mark.parametrize(
+    ("what", "target", "before"),
+    [("Target", "", ""), ("Target, 20 options", "train.py", ""), ("an option's field", "train.py", "\t\t")],
+)
+def test_a_typed_character_shows_as_soon_as_in_an_empty_app(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, target: str, before: str
+) -> None:
+    write_script(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with Typist([RANKDECK]) as ours, Typist([sys.executable, str(Path(bare_input.__file__))]) as bare:
+        ours.until("New run")
+        bare.settle()
+        ours.send(target)
+        ours.settle(quiet=1.0)
+        for key in before:
+            ours.press(key)
+        keys = [("1", "\x7f")[n % 2] for n in range(100)]
+        told = [(ours.press(key), bare.press(key)) for key in keys]
+    shown = compared([(mine.first, its.first) for mine, its in told])
+    record(f"a character typed into {what}, key to echo", "an empty Textual app's input", shown, bound=1.6)
+    quiet = statistics.median(mine.settled for mine, _ in told)
+    size = statistics.median(mine.size for mine, _ in told)
+    print(f"all that it changes: {quiet * 1e3:.0f} ms, {size:.0f} bytes")
+    assert shown.ratio <= 1.6
 
 
 def painted(command: Sequence[str], *texts: str) -> list[float]:

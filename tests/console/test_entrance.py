@@ -19,7 +19,7 @@ from console.app import RankdeckApp
 from console.data.launch.draft import Draft
 from console.demo import record_demo
 from console.settings import ConsoleSettings
-from console.ui.launch.form import MoreForm
+from console.ui.launch.more import MoreForm
 from console.ui.launch.outline import Outline
 from console.ui.launch.screen import LaunchScreen
 from console.ui.logs.pane import LogPane

@@ -10,7 +10,7 @@ import numpy as np
 
 from launcher.state.run_state import RunState
 
-from .run_curves import CHECKPOINT, NO_CURVES, NOT_DRAWN, STEP_TIME, Happened, RunCurves, What
+from .run_curves import CHECKPOINT, NO_CURVES, STEP_TIME, Happened, RunCurves, What
 from .store import CurvePoints, CurveStore
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def curves_of(run: Path) -> RunCurves:
 
 def step_times(points: Mapping[str, CurvePoints]) -> CurvePoints:
     """The seconds a step between the points of the metric that has most of them."""
-    longest = max((p for name, p in points.items() if name not in NOT_DRAWN), key=len, default=None)
+    longest = max((p for name, p in points.items() if name != CHECKPOINT), key=len, default=None)
     if longest is None or len(longest) < 2:
         return _NO_POINTS
     # of the points of a step the first one: others are of late ranks

@@ -21,6 +21,7 @@ from launcher.state.run_state import RunState
 
 from ..filtering import Filter
 from ..polling import Poller
+from ..run.usage import TotalUse, recorded_use
 from .query import all_runs, arranged, current
 
 LOOK_S = 2.0
@@ -155,17 +156,19 @@ class RunRecord:
         state: its current or final state.
         limits: the warnings that a limit was near, in their order.
         problem: why the facts cannot be read; empty if they can.
+        use: what it used over all its time.
     """
 
     state: RunState
     limits: tuple[ev.LimitNear, ...] = ()
     problem: str = ""
+    use: TotalUse = field(default_factory=TotalUse)
 
 
 def read_record(run: Path) -> RunRecord:
     """The record of a run; if its folder cannot be read, with `problem`."""
     try:
-        return RunRecord(read_state(run), tuple(_limits(run)))
+        return RunRecord(read_state(run), tuple(_limits(run)), use=recorded_use(run)[0])
     except OSError as error:
         return RunRecord(
             RunState(id=run.name), problem=f"its facts cannot be read: {error.strerror or error}"

@@ -14,7 +14,6 @@ from launcher.frameworks.registry import FrameworkChoice, choose
 from launcher.runs.status import Status
 from launcher.spec.files.file_search import find_sources
 from launcher.spec.job import JobSpec, named_module
-from launcher.spec.script_options import ScriptOption, options_in
 from launcher.spec.signature import Parameter, ParameterKind, Signature
 from launcher.spec.source import described
 
@@ -159,24 +158,6 @@ def matched(target: str, query: str) -> frozenset[int]:
 def _score(pattern: re.Pattern[str], name: str) -> tuple[int, int, str] | None:
     spans = [len(m.group(1)) for m in pattern.finditer(name)]
     return (min(spans), len(name), name) if spans else None
-
-
-def options_of(target: str, workdir: Path) -> tuple[ScriptOption, ...]:
-    """The options that a script's source spells out; none for a function."""
-    source, name = split_target(target)
-    path = _source_file(source, workdir)
-    if path is None or name:
-        return ()
-    try:
-        stat = path.stat()
-    except OSError:
-        return ()
-    return _options_version(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache(maxsize=64)
-def _options_version(path: Path, _changed: int, _size: int) -> tuple[ScriptOption, ...]:
-    return options_in(path)
 
 
 def functions_of(target: str, workdir: Path) -> tuple[Signature, ...]:

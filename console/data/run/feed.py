@@ -19,14 +19,17 @@ from launcher.state.changes import changed
 from launcher.state.events import Event, PartUnreadable
 from launcher.state.ranks import RankPhase
 from launcher.state.run_state import Phase, RunState
+from launcher.state.usage import RankUsage
 
 from ..curves.run_curves import RunCurves
 from ..logs.book import LogBook
 from ..polling import Poller
 from .health import Alarms, Alert, AlertInput
-from .model import RankView, RankViews, RunView
+from .metrics import Metric
+from .model import Life, RankView, RankViews, RunView
 from .narration import deleted_line
 from .progress import PastReader
+from .usage import UsageFile, life_amounts
 
 if TYPE_CHECKING:
     from ..curves.making import CurveSource
@@ -77,6 +80,7 @@ class RunFeed:
         self._state = self._tail.state
         self._results: tuple[dict[str, object], ...] = ()
         self._artifacts: Mapping[str, Artifact] = {}
+        self._usage = UsageFile(run)
         self._limits: _Limits | None = None
         self._more = False
         self._has_read_samples, self._sampled_at, self._samples_due = False, 0, 0.0
@@ -127,6 +131,8 @@ class RunFeed:
                 self._artifacts = self._read_artifacts()
         if facts or self._tail.state.unreadable != self._state.unreadable:
             self._state = self._tail.state
+        if self._has_read_samples and (wrong := self._usage.look()):
+            self._tail.note(PartUnreadable(time=0.0, file=paths.USAGE, reason=wrong))
         self._check_end()
         return facts
 
@@ -199,13 +205,14 @@ class RunFeed:
 
     def _view(self) -> RunView:
         state, now, past = self._state, self._time(), self._past.known
+        recorded = self._usage.ranks
         ranks = self._views.of(
             state,
             now=now,
             written=self.book.written,
             past=past.history,
             step_s=past.step_s,
-            life=past.life,
+            life=_lives(past.life, recorded) if recorded and not state.attempt else past.life,
             skew=past.skew,
         )
         alerts = self._alerts_of(ranks, now)
@@ -221,6 +228,7 @@ class RunFeed:
             alerts=alerts,
             recalled=self._recalled(),
             curves=self._read_curves(),
+            usage=past.usage if recorded is None else recorded,
         )
         view.prepare()
         return view
@@ -273,6 +281,16 @@ class RunFeed:
         elif status is not None and status.state.final and _facts_are_unreadable(self._state):
             self._state = _ended(self._state, status)
             self.book.end()
+
+
+def _lives(life: Life, recorded: Mapping[int, RankUsage]) -> Life:
+    """The amounts over ranks' lives: as recorded; what is not, from the samples that were read."""
+
+    def known(rank: int) -> Mapping[Metric, float] | None:
+        read, usage = life(rank), recorded.get(rank)
+        return read if usage is None else {**(read or {}), **life_amounts(usage)}
+
+    return known
 
 
 def _alert_input(view: RankView, not_finite: Mapping[str, int | None]) -> AlertInput:

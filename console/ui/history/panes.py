@@ -24,6 +24,7 @@ from ... import formatting as fig
 from ...data.history.query import took_text
 from ...data.run.model import PHASE_GLYPHS
 from ...data.run.narration import record_line, xid_lines
+from ...data.run.usage import use_texts
 from ...sanitize import printable
 from ..launch.panes import outcome
 from ..run.failure import circumstances, place
@@ -215,6 +216,8 @@ def card_rows(run: Status, record: RunRecord | None, width: int) -> Iterator[Row
     for label, value in _facts(run):
         if value:
             yield ((f" {label:<{_LABEL}}", "muted"), (" ".join(printable(value).split()), ""))
+    if record is not None and (used := " · ".join(use_texts(record.use))):
+        yield ((f" {'used':<{_LABEL}}", "muted"), (used, ""))
     if record is not None and (came := total_line(record.state)):
         yield ((f" {'files':<{_LABEL}}", "muted"), (f"{came}: rankdeck artifacts {run.id}", ""))
     if figures := _figures(run):

@@ -13,22 +13,21 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
 from textual.widgets import Static
-from textual.worker import get_current_worker
 
 from launcher.errors import LauncherError
 from launcher.runs.catalog import read_private
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 from launcher.spec.request import Request
-from launcher.spec.script_options import ScriptOption
 from launcher.spec.signature import Signature
 
 from ...commands import Commands
 from ...data.history.query import recent_runs
-from ...data.launch.completion import misgiven
 from ...data.launch.detect import Detected, look
 from ...data.launch.draft import Draft, Misfit, command_text, draft_of, require_editable, unwritten
-from ...data.launch.targets import framework_of, functions_of, options_of
+from ...data.launch.targets import framework_of, functions_of
+from ...data.options.check import misgiven
+from ...data.options.option import ScriptParser
 from ...sanitize import escaped
 from ..navigation import Site
 from ..rerun import StartsAgain
@@ -80,16 +79,18 @@ class LaunchScreen(StartsAgain):
             self,
             draft: Draft,
             functions: tuple[Signature, ...],
-            options: tuple[ScriptOption, ...],
+            parser: ScriptParser,
             framework: str,
             misfit: Misfit | None,
+            about: Mapping[str, str],
         ) -> None:
             super().__init__()
             self.draft = draft
             self.functions = functions
-            self.options = options
+            self.parser = parser
             self.framework = framework
             self.misfit = misfit
+            self.about = about
 
     class MachineFound(Message):
         """The resources of this machine were detected."""
@@ -128,6 +129,8 @@ class LaunchScreen(StartsAgain):
         self._refused: tuple[Draft, Misfit] | None = None
         self._checked: tuple[Draft, CheckReport] | None = None
         self._launching = False
+        self._reading: Draft | None = None
+        self._newest: Draft | None = None
         self._list_timer: Timer
 
     def compose(self) -> ComposeResult:
@@ -172,33 +175,49 @@ class LaunchScreen(StartsAgain):
         self._show_checks()
         self._check(draft)
 
-    @work(thread=True, exclusive=True, group="check")
     def _check(self, draft: Draft) -> None:
-        worker = get_current_worker()
-        checked = self._read(draft)
-        if not worker.is_cancelled:
-            self.post_message(checked)
+        """Check a draft in a thread; while one is being checked, only the newest of the others waits."""
+        if self._reading is None:
+            self._reading = draft
+            self._read_aside(draft)
+        self._newest = draft
+
+    @work(thread=True, group="check")
+    def _read_aside(self, draft: Draft) -> None:
+        self.post_message(self._read(draft))
+
+    @on(Checked)
+    async def _checked_aside(self, message: Checked) -> None:
+        self._reading = None
+        if self._newest is not None and self._newest != message.draft:
+            self._check(self._newest)
+        await self._show_checked(message)
 
     def _read(self, draft: Draft) -> Checked:
         """Check a draft by reading its source; blocks."""
+        from ...data.options.reading import parameter_texts, parser_of
+
         misfit, framework = None, ""
         try:
             framework = framework_of(draft.resolved())
         except Misfit as error:
             misfit = error
         functions = functions_of(draft.target, draft.base)
-        options = options_of(draft.target, draft.base)
-        return self.Checked(draft, functions, options, framework, misfit)
+        parser, about = ScriptParser(), dict[str, str]()
+        if draft.function:
+            about = parameter_texts(draft.source, draft.function, draft.base)
+        else:
+            parser = parser_of(draft.source, draft.base, draft.args)
+        return self.Checked(draft, functions, parser, framework, misfit, about)
 
-    @on(Checked)
     async def _show_checked(self, message: Checked) -> None:
         if message.draft.target != self.draft.target:
             return
         form = self.query_one(LaunchForm)
-        await form.offer(message.functions, message.options, message.draft)
+        await form.offer(message.functions, message.parser, message.draft, message.about)
         form.show_framework(message.framework)
         if message.draft == self.draft:
-            self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
+            self.judge(message.misfit, misgiven(message.parser, message.draft.args) or form.trouble)
 
     async def learn(self) -> None:
         """Read the target and offer fields for what it takes. Input that arrives meanwhile waits."""

@@ -107,7 +107,7 @@ class RankGrid(ScrollingSheet):
         """The ranks as table or cells; a note before they have places."""
         if self.view is None or not self.view.ranks:
             return [unplaced_row(self.view)]
-        metric, hosts = self.metric, self.view.state.hosts
+        metric, hosts = self.metric, self.view.state.hosts if self.view.live else {}
         if self.is_table:
             return self._table.rows(
                 self._listed,

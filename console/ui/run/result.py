@@ -23,6 +23,7 @@ from ... import formatting as fig
 from ...data.run.model import RankView, RunView
 from ...data.run.narration import xid_lines
 from ...data.run.trackers import tracker_records
+from ...data.run.usage import use_texts
 from ..widgets.plots import plot_rows
 from ..widgets.rows import Row, clip, wrapped_rows
 from .failure import circumstances, ending
@@ -69,6 +70,8 @@ def result_rows(view: RunView, width: int) -> list[Row]:
         rows.append(((f" {view.state.why}", "bold"),))
     if not view.live and first is None:
         rows += _standing(view.state, width)
+    if not view.live and (used := use_texts(view.use)):
+        rows.append(((f" {' · '.join(used)}", ""),))
     values = {int(entry["rank"]): entry for entry in view.results}
     rows += _shaped(view.results, width)
     hosts = host_labels([v.rank.host for v in view.ranks], _HOST)

@@ -27,6 +27,7 @@ from ..rerun import StartsAgain
 from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
 from .deck import Deck
+from .devices.pane import DevicesPane
 from .failure import failure_text
 from .header import AlertLine, Headline, PhaseStrip, RunHeader, gang
 from .messages import FeedFailed, RankChosen, RunChanged
@@ -71,6 +72,7 @@ class RunScreen(StartsAgain):
         Binding("3", "pane('logs')", "Logs", show=False, id="run.pane_3"),
         Binding("4", "pane('result')", "Result", show=False, id="run.pane_4"),
         Binding("5", "pane('charts')", "Curves and alerts", show=False, id="run.pane_5"),
+        Binding("6", "pane('devices')", "Devices", show=False, id="run.pane_6"),
         Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
         Binding("y", "copy", "Copy", id="run.copy"),
         Binding("u", "copy_page", "Copy the run's page", show=False, id="run.page"),
@@ -101,6 +103,7 @@ class RunScreen(StartsAgain):
         with contained(self):
             self.query_one(LogPane).attach(self._feed.book)
         self.query_one(RankGrid).moved = self._show_detail
+        self.query_one(DevicesPane).moved = self.query_one(RankGrid).move_to
         self._feed.poller.start()
 
     def on_unmount(self) -> None:
@@ -182,6 +185,7 @@ class RunScreen(StartsAgain):
         """Show the rank under the cursor in the detail pane, in the same frame as the cursor."""
         if self.view is not None:
             self.query_one(RankDetail).show(self.view, rank)
+            self.query_one(DevicesPane).point_at(rank)
 
     @on(RankChosen)
     def show_rank(self, message: RankChosen) -> None:

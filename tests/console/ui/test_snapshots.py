@@ -336,6 +336,10 @@ def large(stage: Stage) -> Path:
     return record_demo(stage.root, ranks=64, until=NOW_S)
 
 
+def without_gpus(stage: Stage) -> Path:
+    return record_demo(stage.root, ranks=4, gpus=False, until=NOW_S)
+
+
 SCENES = {
     "launch": Scene(filled, past=True),
     "launch-more": Scene(keys("ctrl+t", first=filled), past=True),
@@ -348,6 +352,10 @@ SCENES = {
     "run-failed": Scene(shown, failed),
     "run-charts": Scene(keys("5", "z", first=shown), training),
     "curves": Scene(curved, training),
+    "run-devices": Scene(keys("6", "z", first=shown), training),
+    "run-devices-cpu": Scene(keys("6", "z", first=shown), without_gpus),
+    "run-devices-64-ranks": Scene(keys("6", "z", first=shown), large),
+    "run-devices-ended": Scene(keys("6", first=shown), succeeded),
     "stop": Scene(keys("x", first=shown), training),
     "help": Scene(keys("question_mark", first=shown), training),
     "manual": Scene(reading, training),
@@ -361,6 +369,9 @@ LOOKS = {
     "run-failed-ascii": Scene(shown, failed, settings={"ascii": True}),
     "run-failed-no-color": Scene(shown, failed, environ={"NO_COLOR": "1"}),
     "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
+    "run-devices-ascii": Scene(keys("6", first=shown), training, settings={"ascii": True}),
+    "run-devices-no-color": Scene(keys("6", first=shown), training, environ={"NO_COLOR": "1"}),
+    "run-devices-map-no-color": Scene(keys("6", "z", first=shown), large, environ={"NO_COLOR": "1"}),
     "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
     "manual-ascii": Scene(reading, training, settings={"ascii": True}),
     "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
@@ -377,6 +388,7 @@ CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
 CASES += [(name, SMALL) for name in ("run-charts", "curves")]
 CASES += [("compare-three", SIZES[1])]
+CASES += [(name, SMALL) for name in ("run-devices", "run-devices-cpu", "run-devices-64-ranks")]
 
 
 def file_of(name: str, size: tuple[int, int]) -> str:

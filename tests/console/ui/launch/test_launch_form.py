@@ -16,7 +16,8 @@ from console.app import RankdeckApp
 from console.data.launch.draft import Draft
 from console.data.launch.presets import list_presets, presets_folder, save_preset
 from console.demo import record_demo
-from console.ui.launch.form import Fold, LaunchForm, MoreForm
+from console.ui.launch.form import LaunchForm
+from console.ui.launch.more import Fold, MoreForm
 from console.ui.launch.panes import CommandLine, RecentRuns
 from console.ui.launch.parameters import ParamForm, typed_default
 from console.ui.launch.picker import Candidates, PickerScreen
@@ -238,7 +239,7 @@ async def test_what_is_folded_away_is_said_and_reaches_the_run(
         field(app, "conf").value = "spark.x=1"  # has no meaning here, and is kept for where it has
         await pilot.press("ctrl+t")
         await until(pilot, lambda: command(app).endswith("--max-restarts 2 --env LEVEL=3 --env 'NOTE=a b'"))
-        assert "--max-restarts 2" in app.screen.query_one(Fold)._text
+        assert "--max-restarts 2" in app.screen.query_one("#fold", Fold)._text
         await pilot.press("ctrl+r")
         await until(pilot, lambda: bool(commands.started))
 
