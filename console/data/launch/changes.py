@@ -20,7 +20,7 @@ from launcher.spec.job import named_module
 from launcher.spec.redaction import REDACTED
 from launcher.spec.script_options import ScriptOption
 
-from ...formatting import ago
+from ...formatting import ago, tilde
 from .draft import EXTRAS, WORKDIR, Draft, draft_of, require_editable, split_target
 from .targets import functions_of, options_of, source_file
 
@@ -113,7 +113,8 @@ def differences(last: Draft, draft: Draft) -> Iterator[Change]:
         {names.get(n, n): text.strip() for n, text in side.extras.items() if text.strip()}
         for side in (last, draft)
     )
-    last_extras[names[WORKDIR]], extras[names[WORKDIR]] = str(last.ranks_workdir), str(draft.ranks_workdir)
+    for side, texts in ((last, last_extras), (draft, extras)):
+        texts[names[WORKDIR]] = tilde(side.ranks_workdir)
     yield from _each(last_extras, extras, {})
 
 

@@ -122,9 +122,8 @@ def _tasks(draft: Draft, spec: JobSpec) -> PlacementMap:
         return PlacementMap(problem=error.message)
     gpus = "no GPU" if spec.gpu is False else number(spec.gpus_per_task or spec.gpus_per_rank, "GPU")
     where = gpus if spec.gpu is not None else f"{gpus} if any"
-    word = draft.mode.traits.task
     seats = tuple(
-        Seat(f"{word} {i}", tuple(range(i * each, min((i + 1) * each, spec.num_processes))), where)
+        Seat(f"task {i}", tuple(range(i * each, min((i + 1) * each, spec.num_processes))), where)
         for i in range(tasks)
     )
     slots = slots_of(draft.spark.strip())

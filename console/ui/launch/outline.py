@@ -13,14 +13,13 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from ...formatting import tilde
-from .workbench.layout import FORM, FOUND, PLAN, PREVIEW, RECENT, LaunchPanes, shown
+from .workbench.layout import FORM, FOUND, PLAN, PREVIEW, RECENT, TITLE_FOUND, TITLE_PLAN, LaunchPanes, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 _LABELS = ("Target", "Run", "Arguments", "Processes", "GPUs", "Mode", "Spark", "More")
 COMMAND_TITLE = "The same on a command line"
-TITLE_FOUND, TITLE_PLAN = "3 Trainings here", "3 Before the launch"
 
 
 class Outline(Screen[None]):
@@ -43,7 +42,7 @@ class Outline(Screen[None]):
         if self._workdir is None:
             return
         yield Static(banner(self._workdir), id="banner", markup=False)
-        panes = shown(self.app.size, seeking=self._seeking, recent_first=True)
+        panes = shown(self.app.size, seeking=self._seeking, recent_first=not self._seeking)
         titles = {
             FORM: "1 New run",
             RECENT: "2 Recent runs",
@@ -54,8 +53,9 @@ class Outline(Screen[None]):
         texts = {FORM: "\n".join(self._labels)}
         with LaunchPanes(id="launch"):
             for name, title in titles.items():
-                if name in panes:
-                    yield _pane(title, name, texts.get(name, ""))
+                pane = _pane(title, name, texts.get(name, ""))
+                pane.display = name in panes
+                yield pane
         yield _pane(COMMAND_TITLE, "command")
         yield Static(id="keys-here")
 

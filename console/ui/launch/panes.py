@@ -125,7 +125,7 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line]
 
 
-WELCOME = "rankdeck runs one training on many processes, GPUs and hosts, and shows each of its ranks."
+WELCOME = "rankdeck runs one training on many processes, GPUs and hosts, and shows every rank."
 DEMO = "demo: 8 ranks, recorded"
 _TIGHT = 12
 _ROOMY, _WIDE = 64, 84
@@ -152,7 +152,7 @@ class RecentRuns(CursorSheet[Status]):
         self._users = any(run.user for run in runs)
         at = (i for i, run in enumerate(runs) if here is not None and run.id == here.id)
         self.cursor = next(at, 0)
-        self.entitle(f"2 Recent runs · {len(runs)}" if runs else "2 Recent runs · none yet")
+        self.entitle(f"2 Recent runs · {len(runs)}" if runs else "2 Recent runs")
         self.refresh_rows()
 
     def tell_machine(self, text: str) -> None:

@@ -120,7 +120,8 @@ class Workbench(LaunchPanes):
 
     def fit(self) -> None:
         """Show the panes for which there is room."""
-        first = self._recent_first if self._recent_first is not None else bool(self._recent.items)
+        first = not self.seeking and (bool(self._recent.items) or not self._recent.listed)
+        first = first if self._recent_first is None else self._recent_first
         panes = shown(self.app.size, seeking=self.seeking, recent_first=first)
         for name, pane in (
             (RECENT, self._recent),
@@ -188,7 +189,7 @@ class Workbench(LaunchPanes):
     def _show_found(self, message: TrainingsFound) -> None:
         self._found.show(message.found, done=message.done)
 
-    @on(TrainingList.Chosen)
+    @on(TrainingList.Chosen, "#found")
     def _chosen(self, message: TrainingList.Chosen) -> None:
         message.stop()
         self.post_message(self.Picked(self._found.items[message.index].target))

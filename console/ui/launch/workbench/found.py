@@ -12,6 +12,7 @@ from ....data.launch.targets import Candidate, matched, narrow
 from ...widgets.lists import CursorSheet
 from ...widgets.rows import Row, clip, width_of
 from ..target_text import marked_target
+from .layout import TITLE_FOUND
 
 if TYPE_CHECKING:
     from textual import events
@@ -31,6 +32,7 @@ class TrainingList(CursorSheet[Candidate]):
 
     def __init__(self) -> None:
         super().__init__(id="found", classes="pane")
+        self.border_title = TITLE_FOUND
         self.led = False
         self.query_text = ""
         self._all: Sequence[Candidate] = ()
@@ -70,7 +72,7 @@ class TrainingList(CursorSheet[Candidate]):
         self.cursor = next(at, 0) if self.cursor else 0
         count = f" · {len(self.items)}" if self.items else ""
         few = f" of {len(self._all)}" if len(self.items) < len(self._all) and self.items else ""
-        self.entitle(f"3 Trainings here{count}{few}", "" if self._done else "reading …")
+        self.entitle(f"{TITLE_FOUND}{count}{few}", "" if self._done else "reading …")
         self.refresh_rows()
         self.reveal(self.cursor)
         if self.chosen != here:

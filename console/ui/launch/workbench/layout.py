@@ -26,6 +26,7 @@ TALL = 34
 """The least number of lines at which a preview is below both, where it cannot be beside them."""
 
 FORM, RECENT, FOUND, PREVIEW, PLAN = "form", "recent", "found", "preview", "plan"
+TITLE_FOUND, TITLE_PLAN = "3 Trainings here", "3 Before the launch"
 _LEAST = 4
 
 
@@ -54,7 +55,7 @@ def places(room: Size, terminal: Size, form: int, panes: Collection[str]) -> dic
     below = max(room.height - top, 0)
     found = {FORM: Region(0, 0, room.width, top)}
     lower = max(below * 2 // 5, min(8, below)) if PREVIEW in panes else below
-    split = room.width * 2 // 5 if other and RECENT in panes else room.width if RECENT in panes else 0
+    split = room.width * 9 // 20 if other and RECENT in panes else room.width if RECENT in panes else 0
     if RECENT in panes:
         found[RECENT] = Region(0, top, split, lower)
     if other:

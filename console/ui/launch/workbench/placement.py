@@ -57,7 +57,7 @@ def _ranks(seat: Seat) -> str:
 def _boxes(host: HostPlaces, width: int) -> Iterator[Row]:
     """The host's head, and a box for each seat, as many beside each other as fit."""
     yield _head(host)
-    columns = max(1, min((width - 2) // _BOX, len(host.seats)))
+    columns = _even(len(host.seats), (width - 2) // _BOX)
     cells = max(min((width - 2) // columns, _WIDEST), 8)
     for start in range(0, len(host.seats), columns):
         line = host.seats[start : start + columns]
@@ -73,6 +73,12 @@ def _boxes(host: HostPlaces, width: int) -> Iterator[Row]:
         )
         yield _beside(line, lambda seat: f"│ {_fitted(seat.note, cells - 4)}│")
         yield _beside(line, lambda _: f"╰{'─' * (cells - 3)}╯")
+
+
+def _even(seats: int, most: int) -> int:
+    """How many seats a line has, at most `most`, so that all lines have about as many."""
+    lines = -(-seats // max(most, 1))
+    return max(1, -(-seats // max(lines, 1)))
 
 
 def _fitted(text: str, cells: int, fill: str = " ", gap: str = "") -> str:
@@ -93,7 +99,7 @@ def _cells(host: HostPlaces, width: int) -> Iterator[Row]:
     texts = [(f"{seat.label} ", _ranks(seat), _style(seat)) for seat in host.seats]
     widest = max((cell_len(label) + cell_len(ranks) for label, ranks, _ in texts), default=0) + 2
     widest = max(min(widest, width - 2), _CELL)
-    columns = max(1, (width - 1) // widest)
+    columns = _even(len(texts), (width - 1) // widest)
     for start in range(0, len(texts), columns):
         row: list[tuple[str, str]] = [(" ", "")]
         for label, ranks, style in texts[start : start + columns]:
@@ -105,7 +111,7 @@ def _cells(host: HostPlaces, width: int) -> Iterator[Row]:
 def _folded(host: HostPlaces, _width: int) -> Iterator[Row]:
     """One line: neighbouring seats with as many ranks each are named together."""
     parts: list[tuple[str, str]] = []
-    for (count, taken), group in groupby(host.seats, lambda seat: (len(seat.ranks), seat.taken)):
+    for (count, taken), group in groupby(host.seats, lambda s: (len(s.ranks), s.taken and not s.ranks)):
         seats = list(group)
         word, _, first = seats[0].label.rpartition(" ")
         last = seats[-1].label.rpartition(" ")[2]

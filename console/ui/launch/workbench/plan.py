@@ -10,6 +10,7 @@ from ....data.launch.changes import Change, SinceLast
 from ....data.launch.places import PlacementMap
 from ....data.run.model import PHASE_GLYPHS
 from ...widgets.rows import Row, ScrollingSheet, clip, safe
+from .layout import TITLE_PLAN
 from .placement import map_rows
 
 _NAME = 20
@@ -22,15 +23,11 @@ class LaunchPlan(ScrollingSheet):
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(id="plan", classes="pane")
+        self.border_title = TITLE_PLAN
         self._clock = clock
         self._since: SinceLast | None = None
         self._places: PlacementMap | None = None
         self.known = False
-
-    def on_mount(self) -> None:
-        """Say what the pane is for."""
-        self.entitle("3 Before the launch")
-        super().on_mount()
 
     def show(self, places: PlacementMap | None, since: SinceLast | None) -> None:
         """Show these places, and what has changed; `places` is None while the machine is not known."""
@@ -38,6 +35,11 @@ class LaunchPlan(ScrollingSheet):
         self._places, self._since, self.known = places, since, True
         if changed:
             self.refresh_rows()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the places are known too."""
+        return self._places is not None
 
     def rows(self, width: int) -> Sequence[Row]:
         """The changes and the map; in a low pane a line for each of both."""
