@@ -65,14 +65,15 @@ def _of_file(path: Path, workdir: Path) -> list[Candidate]:
         judged, functions = _read(path)
     except SpecError as error:
         return [Candidate(name, "script", error.message)]
-    script = Candidate(name, "script", judged.doc, score=judged.score, uses=judged.uses)
-    return [script, *(_of_function(script, judged.entry, each) for each in functions)]
+    score = judged.score if judged.runs else judged.score / 4
+    script = Candidate(name, "script", judged.doc, score=score, uses=judged.uses)
+    return [script, *(_of_function(name, judged, each) for each in functions)]
 
 
-def _of_function(script: Candidate, entry: str, signature: Signature) -> Candidate:
-    score = script.score - 5.0 if signature.name == entry else script.score / 2
-    target = f"{script.target}:{signature.name}"
-    return Candidate(target, takes(signature), signature.doc, score=score, uses=script.uses)
+def _of_function(file: str, judged: Judged, signature: Signature) -> Candidate:
+    score = judged.score - 5.0 if signature.name == judged.entry else judged.score / 2
+    target = f"{file}:{signature.name}"
+    return Candidate(target, takes(signature), signature.doc, score=score, uses=judged.uses)
 
 
 def _read(path: Path) -> tuple[Judged, tuple[Signature, ...]]:

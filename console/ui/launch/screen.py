@@ -182,6 +182,7 @@ class LaunchScreen(StartsAgain):
     def _changed(self) -> None:
         draft = self.draft
         self.query_one(CommandLine).show(command_text(draft, self._defaults))
+        self.query_one(LaunchForm).unfound = False  # until it is checked
         self.query_one(Workbench).edited(draft)
         self._show_checks()
         self._check(draft)

@@ -19,11 +19,8 @@ from launcher.errors import LauncherError
 from launcher.runs.status import Status
 
 from ....data.history.query import all_runs
-from ....data.launch.changes import SinceLast, since_last
 from ....data.launch.detect import Detected
 from ....data.launch.draft import Draft, Misfit
-from ....data.launch.places import PlacementMap, placement_map
-from ....data.launch.preview import Preview, preview_of
 from ....data.launch.targets import Candidate
 from ..panes import RecentRuns
 from .found import TrainingList
@@ -35,6 +32,10 @@ from .reader import FolderReader
 if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
+
+    from ....data.launch.changes import SinceLast
+    from ....data.launch.places import PlacementMap
+    from ....data.launch.preview import Preview
 
 _SETTLED_S = 0.12
 """How long nothing is typed before the plan is made again."""
@@ -206,6 +207,8 @@ class Workbench(LaunchPanes):
 
     @work(thread=True, exclusive=True, group="preview")
     def _read_preview(self, target: str) -> None:
+        from ....data.launch.preview import preview_of  # not needed for the first frames, as all below
+
         worker = get_current_worker()
         preview = preview_of(target, self._workdir)
         if not worker.is_cancelled:
@@ -241,6 +244,9 @@ class Workbench(LaunchPanes):
 
     @work(thread=True, exclusive=True, group="plan")
     def _plan_for(self, draft: Draft, detected: Detected | None) -> None:
+        from ....data.launch.changes import since_last
+        from ....data.launch.places import placement_map
+
         worker = get_current_worker()
         places = placement_map(draft, detected) if detected is not None else None
         since = since_last(draft, self._runs(), self._root, time.time())

@@ -54,7 +54,7 @@ def places(room: Size, terminal: Size, form: int, panes: Collection[str]) -> dic
     top = max(min(form, most, room.height - _LEAST), min(3, room.height))
     below = max(room.height - top, 0)
     found = {FORM: Region(0, 0, room.width, top)}
-    lower = max(below * 2 // 5, min(8, below)) if PREVIEW in panes else below
+    lower = max(below * 2 // 5, min(8, below // 2)) if PREVIEW in panes else below
     split = room.width * 9 // 20 if other and RECENT in panes else room.width if RECENT in panes else 0
     if RECENT in panes:
         found[RECENT] = Region(0, top, split, lower)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from .... import formatting as fig
-from ....data.launch.changes import Change, SinceLast
-from ....data.launch.places import PlacementMap
 from ....data.run.model import PHASE_GLYPHS
 from ...widgets.rows import Row, ScrollingSheet, clip, safe
 from .layout import TITLE_PLAN
-from .placement import map_rows
+
+if TYPE_CHECKING:
+    from ....data.launch.changes import Change, SinceLast
+    from ....data.launch.places import PlacementMap
 
 _NAME = 20
 _LOW = 8
@@ -49,6 +51,8 @@ class LaunchPlan(ScrollingSheet):
         told = [self._in_short(width)] if height < _LOW else list(self._changes(width))
         if self._places is None:
             return told
+        from .placement import map_rows  # no map is drawn before the first frames
+
         between: list[Row] = [] if height < _LOW else [()]
         drawn = map_rows(self._places, width, height - len(told) - len(between))
         return [*told, *between, *drawn]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from ....data.launch.preview import Preview
-from ...widgets.python_source import coloured
 from ...widgets.rows import Row, ScrollingSheet, clip, spread, wrapped_rows
+
+if TYPE_CHECKING:
+    from ....data.launch.preview import Preview
 
 _FUNCTIONS = 6
 
@@ -23,6 +25,8 @@ class SourcePreview(ScrollingSheet):
         """Show another preview, from its start."""
         if preview == self.preview:
             return
+        from ...widgets.python_source import coloured  # only here: it compiles patterns
+
         self.preview = preview
         self._source = tuple(coloured(preview.lines)) if preview else ()
         self.entitle(preview.target if preview else "")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ....data.launch.targets import Candidate
-from ....data.launch.trainings import find_trainings
 
 Publish = Callable[[tuple[Candidate, ...], bool], None]
 _FRESH_S = 30.0
@@ -39,6 +38,8 @@ class FolderReader:
         self._stop.set()
 
     def _read(self, stop: threading.Event) -> None:
+        from ....data.launch.trainings import find_trainings  # the form is shown before
+
         found: tuple[Candidate, ...] = ()
         for found in find_trainings(self._folder, stop.is_set):
             if stop.is_set():
