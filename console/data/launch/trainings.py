@@ -28,7 +28,7 @@ _ASIDE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """How much is looked at: entries of folders, files read, bytes of each and of all, seconds."""
 
     entries: int = 50_000
@@ -54,10 +54,10 @@ Stop = Callable[[], bool]
 
 
 def find_trainings(
-    folder: Path, stop: Stop = lambda: False, limits: Limits | None = None, now: float | None = None
+    folder: Path, stop: Stop = lambda: False, limits: SearchLimits | None = None, now: float | None = None
 ) -> Iterator[tuple[Candidate, ...]]:
     """What could be trained below `folder`, the likeliest first: what is known so far, and at last all."""
-    limits = limits or Limits()
+    limits = limits or SearchLimits()
     end = time.monotonic() + limits.seconds
 
     def over() -> bool:

@@ -40,7 +40,7 @@ _BESIDE, _BELOW = 100, 22
 class Candidates(CursorSheet[Candidate]):
     """The matching candidates, a line each."""
 
-    class Moved(Message):
+    class Aimed(Message):
         """Another candidate is under the cursor."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Candidates(CursorSheet[Candidate]):
         self.items, self.cursor, self.query_text = candidates, 0, query
         self.refresh_rows()
         self.reveal(0)
-        self.post_message(self.Moved())
+        self.post_message(self.Aimed())
 
     @property
     def shows_cursor(self) -> bool:
@@ -81,7 +81,7 @@ class Candidates(CursorSheet[Candidate]):
     def action_move(self, items: int) -> None:
         """Move the cursor."""
         super().action_move(items)
-        self.post_message(self.Moved())
+        self.post_message(self.Aimed())
 
 
 class PickerScreen(ModalScreen[str]):
@@ -116,7 +116,7 @@ class PickerScreen(ModalScreen[str]):
         self._all: list[Candidate] = []
         self._done = False
 
-    class PreviewRead(Message):
+    class CandidateRead(Message):
         """The candidate under the cursor was read."""
 
         def __init__(self, preview: Preview) -> None:
@@ -150,7 +150,7 @@ class PickerScreen(ModalScreen[str]):
         choices.set_class(width >= _BESIDE, "-beside")
         choices.set_class(width < _BESIDE and height >= _BELOW, "-below")
 
-    @on(Candidates.Moved)
+    @on(Candidates.Aimed)
     def _follow(self) -> None:
         chosen = self.query_one(Candidates).chosen
         if chosen is None:
@@ -163,10 +163,10 @@ class PickerScreen(ModalScreen[str]):
         worker = get_current_worker()
         preview = preview_of(target, self._workdir)
         if not worker.is_cancelled:
-            self.post_message(self.PreviewRead(preview))
+            self.post_message(self.CandidateRead(preview))
 
-    @on(PreviewRead)
-    def _show_preview(self, message: PreviewRead) -> None:
+    @on(CandidateRead)
+    def _show_preview(self, message: CandidateRead) -> None:
         chosen = self.query_one(Candidates).chosen
         if chosen is not None and chosen.target == message.preview.target:
             self.query_one(SourcePreview).show(message.preview)

@@ -195,7 +195,7 @@ class Workbench(LaunchPanes):
         message.stop()
         self.post_message(self.Picked(self._found.items[message.index].target))
 
-    @on(TrainingList.Moved)
+    @on(TrainingList.Highlighted)
     def _follow(self) -> None:
         """Preview the training under the cursor, if there is a pane for it."""
         if not self._preview.display:

@@ -27,7 +27,7 @@ class TrainingList(CursorSheet[Candidate]):
     Its cursor is also shown and moved while the Target field has the focus: then it is `led`.
     """
 
-    class Moved(Message):
+    class Highlighted(Message):
         """Another training is under the cursor, or none."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class TrainingList(CursorSheet[Candidate]):
         self.refresh_rows()
         self.reveal(self.cursor)
         if self.chosen != here:
-            self.post_message(self.Moved())
+            self.post_message(self.Highlighted())
 
     def empty_row(self) -> Row:
         """The text without trainings."""
@@ -107,7 +107,7 @@ class TrainingList(CursorSheet[Candidate]):
         before = self.cursor
         super().action_move(items)
         if self.cursor != before:
-            self.post_message(self.Moved())
+            self.post_message(self.Highlighted())
 
     def on_click(self, event: events.Click) -> None:
         """Take the training that was clicked."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.data.launch.ranking import LIKELY, docstring, first_sentence, judge, recency
-from console.data.launch.trainings import Limits, find_trainings
+from console.data.launch.trainings import SearchLimits, find_trainings
 
 DDP = '''"""Train with DDP. At length.
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def last(folder: Path, **limits: float) -> list[str]:
-    *_, found = find_trainings(folder, limits=Limits(**limits))  # type: ignore[arg-type]
+    *_, found = find_trainings(folder, limits=SearchLimits(**limits))  # type: ignore[arg-type]
     return [each.target for each in found]
 
 
