@@ -15,11 +15,12 @@ from launcher.placement.plan import Plan, make_plan
 from launcher.spec.job import JobSpec, Target, TargetKind, world_size
 from launcher.spec.places import Device, Offer
 
-from ...formatting import device_model, memory, number
+from ...formatting import device_model, number
 from .detect import Detected, Gpu, slots_of, tasks_of
 from .draft import Draft, Misfit, fitting
 
 _MOST = 4096
+_GIB = 1 << 30
 _SIZES = ("gpus_per_rank", "ranks_per_gpu", "gpus_per_task")
 
 
@@ -109,9 +110,14 @@ def _here(plan: Plan, detected: Detected, offer: Offer) -> PlacementMap:
 
 def _seat(index: int, gpu: Gpu, ranks: tuple[int, ...]) -> Seat:
     taken = gpu.free is False
-    used = f"{memory(gpu.used)} of " if taken else ""
-    note = f"{used}{memory(gpu.total)}" if gpu.total else device_model(gpu.name)
+    used = f"{_whole(gpu.used)} of " if taken else ""
+    note = f"{used}{_whole(gpu.total)}" if gpu.total else device_model(gpu.name)
     return Seat(f"GPU {index}", ranks, note, taken)
+
+
+def _whole(size: int | None) -> str:
+    """An amount of memory without decimals: a box is narrow."""
+    return f"{(size or 0) / _GIB:.0f}G"
 
 
 def _tasks(draft: Draft, spec: JobSpec) -> PlacementMap:
@@ -121,7 +127,7 @@ def _tasks(draft: Draft, spec: JobSpec) -> PlacementMap:
     except (LauncherError, Misfit) as error:
         return PlacementMap(problem=error.message)
     gpus = "no GPU" if spec.gpu is False else number(spec.gpus_per_task or spec.gpus_per_rank, "GPU")
-    where = gpus if spec.gpu is not None else f"{gpus} if any"
+    where = gpus if spec.gpu is not None else f"{gpus.removeprefix('1 ')} or CPU"
     seats = tuple(
         Seat(f"task {i}", tuple(range(i * each, min((i + 1) * each, spec.num_processes))), where)
         for i in range(tasks)
