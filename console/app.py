@@ -129,7 +129,9 @@ class RankdeckApp(Contained):
     def get_default_screen(self) -> Screen[None]:
         """The outline of the launch screen: painted first, and below all other screens."""
         mode = self._draft.mode if self._draft else self.settings.form.get("mode", "")
-        return Outline(None if self._first else self._workdir, spark=bool(mode) and _has_address(mode))
+        seeking = not (self._draft and self._draft.target)
+        spark = bool(mode) and _has_address(mode)
+        return Outline(None if self._first else self._workdir, spark=spark, seeking=seeking)
 
     def _apply_theme(self, theme: str) -> None:
         """Apply the theme before the first frame; no other theme is read if that can be avoided."""
@@ -317,7 +319,7 @@ class RankdeckApp(Contained):
         from .ui.run.screen import RunScreen
 
         runs = [s for s in self.screen_stack if isinstance(s, RunScreen)]
-        if runs and runs[-1].live:
+        if runs and runs[-1].live and (self._root / runs[-1].run.name).exists():  # no demo
             self.left_running = runs[-1].run.name
         elif runs and runs[-1].run == self._first and code == 0:
             code = runs[-1].exit_code

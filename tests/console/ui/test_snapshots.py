@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,10 @@ from console.ui.launch.parameters import ParamForm
 from console.ui.launch.picker import Candidates, PickerScreen
 from console.ui.launch.preflight import Checks, PreflightScreen
 from console.ui.launch.screen import LaunchScreen
+from console.ui.launch.workbench.bench import Workbench
+from console.ui.launch.workbench.found import TrainingList
+from console.ui.launch.workbench.plan import LaunchPlan
+from console.ui.launch.workbench.preview import SourcePreview
 from console.ui.manual import ManualScreen
 from console.ui.rendering import insides
 from console.ui.rendering.driver import frugal
@@ -105,6 +110,9 @@ DRAFT = Draft(
     mode=Mode.CLUSTER,
     spark="spark://head:7077",
 )
+
+HERE = replace(DRAFT, mode=Mode.LOCAL, spark="", params={"lr": "1e-3"})
+"""On the machine of the console, with its GPUs."""
 
 
 @dataclass
@@ -183,9 +191,12 @@ def stage(
     for name, value in (("HOME", str(home)), ("TZ", "UTC")):
         monkeypatch.setenv(name, value)
     time.tzset()
-    for kind in (RunFeed, MachinePoller, RecentRuns):
+    for kind in (RunFeed, MachinePoller, RecentRuns, LaunchPlan):
         monkeypatch.setitem(kind.__init__.__kwdefaults__ or {}, "clock", now)
     monkeypatch.setattr(time, "time", now)
+    monkeypatch.setattr("socket.gethostname", lambda: "gpu-01")
+    for source in project.glob("*.py"):
+        os.utime(source, (RECORDED_AT - 7200,) * 2)
     monkeypatch.setattr(preflight_source, "look", lambda _: FOUND)
     monkeypatch.setattr(manual, "topics", lambda: {"runs": Topic("runs", TOPIC)})
     monkeypatch.setattr(preflight_source, "make_bundle", lambda _: SENT)
@@ -211,12 +222,26 @@ async def filled(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     )
     await stage.until(pilot, lambda: all(worker.is_finished for worker in app.workers))
     app.screen.post_message(LaunchScreen.MachineFound(FOUND))
+    bench, plan = app.screen.query_one(Workbench), app.screen.query_one(LaunchPlan)
+    await stage.until(pilot, lambda: not plan.display or (bench._planned or (0, 0))[1] is FOUND)
+    await stage.until(pilot, lambda: all(worker.is_finished for worker in app.workers))
+    await stage.until(pilot, lambda: not plan.display or plan.known)
     await pilot.pause()
 
 
 async def shown(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     """The run screen has its first view."""
     await stage.until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+
+
+async def first_start(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Nothing was launched yet, and no target is filled in."""
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    app.screen.post_message(LaunchScreen.MachineFound(FOUND))
+    found = app.screen.query_one(TrainingList)
+    await stage.until(pilot, lambda: found.items and found.border_subtitle in (None, ""))
+    preview = app.screen.query_one(SourcePreview)
+    await stage.until(pilot, lambda: not preview.display or preview.preview)
 
 
 def keys(*pressed: str, first: Go) -> Go:
@@ -283,6 +308,7 @@ class Scene:
     past: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     environ: dict[str, str] = field(default_factory=dict)
+    draft: Draft = DRAFT
 
 
 def succeeded(stage: Stage) -> Path:
@@ -318,6 +344,8 @@ def without_gpus(stage: Stage) -> Path:
 
 SCENES = {
     "launch": Scene(filled, past=True),
+    "launch-first": Scene(first_start, draft=Draft()),
+    "launch-here": Scene(filled, past=True, draft=HERE),
     "launch-more": Scene(keys("ctrl+t", first=filled), past=True),
     "picker": Scene(picking, past=True),
     "preflight": Scene(checking, past=True),
@@ -350,6 +378,8 @@ LOOKS = {
     "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
     "manual-ascii": Scene(reading, training, settings={"ascii": True}),
     "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
+    "launch-first-ascii": Scene(first_start, settings={"ascii": True}, draft=Draft()),
+    "launch-here-no-color": Scene(filled, past=True, environ={"NO_COLOR": "1"}, draft=HERE),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
 }
 """Pictured once: other themes, ASCII, no colours."""
@@ -357,7 +387,10 @@ LOOKS = {
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
 SMALL = (50, 14)
-CASES += [(name, SMALL) for name in ("run-devices", "run-devices-cpu", "run-devices-64-ranks")]
+CASES += [
+    (name, SMALL)
+    for name in ("run-devices", "run-devices-cpu", "run-devices-64-ranks", "launch-first", "launch-here")
+]
 
 
 def file_of(name: str, size: tuple[int, int]) -> str:
@@ -373,7 +406,7 @@ async def test_a_screen_looks_as_it_did(
         monkeypatch.setenv(variable, value)
     if scene.past:
         stage.past()
-    app = stage.app(scene.run(stage) if scene.run else None, **scene.settings)
+    app = stage.app(scene.run(stage) if scene.run else None, draft=scene.draft, **scene.settings)
     async with app.run_test(headless=False, size=size) as pilot:
         await scene.go(stage, app, pilot)
         await album.check(file_of(name, size), app, pilot)
@@ -396,7 +429,7 @@ async def test_a_screen_looks_the_same_without_textuals_insides(
     scene = SCENES[name]
     if scene.past:
         stage.past()
-    app = stage.app(scene.run(stage) if scene.run else None, **scene.settings)
+    app = stage.app(scene.run(stage) if scene.run else None, draft=scene.draft, **scene.settings)
     async with app.run_test(headless=False, size=SIZES[0]) as pilot:
         await scene.go(stage, app, pilot)
         assert "textual._compositor" == type(app.screen._compositor).__module__

@@ -167,6 +167,8 @@ async def test_the_picker_finds_a_function_by_a_few_letters(open_app: Open, unti
         await pilot.press("4", "ctrl+f")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
+        await pilot.press("s", "c", "o")
+        await until(pilot, lambda: app.screen.query_one(Candidates).length == 1)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one("#processes", Input).has_focus)
