@@ -250,15 +250,19 @@ class RankdeckApp(Contained):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy through the terminal, which works over SSH; a notice shows the outcome."""
+        self.copy_named(text, "")
+
+    def copy_named(self, text: str, what: str) -> None:
+        """Copy as `copy_to_clipboard` does; the notice names the text."""
         self._clipboard = text
         environ = {} if self.is_web else os.environ
         if environ.get("TMUX"):  # copying runs the tmux command, which may be slow
-            self.run_worker(partial(self._copy, text, environ), thread=True, group="copy")
+            self.run_worker(partial(self._copy, text, environ, what), thread=True, group="copy")
         else:
-            self._copy(text, environ)
+            self._copy(text, environ, what)
 
-    def _copy(self, text: str, environ: Mapping[str, str]) -> None:
-        outcome = copy(text, environ, self._driver.write if self._driver is not None else None)
+    def _copy(self, text: str, environ: Mapping[str, str], what: str) -> None:
+        outcome = copy(text, environ, self._driver.write if self._driver is not None else None, what)
         self.notify(outcome, severity="warning" if outcome.startswith("not ") else "information")
 
     def get_line_filters(self) -> Sequence[LineFilter]:

@@ -14,6 +14,7 @@ from launcher.runs.reader import read_spec
 
 from ...commands import Commands
 from ...data.launch.draft import command_text, draft_of
+from ...data.run.code import Spot
 from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
 from ...data.run.trackers import pages
@@ -24,13 +25,15 @@ from ..logs.view import LogView
 from ..rerun import StartsAgain
 from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
+from .code_at_hand import copy_named, edit
 from .deck import Deck
 from .failure import failure_text
+from .frames import FrameSheet
 from .header import AlertLine, Headline, PhaseStrip, RunHeader, gang
 from .messages import FeedFailed, RankChosen, RunChanged
 from .rank_detail import RankDetail
 from .rank_grid import RankGrid
-from .result import no_result_yet
+from .result import failing_spot, no_result_yet
 from .stacks import StacksScreen
 from .view_sheet import ViewSheet
 
@@ -70,6 +73,7 @@ class RunScreen(StartsAgain):
         Binding("5", "pane('charts')", "Charts and alerts", show=False, id="run.pane_5"),
         Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
         Binding("y", "copy", "Copy", id="run.copy"),
+        Binding("e", "edit", "Open the code in the editor", show=False, id="run.edit"),
         Binding("u", "copy_page", "Copy the run's page", show=False, id="run.page"),
         Binding("slash", "search", "Search", key_display="/", show=False, id="run.search"),
     ]
@@ -91,7 +95,8 @@ class RunScreen(StartsAgain):
         yield Headline(id="headline")
         yield AlertLine(id="alerts")
         yield Deck(id="deck")
-        yield KeyLine("run.detach", "run.stop", "run.stacks", "run.again", "run.back", "run.copy", "run.rank")
+        keys = ("detach", "stop", "stacks", "edit", "again", "back", "copy", "rank")
+        yield KeyLine(*(f"run.{key}" for key in keys))
 
     def on_mount(self) -> None:
         """Begin to watch."""
@@ -225,7 +230,7 @@ class RunScreen(StartsAgain):
     def action_copy(self) -> None:
         """Copy why the run failed, or the command that starts it."""
         if self.view is not None and self.view.state.first_failure is not None:
-            self.app.copy_to_clipboard(failure_text(self.view))
+            copy_named(self.app, failure_text(self.view), "the failure")
         else:
             self._copy_command()
 
@@ -253,7 +258,7 @@ class RunScreen(StartsAgain):
     def action_stacks(self) -> None:
         """Show what every rank is doing: now if the run is live, else when stacks were taken last."""
         if self.view is not None:
-            self.app.push_screen(StacksScreen(self.view))
+            self.app.push_screen(StacksScreen(self.view, self.run))
             if self.view.live:
                 self._take_stacks()
 
@@ -263,6 +268,19 @@ class RunScreen(StartsAgain):
             self._commands.take_stacks(self.run)
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
+
+    def action_edit(self) -> None:
+        """Open the selected frame, else the line that the log names, else where the first failure was."""
+        edit(self, self.run, self._spot())
+
+    def _spot(self) -> Spot | None:
+        focused = self.focused
+        if isinstance(focused, FrameSheet) and focused.spot is not None:
+            return focused.spot
+        if isinstance(focused, LogView) and (found := focused.spot) is not None:
+            return found
+        failing = failing_spot(self.view) if self.view is not None else None
+        return Spot(*failing) if failing is not None else None
 
     def action_again(self) -> None:
         """Show what would be started, and start it if a person confirms."""
@@ -296,4 +314,5 @@ def _key_words(view: RunView) -> dict[str, str]:
     """What keys do now, where it differs: leave an ended run; take stacks of a run without progress."""
     leave = {} if view.live else {"run.detach": "Leave"}
     stalled = view.state.last_stacks or (view.state.near is not None and view.state.near.limit == "progress")
-    return {**leave, "run.stacks": "Stacks"} if stalled else leave
+    stacks = {"run.stacks": "Stacks"} if stalled else {}
+    return {**leave, **stacks, **({"run.edit": "Edit"} if failing_spot(view) is not None else {})}
