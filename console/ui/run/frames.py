@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from ...data.run.code import Spot
-from ..widgets.rows import Row, clip
+from ..widgets.rows import Row, clip, width_of
 from .view_sheet import ScrollingViewSheet
 
 if TYPE_CHECKING:
@@ -81,6 +81,18 @@ class FrameSheet(ScrollingViewSheet, can_focus=True):
         self.refresh_rows()
         self.reveal(min(row + _BELOW, self.virtual_size.height - 1))
         self.reveal(row)
+
+
+def fitted(row: Row, spot: Spot | None, width: int) -> Row:
+    """The row, clipped to a width: a frame's loses the head of its path, so that its line is seen."""
+    excess = width_of(row) - width
+    if spot is None or excess <= 0 or not row:
+        return clip(row, width)
+    name = spot.file.rpartition("/")[2]
+    _, _, tail = spot.file[excess + 1 :].partition("/")
+    kept = f"…/{tail}" if len(tail) > len(name) else f"…/{name}"
+    (text, style), *rest = row
+    return clip(((text.replace(spot.file, kept, 1), style), *rest), width)
 
 
 def marked(row: Row, width: int) -> Row:

@@ -26,9 +26,9 @@ from ...data.run.model import RankView, RunView
 from ...data.run.narration import xid_lines
 from ...data.run.trackers import tracker_records
 from ..widgets.plots import plot_rows
-from ..widgets.rows import Row, clip, wrapped_rows
+from ..widgets.rows import Row, wrapped_rows
 from .failure import circumstances, ending
-from .frames import FrameSheet
+from .frames import FrameSheet, fitted
 from .rank_cells import GLYPHS, STYLES
 
 _HOST = 12
@@ -53,7 +53,8 @@ class ResultPane(FrameSheet):
         if self.view is None:
             return [()], {}
         spots: dict[int, Spot] = {}
-        return [clip(row, width) for row in result_rows(self.view, width, spots)], spots
+        rows = result_rows(self.view, width, spots)
+        return [fitted(row, spots.get(number), width) for number, row in enumerate(rows)], spots
 
     def first_of(self, spots: Mapping[int, Spot]) -> int | None:
         """The innermost frame of the user's code: it is where the exception was raised."""

@@ -18,9 +18,9 @@ from ...data.run.code import Spot, read_lines
 from ...data.run.model import RunView
 from ...formatting import number
 from ..widgets.key_line import keys_of
-from ..widgets.rows import Row, clip
+from ..widgets.rows import Row
 from .code_at_hand import copy_named, edit, root_of
-from .frames import FrameSheet
+from .frames import FrameSheet, fitted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,8 @@ class StackSheet(FrameSheet):
         if self._made is None or self._made[0] != key:
             spots: dict[int, Spot] = {}
             rows = stack_rows(self.view, self.code, spots, unfolded=self.unfolded)
-            self._made = key, [clip(row, width) for row in rows], spots
+            fit = [fitted(row, spots.get(number), width) for number, row in enumerate(rows)]
+            self._made = key, fit, spots
         return self._made[1:]
 
     def first_of(self, spots: Mapping[int, Spot]) -> int | None:
