@@ -17,9 +17,9 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ...data.code.source import Spot, spot_in
 from ...data.logs.book import LogLine
 from ...data.logs.search import Level, LogDestination, Search
-from ...data.run.code import Spot, spot_in
 from ..rendering.focus import Framed
 from .paint import LinePaint, Times
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from launcher.errors import SpecError
 
-from ...data.editor import EditCommand, edit_command
-from ...data.run.code import NotAtHand, Spot, file_of
+from ...data.code.editor import EditCommand, edit_command
+from ...data.code.source import NotAtHand, Spot, file_of
 from ..external import cannot_start, ended, may_run, run_in_terminal
 from ..navigation import launch_screen
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from ...data.run.code import Spot
+from ...data.code.source import Spot
 from ..widgets.rows import Row, clip, width_of
 from .view_sheet import ScrollingViewSheet
 

@@ -21,7 +21,7 @@ from launcher.state.ranks import Rank
 from launcher.state.run_state import RunState
 
 from ... import formatting as fig
-from ...data.run.code import Spot
+from ...data.code.source import Spot
 from ...data.run.model import RankView, RunView
 from ...data.run.narration import xid_lines
 from ...data.run.trackers import tracker_records

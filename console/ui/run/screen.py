@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -12,11 +12,13 @@ from textual.binding import Binding, BindingType
 from launcher.errors import LauncherError
 from launcher.runs.reader import read_spec
 
+from ...attention import TerminalTitle
 from ...commands import Commands
+from ...data.code.source import Spot
 from ...data.launch.draft import command_text, draft_of
-from ...data.run.code import Spot
 from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
+from ...data.run.notices import NewNotices, title_of
 from ...data.run.trackers import pages
 from ...settings import current_defaults
 from ..dialogs import ConfirmScreen
@@ -39,6 +41,17 @@ from .view_sheet import ViewSheet
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+
+
+class _Calls(Protocol):
+    """What this screen needs of the app to reach the terminal."""
+
+    @property
+    def terminal_title(self) -> TerminalTitle: ...
+
+    def write_terminal(self, sequence: str) -> None: ...
+
+    def call_person(self, kind: str, text: str) -> None: ...
 
 
 class RunScreen(StartsAgain):
@@ -86,6 +99,7 @@ class RunScreen(StartsAgain):
         self.view: RunView | None = None
         self._was_live = False
         self._failure_shown = -1
+        self._notices = NewNotices()
         self._feed = RunFeed(run, publish=self._publish, failed=self._publish_failure)
 
     def compose(self) -> ComposeResult:
@@ -108,6 +122,9 @@ class RunScreen(StartsAgain):
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""
         self._feed.close()
+        if not any(isinstance(screen, RunScreen) for screen in self.app.screen_stack if screen is not self):
+            app = cast("_Calls", self.app)
+            app.terminal_title.restore(app.write_terminal)
 
     def _publish(self, view: RunView) -> None:
         self.post_message(RunChanged(view))
@@ -141,7 +158,15 @@ class RunScreen(StartsAgain):
         if last is None or replace(view, logs=last.logs) != last:
             self._show_all(view)
 
+    def _tell(self, view: RunView) -> None:
+        """Tell the terminal what a person who looks elsewhere should know."""
+        app = cast("_Calls", self.app)
+        app.terminal_title.show(title_of(view), app.write_terminal)
+        for notice in self._notices.of(view):
+            app.call_person(notice.kind, notice.text)
+
     def _show_all(self, view: RunView) -> None:
+        self._tell(view)
         if not view.live:
             self.refresh_bindings()
         self.query_one(KeyLine).reword(_key_words(view))

@@ -14,7 +14,7 @@ from launcher.diagnosis.stacks import frame_in, older_line, stacks_block
 from launcher.state.library_code import is_library, library_path
 from launcher.state.run_state import RunState
 
-from ...data.run.code import Spot, read_lines
+from ...data.code.source import Spot, read_lines
 from ...data.run.model import RunView
 from ...formatting import number
 from ..widgets.key_line import keys_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.app import RankdeckApp
-from console.data.run.code import Spot
+from console.data.code.source import Spot
 from console.ui import external
 from console.ui.logs.view import LogView
 from console.ui.run.frames import FrameSheet, fitted

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.data.run.code import MOST_BYTES, NotAtHand, Spot, file_of, read_lines, spot_in
+from console.data.code.source import MOST_BYTES, NotAtHand, Spot, file_of, read_lines, spot_in
 from tests.console.scripted import Scripted
 
 FIT = "def fit():\n    loss.backward()\n"

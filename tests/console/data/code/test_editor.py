@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.data.editor import UNSET, edit_command
+from console.data.code.editor import UNSET, edit_command
 from launcher.errors import SpecError
 
 FILE = Path("/w/my train.py")
