@@ -103,10 +103,10 @@ def post(url: str, body: bytes, *, limit_s: float) -> str:
     Raises:
         NotSent: it was not taken, or not in time.
     """
-    address, headers = _without_login(url)
-    request = urllib.request.Request(address, data=body, method="POST", headers=headers)
     opener = urllib.request.build_opener(_NoRedirects)
     try:
+        address, headers = _without_login(url)
+        request = urllib.request.Request(address, data=body, method="POST", headers=headers)
         with _alarm(limit_s), opener.open(request, timeout=min(_SOCKET_S, limit_s)) as answer:
             answer.read(_READ)
             return f"answered {answer.status}"
