@@ -15,12 +15,15 @@ pytestmark = [pytest.mark.terminal, pytest.mark.process, pytest.mark.usefixtures
 
 PROGRAM = """
 import sys
-with open(sys.argv[1] + ".0") as gate:
-    gate.read()
-raise SystemExit(int(sys.argv[2]))
+print("here", flush=True)
+if len(sys.argv) > 2:
+    with open(sys.argv[2] + ".0") as gate:
+        gate.read()
+raise SystemExit(int(sys.argv[1]))
 """
 BELL_AND_OSC = "[notify]\nbell = true\nosc9 = true\nosc777 = true\n"
 HOSTILE = "evil\x1b]0;owned\x07name"
+CALLS = "\x1b]9;rankdeck: well succeeded\a\x1b]777;notify;rankdeck;well succeeded\a\a"
 
 
 @pytest.fixture
@@ -50,15 +53,15 @@ def test_the_console_sets_the_title_calls_at_the_end_and_gives_the_title_back(
     program: Path, gate: commands.Gate
 ) -> None:
     settle(BELL_AND_OSC)
-    done = rankdeck("run", "--detach", "--name", HOSTILE, program, "--", gate.path, "3")
+    done = rankdeck("run", "--detach", "--name", HOSTILE, program, "--", "3", gate.path)
     assert 0 == done.returncode, done.stderr
     with Pty([COMMAND, "attach", "last"]) as terminal:
         terminal.await_text("\x1b[22;0t\x1b]2;evil", ": running\a")
-        assert b"\a\a" not in terminal.received
+        assert b"\x1b]9;" not in terminal.received
         gate.open()
         terminal.await_text("\x1b]9;rankdeck: evil", "\x1b]777;notify;rankdeck;evil", "failed (exit 3)")
         terminal.await_text(": failed\a")
-        assert b"owned" not in terminal.received.split(b"\x1b]0;")[-1] or b"\x1b]0;" not in terminal.received
+        assert b"\x1b]0;" not in terminal.received, "the run's name sets no title of its own"
         terminal.press("q")
         assert 3 == terminal.exit_code()
         until(lambda: b"\x1b[23;0t" in terminal.received)
@@ -66,49 +69,44 @@ def test_the_console_sets_the_title_calls_at_the_end_and_gives_the_title_back(
         assert 1 == terminal.received.count(b"\x1b]9;")
 
 
-def test_an_ended_run_calls_nobody_and_the_title_can_be_switched_off(
-    program: Path, gate: commands.Gate
-) -> None:
+def test_an_ended_run_calls_nobody_and_the_title_can_be_switched_off(program: Path) -> None:
     settle(f"{BELL_AND_OSC}title = false\n")
-    gate.open()
-    assert 3 == rankdeck("run", program, "--", gate.path, "3").returncode
+    assert 3 == rankdeck("run", program, "--", "3").returncode
     with Pty([COMMAND, "attach", "last"]) as terminal:
         terminal.await_text("exited with 3")
         terminal.press("q")
         assert 3 == terminal.exit_code()
-        assert not [
-            sign
-            for sign in (b"\x1b]2;", b"\x1b[22;0t", b"\x1b]9;", b"\x1b]777;")
-            if sign in terminal.received
-        ]
+        signs = (b"\x1b]2;", b"\x1b[22;0t", b"\x1b]9;", b"\x1b]777;")
+        assert [] == [sign for sign in signs if sign in terminal.received]
 
 
-@pytest.mark.parametrize("command", ["run", "logs"])
-def test_a_command_calls_at_the_end_of_a_run_that_it_watched(
-    program: Path, gate: commands.Gate, command: str
-) -> None:
+def test_a_run_in_the_foreground_calls_at_its_end(program: Path, gate: commands.Gate) -> None:
     settle(BELL_AND_OSC)
-    if command == "logs":
-        assert 0 == rankdeck("run", "--detach", "--name", "well", program, "--", gate.path, "0").returncode
-        words = [COMMAND, "logs", "last", "-f"]
-    else:
-        words = [COMMAND, "run", "--name", "well", program, "--", gate.path, "0"]
-    with Pty(words) as terminal:
-        if command == "run":
-            terminal.await_text("run 2")
+    with Pty([COMMAND, "run", "--name", "well", program, "--", "0", gate.path]) as terminal:
+        terminal.await_text("here")
         gate.open()
-        terminal.await_text("\x1b]9;rankdeck: well succeeded\a\x1b]777;notify;rankdeck;well succeeded\a\a")
+        terminal.await_text(CALLS)
         assert 0 == terminal.exit_code()
-    if command == "logs":
-        with Pty(words) as terminal:
-            assert 0 == terminal.exit_code()
-            assert b"\x1b]9;" not in terminal.received
 
 
-def test_without_a_terminal_nothing_is_called(program: Path, gate: commands.Gate) -> None:
+def test_following_calls_at_the_end_of_a_run_that_was_live(program: Path, gate: commands.Gate) -> None:
     settle(BELL_AND_OSC)
-    gate.open()
-    done = rankdeck("run", program, "--", gate.path, "0")
+    done = rankdeck("run", "--detach", "--name", "well", program, "--", "0", gate.path)
+    assert 0 == done.returncode, done.stderr
+    with Pty([COMMAND, "logs", "last", "-f"]) as terminal:
+        terminal.await_text("here")
+        gate.open()
+        terminal.await_text(CALLS)
+        assert 0 == terminal.exit_code()
+    with Pty([COMMAND, "logs", "last", "-f"]) as terminal:
+        terminal.await_text("here")
+        assert 0 == terminal.exit_code()
+        assert b"\x1b]9;" not in terminal.received
+
+
+def test_without_a_terminal_nothing_is_called(program: Path) -> None:
+    settle(BELL_AND_OSC)
+    done = rankdeck("run", program, "--", "0")
 
     assert "\x1b" not in done.stdout + done.stderr
     assert "\a" not in done.stdout + done.stderr

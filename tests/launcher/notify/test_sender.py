@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from launcher.notify.notice import Notice
 from launcher.notify.sender import StartedCommand, deliver
+from tests.commands import until
 
 NOTICE = Notice(
     kind="failure", id="20260101-100000-000abc", name="llama", target="train.py", state="failed",
@@ -191,9 +191,16 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     (program := tmp_path / "hang").write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid\nwait\n")
     program.chmod(0o700)
     started = StartedCommand.of((str(program),))
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
-        time.sleep(0.01)  # not a wait for time to pass: the file is what counts
+    until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text().strip()))
 
     assert "killed: it took more than 0.1 s" == started.end(0.1)
     child = int((tmp_path / "pid").read_text())
-    assert not os.path.exists(f"/proc/{child}") or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
+    until(lambda: _dead(child))
+
+
+def _dead(pid: int) -> bool:
+    """Whether a process is gone, or waits for its parent to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except OSError:
+        return True
