@@ -234,8 +234,8 @@ class RankdeckApp(Contained):
         """Handle signals and failing threads; open the screens, unless a first frame is painted before."""
         self.watch_threads()
         title, write = self.terminal_title, self.write_terminal
-        self.app_suspend_signal.subscribe(self, lambda _: title.pause(write))
-        self.app_resume_signal.subscribe(self, lambda _: title.resume(write))
+        self.app_suspend_signal.subscribe(self, lambda _: title.pause(write), immediate=True)
+        self.app_resume_signal.subscribe(self, lambda _: title.resume(write), immediate=True)
         if self._handle_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)

@@ -46,10 +46,12 @@ def test_the_editor_has_the_terminal_and_the_console_comes_back(
         terminal.await_text(f"EDITING +2 {code}", "cooked")
         before, _, _ = terminal.received.partition(b"EDITING")
         assert before.rindex(b"\x1b[?1049l") > before.rindex(b"\x1b[?1049h"), "the console's screen was left"
+        assert b"\x1b[23;0t" in before, "so was its title"
         seen = len(terminal.received)
         terminal.press("q is typed here\n")
         until(lambda: b"\x1b[?1049h" in terminal.received[seen:])
         until(lambda: b"ValueError" in terminal.received[seen:])
+        until(lambda: b"\x1b[22;0t\x1b]2;llama: failed\a" in terminal.received[seen:])
         assert "q is typed here\n" == (tmp_path / "typed").read_text(), "keys went to the editor"
         terminal.press("q")
         assert terminal.exit_code() == 1
