@@ -26,7 +26,6 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from .. import __version__
 from ..runs.files import write_whole
-from .notice import Notice
 
 POST_S, RETRY_S, COMMAND_S = 8.0, 2.0, 30.0
 _SOCKET_S, _ALL_S = 5.0, 90.0
@@ -48,28 +47,32 @@ def main() -> None:
     end.daemon = True
     end.start()
     order = json.load(sys.stdin)
-    notice = Notice(**order["notice"])
-    outcome = deliver(notice, order["webhook"], order["command"])
+    outcome = deliver(order["document"], order["webhook"], order["command"])
     with contextlib.suppress(OSError):  # the run folder may be gone, or full
         write_whole(Path(order["report"]), json.dumps(outcome).encode() + b"\n")
 
 
 def deliver(
-    notice: Notice, webhook: str, command: Sequence[str], *, retry_s: float = RETRY_S, post_s: float = POST_S
+    document: Mapping[str, Any],
+    webhook: str,
+    command: Sequence[str],
+    *,
+    retry_s: float = RETRY_S,
+    post_s: float = POST_S,
 ) -> dict[str, object]:
     """Send a notice both ways at once, as far as they are wanted; what became of each. Never raises.
 
     Args:
-        notice: the notice.
+        document: the notice, as a webhook gets it.
         webhook: the address; empty for none.
         command: the argv; empty for none.
         retry_s: how long to wait before the second and last try, in seconds.
         post_s: how long one try may take.
     """
-    outcome: dict[str, object] = {"kind": notice.kind, "time": time.time()}
+    outcome: dict[str, object] = {"kind": document["kind"], "time": time.time()}
     started = StartedCommand.of(command) if command else None
     if webhook:
-        outcome["webhook"] = post_with_retry(webhook, notice.document, retry_s=retry_s, post_s=post_s)
+        outcome["webhook"] = post_with_retry(webhook, document, retry_s=retry_s, post_s=post_s)
     if started is not None:
         outcome["command"] = started.end()
     return outcome

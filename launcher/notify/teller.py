@@ -118,7 +118,7 @@ def tell(notice: Notice, folder: Path) -> bool:
     if not _claimed(folder, notice.kind):
         return False
     order = {
-        "notice": asdict(notice),
+        "document": dict(notice.document),
         "webhook": chosen.webhook,
         "command": config.filled(chosen.command, asdict(notice)),
         "report": os.fspath(folder / FOLDER / f"{notice.kind}.json"),

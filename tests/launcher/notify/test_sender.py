@@ -74,7 +74,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 def sent(url: str, command: tuple[str, ...] = (), *, post_s: float = 8.0) -> dict[str, object]:
-    return deliver(NOTICE, url, command, retry_s=0.0, post_s=post_s)
+    return deliver(NOTICE.document, url, command, retry_s=0.0, post_s=post_s)
 
 
 def test_a_document_is_posted_once(endpoint: Endpoint) -> None:
