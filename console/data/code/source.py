@@ -121,7 +121,10 @@ def _own_path(base: Path, file: str) -> Path | None:
     """The real path of a file that an own run names; None for what is no path, as ``<string>``."""
     if not file or len(file) > _LONGEST_PATH or file.startswith("<") or "\0" in file:
         return None
-    return Path(os.path.realpath(base / os.path.expanduser(file)))
+    try:
+        return Path(os.path.realpath(base / os.path.expanduser(file)))
+    except ValueError:  # characters that no path can have
+        return None
 
 
 def _lines_of(path: Path | None, spots: Iterable[Spot], began: float | None) -> Mapping[Spot, str]:

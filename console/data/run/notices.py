@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launcher.notify.notice import Notice, alert_in, end_notice, notice_of
 
-from .health import GANG
+from .health import GANG, Condition
 from .model import RunView
 
 
@@ -46,8 +46,10 @@ class NewNotices:
 
 
 def _facts(view: RunView) -> str:
-    """The alert that the run's owner tells of too."""
-    return alert_in(view.state, view.now)
+    """The alert that the run's owner tells of too. Every rank is read only if there is one."""
+    state = view.state
+    others = (state.near, state.xids, state.recording, state.restarts)
+    return alert_in(state, view.now) if view.conditions.get(Condition.HUNG) or any(others) else ""
 
 
 def _figures(view: RunView, since: float) -> str:

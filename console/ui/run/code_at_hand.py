@@ -6,12 +6,13 @@ import subprocess
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from launcher.errors import SpecError
 
 from ...data.code.editor import EditCommand, edit_command
 from ...data.code.source import NotAtHand, Spot, file_of
+from ...sanitize import escaped
 from ..external import cannot_start, ended, may_run, run_in_terminal
 from ..navigation import launch_screen
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
 _STARTED_S = 3.0
+_MOST_NOTICE = 400
 
 
 class _Copies(Protocol):
@@ -40,7 +42,7 @@ def edit(screen: Screen[Any], run: Path, spot: Spot | None) -> None:
     """Open a spot's file in the editor; a notice says why it cannot be."""
     why = "there is no line of code to open here" if spot is None else may_run(screen.app, run)
     if why or spot is None:
-        screen.notify(why, severity="warning", markup=False)
+        _say(screen, why)
         return
     # in a thread, because the file may be on a slow file system
     find = partial(_find, screen, run, spot, root_of(screen.app))
@@ -51,19 +53,26 @@ def _find(screen: Screen[Any], run: Path, spot: Spot, root: Path) -> None:
     try:
         command = edit_command(file_of(run, spot, root), spot.line)
     except (NotAtHand, SpecError) as error:
-        screen.notify(str(error), severity="warning", markup=False)
+        _say(screen, str(error))
         return
     if command.terminal:
         screen.app.call_from_thread(_edit_in_terminal, screen, command)
     elif problem := start_windowed(command):
-        screen.notify(problem, severity="error", markup=False)
+        _say(screen, problem, severity="error")
     else:
-        screen.notify(f"opened {spot} in {Path(command.argv[0]).name}", markup=False)
+        _say(screen, f"opened {spot} in {Path(command.argv[0]).name}", severity="information")
+
+
+def _say(
+    screen: Screen[Any], text: str, severity: Literal["information", "warning", "error"] = "warning"
+) -> None:
+    """Show a notice; it may repeat a path from a record."""
+    screen.notify(escaped(text)[:_MOST_NOTICE], severity=severity, markup=False)
 
 
 def _edit_in_terminal(screen: Screen[Any], command: EditCommand) -> None:
     if problem := run_in_terminal(screen.app, command.argv):
-        screen.notify(problem, severity="error", markup=False)
+        _say(screen, problem, severity="error")
 
 
 def start_windowed(command: EditCommand) -> str | None:

@@ -101,4 +101,4 @@ def marked(row: Row, width: int) -> Row:
     inner = first.lstrip(" ")
     indent = len(first) - len(inner)
     lead = f"{' ' * (indent - 2)}{_MARK} " if indent > 1 else _MARK
-    return clip(((lead + inner, f"{style} bold".strip()), *rest), width)
+    return clip(((lead + inner, f"{style.replace('muted', '')} bold".strip()), *rest), width)

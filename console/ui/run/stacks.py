@@ -186,17 +186,16 @@ def _block_rows(block: str, code: Mapping[Spot, str], *, unfolded: bool) -> Iter
         members = list(group)
         shown = members if unfolded or not folds or len(members) <= _FEW else members[:1]
         for line, spot in shown:
-            yield ((f" {line}", _style(line, spot)),), spot
-            if spot is not None and (text := code.get(spot)):
+            text = code.get(spot, "") if spot is not None else ""
+            yield ((f" {line}", "muted" if folds or text else _style(line)),), spot
+            if text:
                 yield ((f" {_indent(line)}  {text}", "" if not folds else "muted"),), None
         if folded := len(members) - len(shown):
             text = f" {_indent(members[0][0])}… {number(folded, 'frame')} in {_libraries(members[1:])}"
             yield ((text, "muted"),), None
 
 
-def _style(line: str, spot: Spot | None) -> str:
-    if spot is not None:
-        return "muted"
+def _style(line: str) -> str:
     return "" if line.startswith(" ") else "bold"
 
 

@@ -76,7 +76,19 @@ def test_a_file_that_was_changed_after_the_run_began_shows_no_line(own: Path, ro
 
 
 @pytest.mark.parametrize(
-    "name", ["<string>", "<frozen importlib>", "", "a\0b", "x" * 5000, "/dev/zero", "/dev/tty", "/", "no.py"]
+    "name",
+    [
+        "<string>",
+        "<frozen importlib>",
+        "",
+        "a\0b",
+        "\ud800.py",
+        "x" * 5000,
+        "/dev/zero",
+        "/dev/tty",
+        "/",
+        "no.py",
+    ],
 )
 def test_what_is_no_regular_file_is_neither_read_nor_opened(own: Path, root: Path, name: str) -> None:
     spot = Spot(name, 1)

@@ -244,6 +244,7 @@ async def test_hostile_stacks_are_shown_and_open_nothing(
         await until(pilot, lambda: notices(app))
         assert "\x1b" not in text(app.screen.query_one(StackSheet))
         assert not app.screen.query_one(StackSheet).covered
+        assert all(notice.isprintable() and len(notice) <= 400 for notice in notices(app))
         run.writer.close()
 
     assert not editor.exists()
