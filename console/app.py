@@ -13,8 +13,9 @@ from .ui.rendering import pace  # noqa: F401  first, because Textual reads its s
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,7 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.theme import ThemeProvider
 
+from .attention import TerminalTitle, call_of
 from .commands import Commands, LauncherCommands
 from .echo import say
 from .settings import ConsoleSettings, form_draft, load
@@ -118,6 +120,8 @@ class RankdeckApp(Contained):
         self.log_times = self.settings.timestamps
         self.own_keys: dict[str, str] = {}
         self.left_running: str | None = None
+        wanted = self.settings.notify.title
+        self.terminal_title = TerminalTitle(os.environ, wanted=wanted, ascii=self.settings.ascii)
         self._root, self._workdir, self._first, self._draft = root, workdir, open_run, draft
         self._commands = commands if commands is not None else LauncherCommands()
         self._handle_signals = handle_signals
@@ -231,6 +235,9 @@ class RankdeckApp(Contained):
     def on_mount(self) -> None:
         """Handle signals and failing threads; open the screens, unless a first frame is painted before."""
         self.watch_threads()
+        title, write = self.terminal_title, self.write_terminal
+        self.app_suspend_signal.subscribe(self, lambda _: title.pause(write), immediate=True)
+        self.app_resume_signal.subscribe(self, lambda _: title.resume(write), immediate=True)
         if self._handle_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)
@@ -252,16 +259,29 @@ class RankdeckApp(Contained):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy through the terminal, which works over SSH; a notice shows the outcome."""
+        self.copy_named(text, "")
+
+    def copy_named(self, text: str, what: str) -> None:
+        """Copy as `copy_to_clipboard` does; the notice names the text."""
         self._clipboard = text
         environ = {} if self.is_web else os.environ
         if environ.get("TMUX"):  # copying runs the tmux command, which may be slow
-            self.run_worker(partial(self._copy, text, environ), thread=True, group="copy")
+            self.run_worker(partial(self._copy, text, environ, what), thread=True, group="copy")
         else:
-            self._copy(text, environ)
+            self._copy(text, environ, what)
 
-    def _copy(self, text: str, environ: Mapping[str, str]) -> None:
-        outcome = copy(text, environ, self._driver.write if self._driver is not None else None)
+    def _copy(self, text: str, environ: Mapping[str, str], what: str) -> None:
+        outcome = copy(text, environ, self._driver.write if self._driver is not None else None, what)
         self.notify(outcome, severity="warning" if outcome.startswith("not ") else "information")
+
+    def write_terminal(self, sequence: str) -> None:
+        """Send a sequence that paints nothing to the terminal; a page in a browser has none of ours."""
+        if self._driver is not None and sequence and not self.is_web:
+            self._driver.write(sequence)
+
+    def call_person(self, kind: str, text: str) -> None:
+        """Have the terminal tell of something, as ``[notify]`` says."""
+        self.write_terminal(call_of(self.settings.notify, kind, text, os.environ))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Filters that remove colours or non-ASCII characters where the terminal or the user needs that."""
@@ -365,10 +385,22 @@ def run_console(
         survives=True,
     )
     with quiet_descriptors(page=page is not None):
-        code = app.run(mouse=settings.mouse, size=page)
+        try:
+            code = app.run(mouse=settings.mouse, size=page)
+        finally:
+            if page is None:
+                app.terminal_title.restore(_write_terminal)
     if app.left_running is not None:
         (farewell or _say_how_to_return)(app.left_running)
     return app.return_code or code or 0
+
+
+def _write_terminal(sequence: str) -> None:
+    """Write to the terminal when Textual no longer does; one that has gone away is none to write to."""
+    if (terminal := sys.__stderr__) is not None:
+        with suppress(OSError, ValueError):
+            terminal.write(sequence)
+            terminal.flush()
 
 
 def _say_how_to_return(run: str) -> None:

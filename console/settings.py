@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from launcher import settings as launcher_settings
 from launcher.errors import SpecError
+from launcher.notify import settings as notify_settings
+from launcher.notify.settings import NotifySettings
 
 from .glyphs import wants_ascii
 
@@ -59,6 +61,7 @@ class ConsoleSettings:
     timestamps: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    notify: NotifySettings = field(default_factory=NotifySettings)
     problems: tuple[str, ...] = ()
 
 
@@ -69,7 +72,14 @@ def load(
     config = read(environ)
     look = {entry.key: entry.value for entry in console_entries(config, environ, options)}
     problems = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
-    return ConsoleSettings(**look, keys=keys_of(config), form=default_texts(config), problems=problems)  # type: ignore[arg-type]
+    notify = notify_settings.chosen(table_of(config, notify_settings.TABLE))
+    return ConsoleSettings(
+        **look,  # type: ignore[arg-type]
+        keys=keys_of(config),
+        form=default_texts(config),
+        notify=notify,
+        problems=problems,
+    )
 
 
 def default_texts(config: Config) -> dict[str, str]:
@@ -150,6 +160,15 @@ def console_entries(
             yield Entry("console", key, True, f"${locale}")
         else:
             yield Entry("console", key, default, DEFAULT)
+
+
+def notify_entries(config: Config) -> Iterator[Entry]:
+    """The effective settings of ``[notify]``, each with its origin."""
+    table = table_of(config, notify_settings.TABLE)
+    for key, default in notify_settings.DEFAULTS.items():
+        is_set = key in table and notify_settings.problem(key, table[key]) is None
+        origin = config.origin(notify_settings.TABLE, key) if is_set else DEFAULT
+        yield Entry(notify_settings.TABLE, key, table[key] if is_set else default, origin)
 
 
 def form_entries(config: Config) -> Iterator[Entry]:
@@ -299,7 +318,12 @@ Complaint = tuple[tuple[str, ...], str]
 def _complaints(config: Config, environ: Mapping[str, str]) -> Iterator[Complaint]:
     for keys, error in launcher_settings.complaints(config.tables, "the file"):
         yield keys, str(error)
-    for check, table in ((look_problem, "console"), (form_problem, "defaults")):
+    checks = (
+        (look_problem, "console"),
+        (form_problem, "defaults"),
+        (notify_settings.problem, notify_settings.TABLE),
+    )
+    for check, table in checks:
         for key, value in table_of(config, table).items():
             if why := check(key, value):
                 yield (table, key), f"{table}.{key} {why}"

@@ -266,6 +266,8 @@ def test_the_first_frame_needs_little(root: Path) -> None:
         "console.ui.rendering.type_ahead",
         "launcher.errors",
         "launcher.names",
+        "launcher.notify",
+        "launcher.notify.settings",
         "launcher.settings",
         "launcher.runs",
         "launcher.runs.files",

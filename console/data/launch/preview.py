@@ -13,9 +13,10 @@ from pathlib import Path
 from launcher.spec.files.file_search import open_file
 from launcher.spec.signature import signature_of
 
+from ..options.reading import source_file
 from .draft import split_target
 from .ranking import docstring, first_sentence, judge
-from .targets import source_file, takes
+from .targets import takes
 
 _BYTES = 256 << 10
 _LINES = 600

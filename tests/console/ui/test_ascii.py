@@ -54,7 +54,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
 MADE: dict[str, Callable[[RunScreen, Path], Screen[Any]]] = {
     "ComparisonScreen": lambda shown, other: ComparisonScreen([shown.run, other]),
     "StartScreen": lambda shown, other: StartScreen([("run", other.name)]),
-    "StacksScreen": lambda shown, other: StacksScreen(shown.view) if shown.view else shown,
+    "StacksScreen": lambda shown, other: StacksScreen(shown.view, shown.run) if shown.view else shown,
 }
 """Screens that need more than keys: how they are made from a run that is shown, and another one."""
 
