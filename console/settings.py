@@ -7,7 +7,8 @@ ascii = false                                      gpu = "auto"
 timestamps = "clock"                               spark = "spark://head:7077"
                                                    env.NCCL_DEBUG = "WARN"
 
-``[defaults]`` may set every launch option, for the form and for `rankdeck run`.
+``[defaults]`` may set every launch option, for the form and for `rankdeck run`. ``[commands.NAME]`` is a
+command of the user, as `data.finding.own` describes it.
 An option of the command line comes first, then ``RANKDECK_THEME``, ``RANKDECK_MOUSE`` and ``RANKDECK_ASCII``,
 then the file. A wrong setting is reported and ignored; the other settings apply.
 """
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from launcher import settings as launcher_settings
 from launcher.errors import SpecError
 
+from .data.finding.own import OwnCommand, own_commands, own_problems
 from .glyphs import wants_ascii
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class ConsoleSettings:
     """The effective settings of a console.
 
     `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts.
+    `commands` are the user's own, by name.
     """
 
     theme: str = ""
@@ -59,6 +62,7 @@ class ConsoleSettings:
     timestamps: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, OwnCommand] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -69,7 +73,13 @@ def load(
     config = read(environ)
     look = {entry.key: entry.value for entry in console_entries(config, environ, options)}
     problems = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
-    return ConsoleSettings(**look, keys=keys_of(config), form=default_texts(config), problems=problems)  # type: ignore[arg-type]
+    return ConsoleSettings(
+        **look,  # type: ignore[arg-type]
+        keys=keys_of(config),
+        form=default_texts(config),
+        commands=commands_of(config),
+        problems=problems,
+    )
 
 
 def default_texts(config: Config) -> dict[str, str]:
@@ -130,6 +140,18 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
 def keys_of(config: Config) -> dict[str, str]:
     """The keys that the file assigns to bindings, by the bindings' ids."""
     return {key: value for key, value in flat(table_of(config, "keys")).items() if isinstance(value, str)}
+
+
+def commands_of(config: Config) -> dict[str, OwnCommand]:
+    """The valid commands of the user, by name."""
+    return own_commands(table_of(config, "commands"))
+
+
+def command_entries(config: Config) -> Iterator[Entry]:
+    """The settings of every valid command of the user, each with its origin."""
+    for name in commands_of(config):
+        for key, value in table_of(config, "commands")[name].items():
+            yield Entry(f"commands.{name}", key, value, config.origin("commands", name, key))
 
 
 def console_entries(
@@ -306,6 +328,7 @@ def _complaints(config: Config, environ: Mapping[str, str]) -> Iterator[Complain
     for key, value in flat(table_of(config, "keys")).items():
         if not isinstance(value, str):
             yield ("keys", key), f"keys.{key} must be a key's name in quotes, not {value!r}"
+    yield from own_problems(table_of(config, "commands"))
     yield from _wrong_variables(environ)
 
 
