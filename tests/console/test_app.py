@@ -15,7 +15,7 @@ from console.app import RankdeckApp, Themes
 from console.data.replay import replay
 from console.demo import record_demo
 from console.themes import theme_names
-from console.ui.dialogs import _GROUPS, HelpScreen, Keys
+from console.ui.finding.help import _GROUPS, HelpScreen, Keys
 from console.ui.launch.panes import CommandLine
 from console.ui.launch.screen import LaunchScreen
 from console.ui.logs.view import LogView

@@ -15,7 +15,7 @@ from console import ui
 from console.app import RankdeckApp
 from console.demo import record_demo
 from console.settings import ConsoleSettings
-from console.ui.dialogs import HelpScreen, Keys
+from console.ui.finding.help import HelpScreen, Keys
 from console.ui.keymap import is_key, key_problems, key_text, keys_now, known_bindings, normal, usable
 from console.ui.launch.panes import CommandLine
 from console.ui.launch.screen import LaunchScreen
