@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from textual.widget import AwaitMount
 
     from .data.finding.entry import BarEntry
+    from .data.finding.sources import RunEntries
     from .data.finding.usage import UseRecord
     from .data.launch.draft import Draft
 
@@ -114,6 +115,7 @@ class RankdeckApp(Contained):
         self._handle_signals = handle_signals
         self._interrupted = 0.0
         self._uses: UseRecord | None = None
+        self._run_entries: RunEntries | None = None
         self._ahead = TypeAhead(self, _AT_ONCE) if paint_first else None
         self._entering = self._themes_registered = False
         self._apply_theme(theme or self.settings.theme)
@@ -259,11 +261,13 @@ class RankdeckApp(Contained):
 
     def action_bar(self, text: str = "") -> None:
         """Open the command bar for the present screen."""
+        from .data.finding.sources import RunEntries
         from .data.finding.usage import UseRecord
         from .ui.finding.bar import BarScreen
         from .ui.finding.deeds import deeds_of, do, entries_of, own_entries, sources_of
 
         uses = self._uses = self._uses or UseRecord()
+        runs = self._run_entries = self._run_entries or RunEntries(self._root, self._workdir)
         deeds, commands = deeds_of(self.screen), self.settings.commands
         known = [
             *own_entries(commands, self.screen, lambda name: self.command_keys.get(name, "")),
@@ -275,7 +279,7 @@ class RankdeckApp(Contained):
                 self.run_worker(partial(uses.note, entry.used_as), thread=True, group="uses")
                 do(self, entry, deeds, commands)
 
-        self.push_screen(BarScreen(known, sources_of(self), uses, text), chosen)
+        self.push_screen(BarScreen(known, sources_of(self, runs), uses, text), chosen)
 
     def search_themes(self) -> None:
         """Let the user pick a theme; a notice then shows how to keep it."""

@@ -6,15 +6,15 @@ Sources yield entries a few at a time, the ones that are wanted most first.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.errors import LauncherError
 
 from ...manual import topics
-from ..history.query import all_runs
+from ..history.run_list import RunCache
 from ..launch.presets import list_presets, presets_folder
 from ..launch.targets import candidates, recent_candidates
 from .entry import BarEntry, Kind, entry
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..launch.targets import Candidate
     from ..run.model import RankView
 
-_FIRST, _BATCH, _RECENT = 128, 2000, 200
-"""Runs in the first batch, which fills a screen; in the others; and those whose targets are recent."""
+_RECENT = 200
+"""How many runs have recent targets."""
 
 
 def places_read(
@@ -56,27 +56,36 @@ def _theme(name: str, *, here: bool) -> BarEntry:
     return entry(Kind.THEME, name, name, "the present one" if here else "until the console ends")
 
 
-def runs_read(root: Path, workdir: Path) -> Iterator[list[BarEntry]]:
-    """Every run, newest first, and the targets of the newest."""
-    try:
-        found = all_runs(root)
-        first = list(islice(found, _FIRST))
-        yield [*map(_run, first)]
-        more = list(islice(found, _RECENT - _FIRST))
-        yield [_target(each) for each in recent_candidates([*first, *more], workdir)]
-        rest = chain(more, found)
-        while batch := [_run(run) for run in islice(rest, _BATCH)]:
-            yield batch
-    except LauncherError:  # the folder of runs cannot be read: the screens say so
-        return
+class RunEntries:
+    """The entries of all runs, kept between two openings of the bar: only live runs are read again."""
 
+    def __init__(self, root: Path, workdir: Path) -> None:
+        self._workdir = workdir
+        self._cache = RunCache(root)
+        self._made: dict[str, tuple[Status, BarEntry]] = {}
+        self._reading = threading.Lock()
 
-def _run(run: Status) -> BarEntry:
-    state = run.state.value
-    why = "" if run.why == state else run.why
-    return entry(
-        Kind.RUN, run.id, run.name or run.target or run.id, " · ".join(filter(None, (state, run.id, why)))
-    )
+    def read(self) -> Iterator[list[BarEntry]]:
+        """Every run, newest first, and the targets of the newest; in a thread."""
+        with self._reading:  # a bar that was closed meanwhile may still read
+            try:
+                sent = 0
+                for runs in self._cache.look():  # at the first time, those that fill a screen come first
+                    yield [*map(self._entry, runs[sent:])]
+                    sent = len(runs)
+                yield [_target(each) for each in recent_candidates(runs[:_RECENT], self._workdir)]
+            except (OSError, ValueError, LauncherError):  # the screens tell why they cannot be read
+                return
+
+    def _entry(self, run: Status) -> BarEntry:
+        known = self._made.get(run.id)
+        if known is not None and known[0] is run:
+            return known[1]
+        state = run.state.value
+        about = " · ".join(filter(None, (state, run.id, "" if run.why == state else run.why)))
+        made = entry(Kind.RUN, run.id, run.name or run.target or run.id, about)
+        self._made[run.id] = (run, made)
+        return made
 
 
 def targets_read(workdir: Path) -> Iterator[list[BarEntry]]:

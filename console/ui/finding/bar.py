@@ -39,10 +39,6 @@ _LEAST_ABOUT = 12
 class BarList(CursorSheet[BarEntry]):
     """The entries that match, a line each; only the visible ones are drawn."""
 
-    DEFAULT_CSS = """
-    BarList { height: 1fr; }
-    """
-
     def __init__(self) -> None:
         super().__init__(id="found")
         self.words: Sequence[str] = ()
@@ -161,15 +157,6 @@ class BarScreen(ModalScreen[BarEntry]):
 
     TOPIC = "console"
     AUTO_FOCUS = "Input"
-    DEFAULT_CSS = """
-    BarScreen { align: center top; background: transparent; }
-    #bar {
-        width: 90%; max-width: 130; height: 80%; max-height: 40; margin-top: 1;
-        border: round $border; background: $background; padding: 0 1;
-    }
-    #bar.-small { width: 100%; height: 100%; margin-top: 0; padding: 0; }
-    #bar Field { margin-bottom: 0; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close", id="bar.close"),
         Binding("down,ctrl+n", "move(1)", "Next", show=False, id="bar.next"),
@@ -206,13 +193,16 @@ class BarScreen(ModalScreen[BarEntry]):
             yield BarList()
 
     def on_mount(self) -> None:
-        """Show what is known, and begin to read the rest."""
+        """Show what is known; when that is drawn, begin to read the rest."""
         self.query_one("#bar").border_title = "Go to, open, do"
         self.query_one("#bar").border_subtitle = self._hint()
         self._show()
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
         self._read_uses()
-        for source in self._sources:
-            self._read(source)
+        for number in range(len(self._sources)):
+            self._read(number)
 
     def on_resize(self) -> None:
         """Use the whole of a small terminal."""
@@ -232,9 +222,10 @@ class BarScreen(ModalScreen[BarEntry]):
             self.post_message(self.EntriesRead([]))
 
     @work(thread=True, group="bar")
-    def _read(self, source: Source) -> None:
+    def _read(self, number: int) -> None:
+        """Read a source, by its number: Textual writes out the arguments, and these may hold many ranks."""
         worker = get_current_worker()
-        for batch in source():
+        for batch in self._sources[number]():
             if worker.is_cancelled:
                 return
             if batch:

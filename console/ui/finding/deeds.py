@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from textual.binding import Binding
 from textual.dom import DOMNode
+from textual.theme import BUILTIN_THEMES
 
 from ...data.finding.entry import BarEntry, Kind, entry
 from ...data.finding.own import OwnCommand
-from ...data.finding.sources import places_read, runs_read, targets_read
+from ...data.finding.sources import RunEntries, places_read, targets_read
 from ...data.launch.presets import list_presets, presets_folder
 from ..cluster.screen import ClusterScreen
 from ..manual import ManualScreen
 from ..navigation import edit, go, launch_screen
+from ..rendering.all_bindings import all_bindings
 from ..run.screen import RunScreen
 from ..widgets.key_line import is_move
 from .bar import Source
@@ -39,11 +41,11 @@ class Deed:
 
 
 def deeds_of(screen: Screen[Any]) -> dict[str, Deed]:
-    """The actions of a screen that are active now and have an id, by that id."""
+    """The actions of a screen that are possible now and have an id, by that id."""
     found: dict[str, Deed] = {}
-    for node, binding, enabled, _ in screen.active_bindings.values():
+    for node, binding in all_bindings(screen):
         listed = binding.id and binding.description and not binding.system and not is_move(binding)
-        if enabled and listed and binding.id not in _SKIPPED:
+        if listed and binding.id not in _SKIPPED:
             found.setdefault(str(binding.id), Deed(binding, node))
     return found
 
@@ -72,15 +74,16 @@ def own_entries(
             yield entry(Kind.COMMAND, command.name, command.name, command.says, keys(command.name))
 
 
-def sources_of(app: App[Any]) -> list[Source]:
+def sources_of(app: App[Any], runs: RunEntries) -> list[Source]:
     """What is read in threads: what the open screens know, past runs, targets and presets."""
     site = launch_screen(app).site
     ranks = app.screen.view.ranks if isinstance(app.screen, RunScreen) and app.screen.view else ()
     clusters = (s.view for s in app.screen_stack if isinstance(s, ClusterScreen) and s.view is not None)
     hosts = [host.host for view in clusters for host in view.hosts]
+    themes = sorted(app.available_themes, key=lambda name: (name in BUILTIN_THEMES, name))
     return [
-        partial(places_read, ranks, hosts, sorted(app.available_themes), app.theme),
-        partial(runs_read, site.root, site.workdir),
+        partial(places_read, ranks, hosts, themes, app.theme),
+        runs.read,
         partial(targets_read, site.workdir),
     ]
 

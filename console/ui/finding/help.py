@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 _KEYS_WIDTH, _WHAT_WIDTH, _IDS_WIDTH = 12, 25, 25
-_COLUMN = _KEYS_WIDTH + _WHAT_WIDTH + _IDS_WIDTH + 3
-_FRAME = 10
+_SHORT = _KEYS_WIDTH + _WHAT_WIDTH + 3
+_COLUMN = _SHORT + _IDS_WIDTH
+_BESIDE, _ABOVE = 6, 10
+"""Cells and lines of the dialog that are not the list."""
 _PROSE_WIDTH = 100
+_LOW = 30
+"""With fewer lines, only the pane with the focus is described: the keys have the room."""
 _HERE, _TYPING, _MOVING, _OWN = "This pane", "Typing", "Moving", "Your commands"
 _GROUPS = {
     "go": "Go to",
@@ -80,10 +84,10 @@ class PaneHelp:
 
     def rows(self, width: int) -> list[Row]:
         """The key and the name, and the sentences beside them, wrapped."""
-        lead = _KEYS_WIDTH + 2
+        lead = min(_KEYS_WIDTH, width // 8) + 2
         name = f"{self.name}{' (here)' * self.here}: "
         lines = wrap(name + self.text, max(min(width, _PROSE_WIDTH) - lead - 1, 16))
-        first: Row = ((f"{self.key:>{_KEYS_WIDTH}}  ", "bold"), (lines[0][: len(name)], "bold"))
+        first: Row = ((f"{self.key:>{lead - 2}}  ", "bold"), (lines[0][: len(name)], "bold"))
         return [
             (*first, (lines[0][len(name) :], "")),
             *(((" " * lead + line, ""),) for line in lines[1:]),
@@ -98,8 +102,10 @@ class Keys(ScrollingSheet):
         self.lines, self.panes = lines, panes
 
     def rows(self, width: int) -> Sequence[Row]:
-        """The panes above, the lines below them."""
-        return [*pane_rows(self.panes, width), *(clip(row, width) for row in laid_out(self.lines, width))]
+        """The panes above, the lines below them; what a search found has ids, if it fits in one column."""
+        columns = columns_for(width, searched=not self.panes)
+        rows = (clip(row, width) for row in laid_out(self.lines, *columns))
+        return [*pane_rows(self.panes, width), *rows]
 
 
 def pane_rows(panes: Sequence[PaneHelp], width: int) -> list[Row]:
@@ -108,22 +114,32 @@ def pane_rows(panes: Sequence[PaneHelp], width: int) -> list[Row]:
     return [*rows, ()] if rows else []
 
 
-def laid_out(lines: Sequence[Line], width: int) -> list[Row]:
-    """The groups below each other, or in two columns if they fit; without ids if these do not fit."""
+def columns_for(width: int, *, searched: bool = False) -> tuple[int, bool]:
+    """How many columns fit, and whether they have ids: rather two columns than ids, unless one searches."""
+    if width >= 2 * _COLUMN:
+        return 2, True
+    if width >= 2 * _SHORT and not searched:
+        return 2, False
+    return 1, width >= _COLUMN
+
+
+def laid_out(lines: Sequence[Line], columns: int, ids: bool) -> list[Row]:
+    """The groups below each other, or in two columns."""
     blocks = []
     for name in _ORDER:
-        rows = [row for line in lines if line.group == name for row in line.rows(ids=width >= _COLUMN)]
+        rows = [row for line in lines if line.group == name for row in line.rows(ids=ids)]
         if rows:
             blocks.append([((f"{name:>{_KEYS_WIDTH}}", "muted underline"),), *rows, ()])
-    if width < 2 * _COLUMN:
+    if columns == 1:
         return [row for block in blocks for row in block][:-1]
     left: list[Row] = []
     right: list[Row] = []
     half = sum(map(len, blocks)) / 2
     for block in blocks:
         (left if len(left) + len(block) / 2 <= half else right).extend(block)
+    room = _COLUMN if ids else _SHORT
     return [
-        (*one, (" " * (_COLUMN - width_of(one)), ""), *other)
+        (*one, (" " * (room - width_of(one)), ""), *other)
         for one, other in zip_longest(left[:-1], right[:-1], fillvalue=())
     ]
 
@@ -156,11 +172,10 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Make the list as tall as its rows if the terminal allows, and as wide as its columns."""
         self.query_one(Field).display = False
-        keys, room = self.query_one(Keys), self.app.size.width * 9 // 10 - _FRAME
-        width = 2 * _COLUMN + 1 if room > 2 * _COLUMN else _COLUMN + 1
-        keys.styles.width = width
-        rows = len(keys.rows(min(width, room)))
-        keys.styles.height = min(rows, max(self.app.size.height * 9 // 10 - _FRAME, 3))
+        keys, room = self.query_one(Keys), self.app.size.width * 9 // 10 - _BESIDE
+        columns, ids = columns_for(room)
+        keys.styles.width = width = min(columns * (_COLUMN if ids else _SHORT) + 1, room)
+        keys.styles.height = min(len(keys.rows(width)), max(self.app.size.height * 9 // 10 - _ABOVE, 3))
 
     def action_search(self) -> None:
         """Open the search field."""
@@ -202,9 +217,10 @@ def help_of(screen: Screen[Any], name: Callable[[Binding], str], words: Mapping[
     """
     bindings = [*screen.active_bindings.values()]
     first = [id_ for line in screen.query(KeyLine) for id_ in line.first]
-    return HelpScreen(
-        key_lines(bindings, name, words, first), [*panes_of(screen, bindings, name)], topic_of(screen)
-    )
+    panes = [*panes_of(screen, bindings, name)]
+    if screen.app.size.height < _LOW:
+        panes = [pane for pane in panes if pane.here]
+    return HelpScreen(key_lines(bindings, name, words, first), panes, topic_of(screen))
 
 
 def panes_of(

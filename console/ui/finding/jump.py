@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 _LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+_BEFORE = 2
 _MOST = len(_LETTERS) ** 2
 
 
@@ -47,7 +48,7 @@ def _seen(screen: Screen[Any], widget: Widget) -> Region:
 
 
 def _place(screen: Screen[Any], widget: Widget, seen: Region) -> Offset:
-    """Where the letter stands: on the border of a pane, at the start of a field.
+    """Where the letter stands: on the border of a pane, before a field.
 
     A widget that fills a pane, such as the lines of the log, has it on the border of that pane.
     """
@@ -56,7 +57,7 @@ def _place(screen: Screen[Any], widget: Widget, seen: Region) -> Offset:
     if pane is not None and (widget is pane or widget.size.height > 2):
         outer = _seen(screen, pane)
         return Offset(outer.x + 1, outer.y) if outer else seen.offset
-    return seen.offset
+    return Offset(max(seen.x - _BEFORE, 0), seen.y)
 
 
 def letters(count: int) -> list[str]:
@@ -68,15 +69,6 @@ def letters(count: int) -> list[str]:
 
 class JumpLabel(Static):
     """The letters of one target; a click on them is as good as typing them."""
-
-    DEFAULT_CSS = """
-    JumpLabel {
-        position: absolute; width: auto; height: 1; padding: 0;
-        background: $border; color: $background; text-style: bold;
-    }
-    JumpLabel.-out { display: none; }
-    JumpLabel:nocolor { text-style: bold reverse; }
-    """
 
     class Clicked(Message):
         """A label was clicked."""
@@ -100,9 +92,6 @@ class JumpScreen(ModalScreen[Widget]):
     """Closes with the widget whose letters were typed, or with nothing."""
 
     TOPIC = "console"
-    DEFAULT_CSS = """
-    JumpScreen { background: transparent; align: left top; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Leave", id="jump.close"),
     ]
