@@ -35,7 +35,7 @@ def places_read(
 ) -> Iterator[list[BarEntry]]:
     """What is known already: the ranks of the open run, hosts, themes, topics of the manual."""
     yield [*map(_rank, ranks)]
-    known = dict.fromkeys([socket.gethostname(), *hosts, *(view.rank.host for view in ranks)])
+    known = dict.fromkeys([this_host(), *hosts, *(view.rank.host for view in ranks)])
     yield [_host(name) for name in known if name]
     yield [_theme(name, here=name == theme) for name in themes]
     yield [entry(Kind.TOPIC, each.name, each.name, each.summary) for each in topics().values()]
@@ -48,8 +48,13 @@ def _rank(view: RankView) -> BarEntry:
 
 
 def _host(name: str) -> BarEntry:
-    here = "this machine, on the cluster screen" if name == socket.gethostname() else "on the cluster screen"
+    here = "this machine, on the cluster screen" if name == this_host() else "on the cluster screen"
     return entry(Kind.HOST, name, name, here)
+
+
+def this_host() -> str:
+    """The name of this machine, as runs record it."""
+    return socket.gethostname()
 
 
 def _theme(name: str, *, here: bool) -> BarEntry:

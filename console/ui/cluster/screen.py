@@ -213,8 +213,8 @@ class ClusterScreen(NavigableScreen):
         self._find_sought()
 
     def _find_sought(self) -> None:
-        machines = self.query_one(MachineMap)
         if self._sought and self.view is not None:
+            machines = self.query_one(MachineMap)
             hosts = [item.host.host for item in machines.items]
             if self._sought in hosts:
                 machines.action_move(hosts.index(self._sought) - machines.cursor)

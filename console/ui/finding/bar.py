@@ -158,7 +158,7 @@ class BarScreen(ModalScreen[BarEntry]):
     TOPIC = "console"
     AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close", id="bar.close"),
+        Binding("escape", "leave", "Close", id="bar.close"),
         Binding("down,ctrl+n", "move(1)", "Next", show=False, id="bar.next"),
         Binding("up,ctrl+p", "move(-1)", "Previous", show=False, priority=True, id="bar.previous"),
         Binding("pagedown", "move(8)", "Page down", show=False, id="bar.page_down"),
@@ -183,7 +183,7 @@ class BarScreen(ModalScreen[BarEntry]):
         self._catalogue.add(entries)
         self._sources, self._uses = sources, uses
         self._reading = len(sources)
-        self._moved = self._waiting = False
+        self._moved = self._waiting = self._left = False
 
     def compose(self) -> ComposeResult:
         """The field, the kinds, and the entries."""
@@ -272,7 +272,17 @@ class BarScreen(ModalScreen[BarEntry]):
 
     @on(BarList.Chosen)
     def _chosen(self, message: BarList.Chosen) -> None:
-        self.dismiss(self.query_one(BarList).items[message.index])
+        self._leave(self.query_one(BarList).items[message.index])
+
+    def action_leave(self) -> None:
+        """Open nothing."""
+        self._leave()
+
+    def _leave(self, entry: BarEntry | None = None) -> None:
+        """Close once: a second enter or click meanwhile would close the screen below."""
+        if not self._left:
+            self._left = True
+            self.dismiss(entry)
 
     @on(Kinds.Picked)
     def _picked(self, message: Kinds.Picked) -> None:

@@ -65,12 +65,16 @@ class Line:
 
     def rows(self, *, ids: bool = True) -> list[Row]:
         """The keys, the meaning and the muted ids side by side, each wrapped; or without the ids."""
-        keys, what = wrap(self.keys, _KEYS_WIDTH) or [""], wrap(self.what, _WHAT_WIDTH)
+        keys, what = wrap(self.keys, _KEYS_WIDTH) or [""], wrap(self.what, _WHAT_WIDTH - 1)
         names = wrap(self.ids, _IDS_WIDTH, break_on_hyphens=False) if ids else []
-        return [
-            safe(((f"{key:>{_KEYS_WIDTH}}", "bold"), (f"  {text:<{_WHAT_WIDTH}}", ""), (f" {name}", "muted")))
-            for key, text, name in zip_longest(keys, what, names, fillvalue="")
-        ]
+        rows = []
+        for key, text, name in zip_longest(keys, what, names, fillvalue=""):
+            row: Row = (
+                (f"{key:>{_KEYS_WIDTH}}", "bold"),
+                (f"  {text:<{_WHAT_WIDTH}}" if name else f"  {text}", ""),
+            )
+            rows.append(safe((*row, (f" {name}", "muted")) if name else row))
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +263,8 @@ def key_lines(
     for active in bindings:
         binding = active.binding
         if binding.description and not binding.system and _is_listed(binding):
-            usual = binding.description if binding.id else binding.description.capitalize()
+            ours = binding.id or _OWN_ACTION.fullmatch(binding.action)
+            usual = binding.description if ours else binding.description.capitalize()
             what = words.get(binding.id or "", usual)
             grouped.setdefault((_group(binding), what), []).append(binding)
     ordered = sorted(grouped.items(), key=lambda each: min(_place(binding, first) for binding in each[1]))

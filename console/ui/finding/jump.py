@@ -93,7 +93,7 @@ class JumpScreen(ModalScreen[Widget]):
 
     TOPIC = "console"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Leave", id="jump.close"),
+        Binding("escape", "leave", "Leave", id="jump.close"),
     ]
 
     def __init__(self, targets: Sequence[JumpTarget]) -> None:
@@ -103,10 +103,15 @@ class JumpScreen(ModalScreen[Widget]):
         ]
         self._typed = ""
         self._size_shown: Size | None = None
+        self._left = False
 
     def compose(self) -> ComposeResult:
         """The labels, above the screen below."""
         yield from self._labels
+
+    def on_mount(self) -> None:
+        """Remember the size for which the places were found."""
+        self._size_shown = self.app.size
 
     def on_key(self, event: events.Key) -> None:
         """Take a letter; one that begins no label changes nothing."""
@@ -117,7 +122,7 @@ class JumpScreen(ModalScreen[Widget]):
         typed = self._typed + letter
         left = [label for label in self._labels if label.letters.startswith(typed)]
         if len(left) == 1 and left[0].letters == typed:
-            self.dismiss(left[0].target.widget)
+            self._leave(left[0].target.widget)
         elif left:
             self._typed = typed
             for label in self._labels:
@@ -125,14 +130,23 @@ class JumpScreen(ModalScreen[Widget]):
 
     def on_click(self) -> None:
         """Leave, as a click beside the labels is meant for nothing."""
-        self.dismiss()
+        self._leave()
 
     def on_resize(self, event: events.Resize) -> None:
         """Leave if the terminal changes: the fields below have other places then."""
-        self._size_shown = self._size_shown or event.size
-        if event.size != self._size_shown:
-            self.dismiss()
+        if self._size_shown is not None and event.size != self._size_shown:
+            self._leave()
+
+    def _leave(self, widget: Widget | None = None) -> None:
+        """Close once: what else was typed or told meanwhile would close the screen below."""
+        if not self._left:
+            self._left = True
+            self.dismiss(widget)
+
+    def action_leave(self) -> None:
+        """Leave the focus where it was."""
+        self._leave()
 
     @on(JumpLabel.Clicked)
     def _clicked(self, message: JumpLabel.Clicked) -> None:
-        self.dismiss(message.label.target.widget)
+        self._leave(message.label.target.widget)

@@ -1,6 +1,6 @@
 """What each pane shows and what one does in it, in a sentence or two, for the help.
 
-A pane of another module can say it itself, in the class attribute `HELP`: its name, and the sentences.
+A pane of another module can say it itself, in the class attribute `PROSE`: its name, and the sentences.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PANES: dict[str, tuple[str, str]] = {
 
 def prose_of(pane: Widget) -> tuple[str, str] | None:
     """A pane's name and sentences; None if there are none."""
-    own = getattr(pane, "HELP", None)
+    own = getattr(pane, "PROSE", None)
     if isinstance(own, tuple) and len(own) == 2:
         return str(own[0]), str(own[1])
     return next((PANES[kind.__name__] for kind in type(pane).__mro__ if kind.__name__ in PANES), None)
