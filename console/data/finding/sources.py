@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..launch.targets import Candidate
     from ..run.model import RankView
 
-_RECENT = 200
-"""How many runs have recent targets."""
+_RECENT, _MOST_TARGETS = 200, 5000
+"""How many runs have recent targets, and how many targets of a folder are enough."""
 
 
 def places_read(
@@ -96,8 +96,12 @@ class RunEntries:
 def targets_read(workdir: Path) -> Iterator[list[BarEntry]]:
     """The presets, and every target that is found below the folder."""
     yield [_preset(each) for each in list_presets(presets_folder(), workdir) if each.draft is not None]
+    count = 0
     for batch in candidates(workdir):
         yield [*map(_target, batch)]
+        count += len(batch)
+        if count >= _MOST_TARGETS:  # in such a folder the picker is the better way
+            return
 
 
 def _preset(preset: Preset) -> BarEntry:

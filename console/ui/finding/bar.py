@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Source = Callable[[], Iterable[list[BarEntry]]]
 """Reads entries, a few at a time; called in a thread."""
 
-_MERGED_S = 0.05
-"""How long entries that come later wait for others, so that the list is not sorted for each."""
+_MERGED_S, _MERGED_LATER_S = 0.05, 0.4
+"""How long entries that come later wait for others, so that the list is not sorted and drawn for each."""
 _KIND_WIDTH = 8
 _HINT = "a few letters of anything; a kind first narrows: run llama, rank 3"
 _LEAST_ABOUT = 12
@@ -184,6 +184,7 @@ class BarScreen(ModalScreen[BarEntry]):
         self._sources, self._uses = sources, uses
         self._reading = len(sources)
         self._moved = self._waiting = self._left = False
+        self._merge_s = _MERGED_S
 
     def compose(self) -> ComposeResult:
         """The field, the kinds, and the entries."""
@@ -238,7 +239,8 @@ class BarScreen(ModalScreen[BarEntry]):
         self._reading -= message.done
         if not self._waiting:
             self._waiting = True
-            self.set_timer(_MERGED_S, self._merged)
+            self.set_timer(self._merge_s, self._merged)
+            self._merge_s = _MERGED_LATER_S if message.entries else self._merge_s
 
     def _merged(self) -> None:
         self._waiting = False

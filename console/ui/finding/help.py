@@ -46,7 +46,7 @@ _GROUPS = {
     "app": "Everywhere",
 }
 _ORDER = (
-    *("Run", "Form", "History", "Cluster", "Log", _OWN),
+    *(_OWN, "Run", "Form", "History", "Cluster", "Log"),
     *("Go to", _HERE, "Everywhere", _MOVING, _TYPING),
 )
 # actions that Textual binds in every scrollable widget, even if there is nothing to scroll

@@ -12,6 +12,8 @@ import pytest
 
 from console.app import RankdeckApp
 from console.data.cluster.monitor import MachinePoller
+from console.data.finding import sources
+from console.data.finding.own import OwnCommand
 from console.data.launch import preflight as preflight_source
 from console.data.launch.detect import Detected, Gpu
 from console.data.launch.draft import Draft
@@ -21,6 +23,8 @@ from console.manual import Topic
 from console.settings import ConsoleSettings
 from console.ui import manual
 from console.ui.cluster.screen import ClusterScreen
+from console.ui.finding.bar import BarScreen
+from console.ui.finding.jump import JumpScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
 from console.ui.history.panes import RunCard, RunsList
 from console.ui.history.screen import HistoryScreen
@@ -187,7 +191,9 @@ def stage(
         monkeypatch.setitem(kind.__init__.__kwdefaults__ or {}, "clock", now)
     monkeypatch.setattr(time, "time", now)
     monkeypatch.setattr(preflight_source, "look", lambda _: FOUND)
-    monkeypatch.setattr(manual, "topics", lambda: {"runs": Topic("runs", TOPIC)})
+    for module in (manual, sources):
+        monkeypatch.setattr(module, "topics", lambda: {"runs": Topic("runs", TOPIC)})
+    monkeypatch.setattr(sources, "this_host", lambda: "driver")
     monkeypatch.setattr(preflight_source, "make_bundle", lambda _: SENT)
     monkeypatch.setattr(preflight_source, "carried_by", lambda _: {})
     yield Stage(root, project, commands, until)
@@ -260,6 +266,20 @@ async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: app.screen.query_one(ComparisonSheet).found)
 
 
+async def offered(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The command bar has read everything."""
+    await shown(stage, app, pilot)
+    await pilot.press("3", "ctrl+p")
+    await stage.until(pilot, lambda: isinstance(app.screen, BarScreen) and app.screen.complete)
+
+
+async def lettered(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Jump mode on the launch screen."""
+    await filled(stage, app, pilot)
+    await pilot.press("ctrl+o")
+    await stage.until(pilot, lambda: isinstance(app.screen, JumpScreen))
+
+
 async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
     assert isinstance(app.screen, LaunchScreen)
@@ -312,6 +332,10 @@ def large(stage: Stage) -> Path:
     return record_demo(stage.root, ranks=64, until=NOW_S)
 
 
+OWN = {
+    "code": OwnCommand("code", ("code", "-g", "{file}:{line}"), "ctrl+g", "the failing line in the editor"),
+    "top": OwnCommand("top", ("ssh", "-t", "{host}", "nvtop"), terminal=True),
+}
 SCENES = {
     "launch": Scene(filled, past=True),
     "launch-more": Scene(keys("ctrl+t", first=filled), past=True),
@@ -326,6 +350,9 @@ SCENES = {
     "stop": Scene(keys("x", first=shown), training),
     "help": Scene(keys("question_mark", first=shown), training),
     "manual": Scene(reading, training),
+    "bar": Scene(offered, training, past=True, settings={"commands": OWN}),
+    "bar-typed": Scene(keys(*"ra", first=offered), training, past=True),
+    "jump": Scene(lettered, past=True),
     "history": Scene(listed, past=True),
     "compare": Scene(compared, past=True),
     "cluster": Scene(surveyed, working),
@@ -339,12 +366,16 @@ LOOKS = {
     "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
     "manual-ascii": Scene(reading, training, settings={"ascii": True}),
     "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
+    "bar-ascii": Scene(keys(*"run lama", first=offered), training, past=True, settings={"ascii": True}),
+    "bar-no-color": Scene(keys(*"run lama", first=offered), training, past=True, environ={"NO_COLOR": "1"}),
+    "jump-no-color": Scene(lettered, past=True, environ={"NO_COLOR": "1"}),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
 }
 """Pictured once: other themes, ASCII, no colours."""
 
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
+CASES += [(name, (50, 14)) for name in ("bar", "bar-typed", "jump", "help")]
 
 
 def file_of(name: str, size: tuple[int, int]) -> str:
