@@ -71,16 +71,24 @@ class RunEntries:
         self._reading = threading.Lock()
 
     def read(self) -> Iterator[list[BarEntry]]:
-        """Every run, newest first, and the targets of the newest; in a thread."""
+        """Every run, newest first, and after those that fill a screen presets and targets; in a thread."""
         with self._reading:  # a bar that was closed meanwhile may still read
-            try:
-                sent = 0
-                for runs in self._cache.look():  # at the first time, those that fill a screen come first
-                    yield [*map(self._entry, runs[sent:])]
-                    sent = len(runs)
-                yield [_target(each) for each in recent_candidates(runs[:_RECENT], self._workdir)]
-            except (OSError, ValueError, LauncherError):  # the screens tell why they cannot be read
-                return
+            batches = self._batches()
+            first = next(batches, ())
+            yield [*map(self._entry, first)]
+            yield [_target(each) for each in recent_candidates(first[:_RECENT], self._workdir)]
+            yield from targets_read(self._workdir)
+            sent = len(first)
+            for runs in batches:
+                yield [*map(self._entry, runs[sent:])]
+                sent = len(runs)
+
+    def _batches(self) -> Iterator[tuple[Status, ...]]:
+        """The runs; at the first time those that fill a screen, then all."""
+        try:
+            yield from self._cache.look()
+        except (OSError, ValueError, LauncherError):  # the screens tell why they cannot be read
+            return
 
     def _entry(self, run: Status) -> BarEntry:
         known = self._made.get(run.id)

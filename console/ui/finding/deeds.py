@@ -13,7 +13,7 @@ from textual.theme import BUILTIN_THEMES
 
 from ...data.finding.entry import BarEntry, Kind, entry
 from ...data.finding.own import OwnCommand
-from ...data.finding.sources import RunEntries, places_read, targets_read
+from ...data.finding.sources import RunEntries, places_read
 from ...data.launch.presets import list_presets, presets_folder
 from ..cluster.screen import ClusterScreen
 from ..manual import ManualScreen
@@ -75,8 +75,7 @@ def own_entries(
 
 
 def sources_of(app: App[Any], runs: RunEntries) -> list[Source]:
-    """What is read in threads: what the open screens know, past runs, targets and presets."""
-    site = launch_screen(app).site
+    """What is read in threads: what the open screens know; past runs, presets and targets."""
     ranks = app.screen.view.ranks if isinstance(app.screen, RunScreen) and app.screen.view else ()
     clusters = (s.view for s in app.screen_stack if isinstance(s, ClusterScreen) and s.view is not None)
     hosts = [host.host for view in clusters for host in view.hosts]
@@ -84,7 +83,6 @@ def sources_of(app: App[Any], runs: RunEntries) -> list[Source]:
     return [
         partial(places_read, ranks, hosts, themes, app.theme),
         runs.read,
-        partial(targets_read, site.workdir),
     ]
 
 
