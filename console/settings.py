@@ -7,7 +7,8 @@ ascii = false                                      gpu = "auto"
 timestamps = "clock"                               spark = "spark://head:7077"
                                                    env.NCCL_DEBUG = "WARN"
 
-``[defaults]`` may set every launch option, for the form and for `rankdeck run`.
+``[defaults]`` may set every launch option, for the form and for `rankdeck run`. ``[commands.NAME]`` is a
+command of the user, as `data.finding.own` describes it.
 An option of the command line comes first, then ``RANKDECK_THEME``, ``RANKDECK_MOUSE`` and ``RANKDECK_ASCII``,
 then the file. A wrong setting is reported and ignored; the other settings apply.
 """
@@ -27,6 +28,7 @@ from launcher.errors import SpecError
 from launcher.notify import settings as notify_settings
 from launcher.notify.settings import NotifySettings
 
+from .data.finding.own import OwnCommand, own_commands, own_problems
 from .glyphs import wants_ascii
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class ConsoleSettings:
     """The effective settings of a console.
 
     `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts.
+    `commands` are the user's own, by name.
     """
 
     theme: str = ""
@@ -62,6 +65,7 @@ class ConsoleSettings:
     keys: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
     notify: NotifySettings = field(default_factory=NotifySettings)
+    commands: Mapping[str, OwnCommand] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -78,6 +82,7 @@ def load(
         keys=keys_of(config),
         form=default_texts(config),
         notify=notify,
+        commands=commands_of(config),
         problems=problems,
     )
 
@@ -140,6 +145,18 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
 def keys_of(config: Config) -> dict[str, str]:
     """The keys that the file assigns to bindings, by the bindings' ids."""
     return {key: value for key, value in flat(table_of(config, "keys")).items() if isinstance(value, str)}
+
+
+def commands_of(config: Config) -> dict[str, OwnCommand]:
+    """The valid commands of the user, by name."""
+    return own_commands(table_of(config, "commands"))
+
+
+def command_entries(config: Config) -> Iterator[Entry]:
+    """The settings of every valid command of the user, each with its origin."""
+    for name in commands_of(config):
+        for key, value in table_of(config, "commands")[name].items():
+            yield Entry(f"commands.{name}", key, value, config.origin("commands", name, key))
 
 
 def console_entries(
@@ -330,6 +347,7 @@ def _complaints(config: Config, environ: Mapping[str, str]) -> Iterator[Complain
     for key, value in flat(table_of(config, "keys")).items():
         if not isinstance(value, str):
             yield ("keys", key), f"keys.{key} must be a key's name in quotes, not {value!r}"
+    yield from own_problems(table_of(config, "commands"))
     yield from _wrong_variables(environ)
 
 

@@ -72,7 +72,7 @@ class LaunchScreen(StartsAgain):
         Binding("y,ctrl+y", "copy", "Copy command", show=False, id="launch.copy"),
         Binding("slash", "find", "Find", show=False, key_display="/", id="launch.search"),
         Binding("ctrl+r", "launch", "Launch", priority=True, id="launch.start"),
-        Binding("ctrl+o", "recent", "Recent runs", id="launch.recent", priority=True),
+        Binding("f6", "recent", "Recent runs", id="launch.recent", priority=True),
         Binding("e", "edit", "Edit and run again", id="launch.edit"),
         Binding("r", "again", "Run again", id="launch.again"),
         Binding("1", "form", "New run", show=False, id="launch.pane_1"),
@@ -406,10 +406,14 @@ class LaunchScreen(StartsAgain):
 
     async def _picked(self, target: str | None) -> None:
         if target:
-            form = self.query_one(LaunchForm)
-            form.pick(target)
-            await self.learn()
-            form.go_on()
+            await self.take(target)
+
+    async def take(self, target: str) -> None:
+        """Fill in a target, and go to the first field of what it takes."""
+        form = self.query_one(LaunchForm)
+        form.pick(target)
+        await self.learn()
+        form.go_on()
 
     @on(RecentRuns.DemoWanted)
     def action_demo(self) -> None:

@@ -223,6 +223,14 @@ class RunScreen(StartsAgain):
         self.query_one(LogPane).select(message.rank)
         self.action_pane("logs")
 
+    def go_to_rank(self, rank: int) -> None:
+        """Go to a rank in the grid, and in the log if it shows a single rank."""
+        grid = self.query_one(RankGrid)
+        grid.move_to(rank)
+        if self.query_one(LogView).rank is not None:
+            self.query_one(LogPane).select(grid.cursor)
+        self.action_pane("ranks")
+
     def action_toggle_rank(self) -> None:
         """Switch between all ranks' output and that of the rank under the cursor."""
         shown = self.query_one(LogView).rank

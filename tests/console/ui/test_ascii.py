@@ -47,7 +47,8 @@ ROUTES: dict[str, tuple[str, ...]] = {
     "PresetsScreen": ("escape", "escape", "o"),
     "HistoryScreen": ("f2",),
     "ClusterScreen": ("f3",),
-    "CommandPalette": ("ctrl+p",),
+    "BarScreen": ("ctrl+p",),
+    "JumpScreen": ("ctrl+o",),
 }
 """From a run that goes on, which is a screen too: the keys that lead to every other one."""
 

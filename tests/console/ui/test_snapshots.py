@@ -13,6 +13,8 @@ import pytest
 
 from console.app import RankdeckApp
 from console.data.cluster.monitor import MachinePoller
+from console.data.finding import sources
+from console.data.finding.own import OwnCommand
 from console.data.launch import preflight as preflight_source
 from console.data.launch.detect import Detected, Gpu
 from console.data.launch.draft import Draft
@@ -22,6 +24,8 @@ from console.manual import Topic
 from console.settings import ConsoleSettings
 from console.ui import manual
 from console.ui.cluster.screen import ClusterScreen
+from console.ui.finding.bar import BarScreen
+from console.ui.finding.jump import JumpScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
 from console.ui.history.panes import RunCard, RunsList
 from console.ui.history.screen import HistoryScreen
@@ -198,7 +202,9 @@ def stage(
     for source in project.glob("*.py"):
         os.utime(source, (RECORDED_AT - 7200,) * 2)
     monkeypatch.setattr(preflight_source, "look", lambda _: FOUND)
-    monkeypatch.setattr(manual, "topics", lambda: {"runs": Topic("runs", TOPIC)})
+    for module in (manual, sources):
+        monkeypatch.setattr(module, "topics", lambda: {"runs": Topic("runs", TOPIC)})
+    monkeypatch.setattr(sources, "this_host", lambda: "driver")
     monkeypatch.setattr(preflight_source, "make_bundle", lambda _: SENT)
     monkeypatch.setattr(preflight_source, "carried_by", lambda _: {})
     yield Stage(root, project, commands, until)
@@ -285,6 +291,20 @@ async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: app.screen.query_one(ComparisonSheet).found)
 
 
+async def offered(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The command bar has read everything."""
+    await shown(stage, app, pilot)
+    await pilot.press("3", "ctrl+p")
+    await stage.until(pilot, lambda: isinstance(app.screen, BarScreen) and app.screen.complete)
+
+
+async def lettered(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Jump mode on the launch screen."""
+    await filled(stage, app, pilot)
+    await pilot.press("ctrl+o")
+    await stage.until(pilot, lambda: isinstance(app.screen, JumpScreen))
+
+
 async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
     assert isinstance(app.screen, LaunchScreen)
@@ -342,6 +362,10 @@ def without_gpus(stage: Stage) -> Path:
     return record_demo(stage.root, ranks=4, gpus=False, until=NOW_S)
 
 
+OWN = {
+    "code": OwnCommand("code", ("code", "-g", "{file}:{line}"), "ctrl+g", "the failing line in the editor"),
+    "top": OwnCommand("top", ("ssh", "-t", "{host}", "nvtop"), terminal=True),
+}
 SCENES = {
     "launch": Scene(filled, past=True),
     "launch-first": Scene(first_start, draft=Draft()),
@@ -362,6 +386,9 @@ SCENES = {
     "stop": Scene(keys("x", first=shown), training),
     "help": Scene(keys("question_mark", first=shown), training),
     "manual": Scene(reading, training),
+    "bar": Scene(offered, training, settings={"commands": OWN}),
+    "bar-typed": Scene(keys(*"ra", first=offered), training),
+    "jump": Scene(lettered, past=True),
     "history": Scene(listed, past=True),
     "compare": Scene(compared, past=True),
     "cluster": Scene(surveyed, working),
@@ -380,6 +407,9 @@ LOOKS = {
     "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
     "launch-first-ascii": Scene(first_start, settings={"ascii": True}, draft=Draft()),
     "launch-here-no-color": Scene(filled, past=True, environ={"NO_COLOR": "1"}, draft=HERE),
+    "bar-ascii": Scene(keys(*"run lft", first=offered), training, settings={"ascii": True}),
+    "bar-no-color": Scene(keys(*"run lft", first=offered), training, environ={"NO_COLOR": "1"}),
+    "jump-no-color": Scene(lettered, past=True, environ={"NO_COLOR": "1"}),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
 }
 """Pictured once: other themes, ASCII, no colours."""
@@ -389,7 +419,10 @@ CASES += [(name, SIZES[0]) for name in LOOKS]
 SMALL = (50, 14)
 CASES += [
     (name, SMALL)
-    for name in ("run-devices", "run-devices-cpu", "run-devices-64-ranks", "launch-first", "launch-here")
+    for name in (
+        *("run-devices", "run-devices-cpu", "run-devices-64-ranks", "launch-first", "launch-here"),
+        *("bar", "bar-typed", "jump", "help"),
+    )
 ]
 
 

@@ -283,7 +283,7 @@ async def test_leaving_and_returning_loses_nothing(open_app: Open, until: Until,
         field(app, "lr").value = "0.5"
         form(app).query_one(MoreForm).fill({"name": "mine"})
         await until(pilot, lambda: command(app).endswith("--param lr=0.5 --name mine"))
-        await pilot.press("ctrl+o", "enter")
+        await pilot.press("f6", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
