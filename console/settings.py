@@ -4,8 +4,8 @@
 theme = "rankdeck-dark"  run.stop = "ctrl+x"       mode = "cluster"
 mouse = true             log.follow = "f,F"        num_processes = 8
 ascii = false                                      gpu = "auto"
-timestamps = "clock"                               spark = "spark://head:7077"
-                                                   env.NCCL_DEBUG = "WARN"
+timestamps = "clock"     [columns]                 spark = "spark://head:7077"
+                         ranks = ["state", "loss"] env.NCCL_DEBUG = "WARN"
 
 ``[defaults]`` may set every launch option, for the form and for `rankdeck run`.
 An option of the command line comes first, then ``RANKDECK_THEME``, ``RANKDECK_MOUSE`` and ``RANKDECK_ASCII``,
@@ -50,7 +50,8 @@ class Entry:
 class ConsoleSettings:
     """The effective settings of a console.
 
-    `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts.
+    `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts,
+    `columns` tables of the console to the names of their columns.
     """
 
     theme: str = ""
@@ -59,6 +60,7 @@ class ConsoleSettings:
     timestamps: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -69,7 +71,13 @@ def load(
     config = read(environ)
     look = {entry.key: entry.value for entry in console_entries(config, environ, options)}
     problems = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
-    return ConsoleSettings(**look, keys=keys_of(config), form=default_texts(config), problems=problems)  # type: ignore[arg-type]
+    return ConsoleSettings(
+        **look,  # type: ignore[arg-type]
+        keys=keys_of(config),
+        form=default_texts(config),
+        columns=columns_of(config),
+        problems=problems,
+    )
 
 
 def default_texts(config: Config) -> dict[str, str]:
@@ -130,6 +138,40 @@ def form_draft(settings: ConsoleSettings, workdir: Path) -> Draft | None:
 def keys_of(config: Config) -> dict[str, str]:
     """The keys that the file assigns to bindings, by the bindings' ids."""
     return {key: value for key, value in flat(table_of(config, "keys")).items() if isinstance(value, str)}
+
+
+COLUMNS = ("ranks", "history")
+"""The tables of the console whose columns can be chosen: the keys of ``[columns]``."""
+
+
+def columns_of(config: Config) -> dict[str, tuple[str, ...]]:
+    """The valid columns that the file chooses, by table."""
+    table = table_of(config, "columns")
+    return {key: tuple(names) for key, names in table.items() if columns_problem(key, names) is None}
+
+
+def columns_problem(key: str, names: object) -> str | None:
+    """Why a list of ``[columns]`` is invalid, as the rest of a sentence; None if it is valid."""
+    if key not in COLUMNS:
+        return f"names no table; there are {', '.join(COLUMNS)}"
+    if key == "ranks":
+        from .data.ranks.columns import rank_columns_problem
+
+        return rank_columns_problem(names)
+    from .data.history.columns import run_columns_problem
+
+    return run_columns_problem(names)
+
+
+def column_entries(config: Config) -> Iterator[Entry]:
+    """The effective columns of each table, each with its origin."""
+    from .data.history import columns as of_runs
+    from .data.ranks import columns as of_ranks
+
+    chosen = columns_of(config)
+    for key, usual in zip(COLUMNS, (of_ranks.USUAL, of_runs.USUAL), strict=True):
+        origin = config.origin("columns", key) if key in chosen else DEFAULT
+        yield Entry("columns", key, list(chosen.get(key, usual)), origin)
 
 
 def console_entries(
@@ -299,7 +341,8 @@ Complaint = tuple[tuple[str, ...], str]
 def _complaints(config: Config, environ: Mapping[str, str]) -> Iterator[Complaint]:
     for keys, error in launcher_settings.complaints(config.tables, "the file"):
         yield keys, str(error)
-    for check, table in ((look_problem, "console"), (form_problem, "defaults")):
+    checks = ((look_problem, "console"), (columns_problem, "columns"), (form_problem, "defaults"))
+    for check, table in checks:
         for key, value in table_of(config, table).items():
             if why := check(key, value):
                 yield (table, key), f"{table}.{key} {why}"

@@ -21,7 +21,7 @@ from typing import Any
 from .errors import SpecError
 
 FILE = "config.toml"
-CONSOLE_TABLES = ("console", "keys", "defaults")
+CONSOLE_TABLES = ("console", "columns", "keys", "defaults")
 """Tables of the same file that the console reads and checks."""
 
 _DAY_S = 86400.0

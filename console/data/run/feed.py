@@ -21,6 +21,7 @@ from launcher.state.run_state import Phase, RunState
 
 from ..logs.book import LogBook
 from ..polling import Poller
+from ..ranks.listing import RankLister, RankQuery
 from .health import Alarms, Alert, AlertInput
 from .model import RankView, RankViews, RunView
 from .narration import deleted_line
@@ -64,6 +65,7 @@ class RunFeed:
         self._interval = usual_interval() if interval is None else interval
         self._tail = StateTail(run, recent=_RECENT_BYTES)
         self._past, self._views, self._alarms = PastReader(), RankViews(), Alarms()
+        self._lister, self._query = RankLister(), RankQuery()
         self._alerts: tuple[Alert, ...] = ()
         self._alerts_at = 0
         self._lost_check = 0.0
@@ -81,6 +83,11 @@ class RunFeed:
         self.book.abandon()
         self.poller.close(wait_s=1.0)
         self.book.close()
+
+    def ask(self, query: RankQuery) -> None:
+        """List the ranks like this in the views to come; they are sorted in the poller's thread."""
+        self._query = query
+        self.poller.nudge()
 
     def look(self) -> bool:
         """Read and publish once, in the caller's thread; return whether more is left to read."""
@@ -146,6 +153,7 @@ class RunFeed:
             or bool(facts)
             or (self._past.recalled == 1.0) != (last.recalled == 1.0)
             or (state.phase, state.unreadable) != (last.state.phase, last.state.unreadable)
+            or (last.listing is not None and last.listing.query is not self._query)
         )
 
     def _note_unreadable(self) -> None:
@@ -203,6 +211,7 @@ class RunFeed:
             skew=past.skew,
         )
         view = RunView(
+            listing=self._lister.arrange(ranks, self._query, now=now, live=not state.phase.final),
             state=state,
             now=self._now(),
             ranks=ranks,

@@ -11,6 +11,7 @@ from ..logs.pane import LogPane
 from ..logs.view import LogView
 from .charts import Charts
 from .rank_detail import RankDetail
+from .rank_filter import RankFilter
 from .rank_grid import RankGrid
 from .result import ResultPane
 
@@ -43,7 +44,9 @@ class Deck(Vertical):
     def compose(self) -> ComposeResult:
         """The panes about ranks above, output and result below."""
         with Horizontal(id="upper"):
-            yield RankGrid(id="ranks", classes="pane")
+            ranks = RankGrid(id="ranks", classes="pane")
+            yield RankFilter(ranks)
+            yield ranks
             yield RankDetail(id="detail", classes="pane")
             yield Charts(id="charts", classes="pane")
         with Container(id="lower"):

@@ -97,7 +97,8 @@ class RunScreen(StartsAgain):
         """Begin to watch."""
         with contained(self):
             self.query_one(LogPane).attach(self._feed.book)
-        self.query_one(RankGrid).moved = self._show_detail
+        grid = self.query_one(RankGrid)
+        grid.moved, grid.asks = self._show_detail, self._feed.ask
         self._feed.poller.start()
 
     def on_unmount(self) -> None:
@@ -193,7 +194,7 @@ class RunScreen(StartsAgain):
         grid = self.query_one(RankGrid)
         if self.view is None or not self.view.ranks:
             return
-        grid.move_to((grid.cursor + step) % len(self.view.ranks))
+        grid.move_to(grid.beside(step))
         if self.query_one(LogView).rank is not None:
             self.query_one(LogPane).select(grid.cursor)
 
