@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -16,6 +16,7 @@ FLAG = ""
 
 _TEXT, _VALUE, _SHOWN = 2000, 40, 400
 _COMPARED, _NAMES = 1000, 100
+MOST_WIDTH, _MEASURED = 30, 256
 NOTHING = "–"
 """For a run that has none of the options in which the others differ."""
 
@@ -63,13 +64,18 @@ def _is_name(text: str) -> bool:
 
 
 class Differences:
-    """In which arguments the listed runs of each target differ."""
+    """In which arguments the listed runs of each target differ.
 
-    def __init__(self, runs: Iterable[Status] = ()) -> None:
+    `width` is that of the longest text of the first runs, at most `MOST_WIDTH`; 0 if none has arguments.
+    """
+
+    def __init__(self, runs: Sequence[Status] = ()) -> None:
         groups: dict[str, dict[str, None]] = {}
         for run in runs:
             groups.setdefault(run.target, {})[run.args] = None
         self._names = {target: _differing(args) for target, args in groups.items() if len(args) > 1}
+        texts = [self.text(run) for run in runs[:_MEASURED] if run.args]
+        self.width = min(max(map(len, texts), default=0), MOST_WIDTH)
 
     def text(self, run: Status) -> str:
         """The options in which a run and the others of its target differ; all of them where none do."""

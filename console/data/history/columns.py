@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from launcher.runs.status import Status
 
@@ -60,6 +61,16 @@ def leading(names: Sequence[str]) -> str | None:
     return min(names, key=lambda name: (name != "loss", "loss" not in name, name), default=None)
 
 
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
+
+
+@lru_cache(16384)
+def _by_numbers(args: str) -> tuple[object, ...]:
+    """A sort key of arguments in which numbers are compared as numbers: 3e-4 comes before 0.001."""
+    parts = _NUMBER.split(args[:_TEXT])
+    return tuple(float(part) if at % 2 else part for at, part in enumerate(parts))
+
+
 def _leading_value(run: Status) -> float | None:
     name = leading(list(run.metrics))
     value = None if name is None else run.metrics[name]
@@ -75,11 +86,13 @@ COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("name", "name", 16, name_of, lambda run: natural(name_of(run).lower()), 90, "bold", left=True),
     RunColumn(STATE, "state", 10, lambda run: run.state, lambda run: run.state, 99, left=True),
     RunColumn("user", "who", 10, lambda run: text_line(run.user), lambda run: run.user, 40, left=True),
-    RunColumn(ARGS, "args", 15, lambda run: text_line(run.args), lambda run: natural(run.args), 70, left=True),
+    RunColumn(ARGS, "args", 12, lambda run: text_line(run.args), lambda run: _by_numbers(run.args), 85,
+              left=True),
     RunColumn(CURVE, "curve", 10, lambda _: "", _leading_value, 60, "bar"),
     RunColumn("target", "target", 16, lambda run: text_line(os.path.basename(run.target[-_TEXT:])),
               lambda run: natural(run.target), 30, left=True),
-    RunColumn("mode", "mode", 7, lambda run: text_line(run.mode), lambda run: run.mode, 20, "muted", left=True),
+    RunColumn("mode", "mode", 7, lambda run: text_line(run.mode), lambda run: run.mode, 20, "muted",
+              left=True),
     RunColumn("exit", "exit", 4, lambda run: "" if run.exit_code is None else str(run.exit_code),
               lambda run: run.exit_code, 50, rising=False),
     RunColumn("step", "step", 9, lambda run: fig.count(run.step), lambda run: run.step, 10, rising=False),

@@ -22,6 +22,7 @@ from ..run.model import RankView
 Value: TypeAlias = float | str | tuple[object, ...] | None
 """What a column sorts by; None is unknown, and comes last."""
 
+AGES = frozenset({"step_age", "log_age", "tele_age"})
 RANK, STATE, CHART, HOST = "rank", "state", "chart", "host"
 REPORTED = "metric."
 """Before the name of a reported figure that is also the name of a column, as in ``metric.step``."""

@@ -56,7 +56,7 @@ def _unknown(name: str, sign: str, reported: list[str]) -> SpecError:
         known = [field.name for field in FIELDS]
         there = f"there are {', '.join(known)}"
     else:
-        known = list(dict.fromkeys([*_own_figures(), *reported]))
+        known = list(dict.fromkeys([*reported[:_SHOWN_NAMES], *_own_figures()]))
         there = f"there are {', '.join(known[:_SHOWN_NAMES])}{', …' if len(known) > _SHOWN_NAMES else ''}"
     near = suggestion(name, known)
     what = "field" if sign == ":" else "figure"

@@ -39,14 +39,20 @@ if TYPE_CHECKING:
     from ...data.history.run_list import RunRecord
     from ...data.history.series import Series, Wanted
 
-_LEAD, _LEAST, _MOST_ARGS = 13, 20, 60
+_LEAD, _LEAST, _NARROW, _SOME_ARGS, _MOST_ARGS = 13, 20, 64, 18, 60
 
 
-def _fitted(columns: Sequence[RunColumn], width: int) -> list[Column[Status]]:
-    """The columns that fit beside the state and some words of the reason; arguments get what is left."""
-    room = width - _LEAD - max(_LEAST, width // 4)
+def _fitted(columns: Sequence[RunColumn], width: int, wanted: int) -> list[Column[Status]]:
+    """The columns that fit beside the state and some words of the reason.
+
+    Arguments get the `wanted` width if that is possible, and what is left.
+    """
+    room = width - _LEAD - (max(_LEAST, width // 4) if width >= _NARROW else _LEAST // 2)
     known = [Column(c.title, c.width, c.text, c.keep, c.style, c.left, c.name) for c in columns]
-    shown = fitting(known, room)
+    for args in (wanted, _SOME_ARGS, 0):
+        shown = fitting([replace(c, width=max(c.width, args)) if c.name == ARGS else c for c in known], room)
+        if any(column.name == ARGS for column in shown):
+            break
     left = room - sum(column.width + 1 for column in shown)
     return [replace(c, width=min(c.width + left, _MOST_ARGS)) if c.name == ARGS else c for c in shown]
 
@@ -77,7 +83,7 @@ class RunsList(LongList[Status]):
         self.wants: Callable[[Sequence[Wanted]], None] = lambda _: None
         self._differences = Differences()
         self._series: Mapping[str, Series] = {}
-        self._fitting: tuple[int, list[Column[Status]]] = -1, []
+        self._fitting: tuple[object, list[Column[Status]]] = None, []
 
     def show(self, runs: Sequence[Status], *, empty: str, differences: Differences | None = None) -> None:
         """Show these runs, with the cursor on the same run; `empty` is the text if there is none."""
@@ -110,9 +116,12 @@ class RunsList(LongList[Status]):
             self.wants([(run.id, run.state.final) for run in self.items[top : top + self.size.height]])
 
     def _columns(self, width: int) -> list[Column[Status]]:
-        if self._fitting[0] != width:
+        wanted = self._differences.width
+        if self._fitting[0] != (width, wanted):
             chosen: Mapping[str, Sequence[str]] = getattr(self.app, "columns", {})
-            self._fitting = width, _fitted(run_columns(chosen.get("history", ())), width)
+            names = chosen.get("history", ())
+            known = [c for c in run_columns(names) if names or c.name != ARGS or wanted]
+            self._fitting = (width, wanted), _fitted(known, width, wanted)
         return self._fitting[1]
 
     def on_click(self, event: events.Click) -> None:

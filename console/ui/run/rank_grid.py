@@ -325,14 +325,15 @@ class RankGrid(ScrollingSheet):
         """Only a filter can be cleared."""
         return bool(self._typed) if action == "clear" else super().check_action(action, parameters)
 
-    def narrow(self, text: str) -> None:
-        """List the ranks that pass a filter; while it is wrong, the border shows why."""
+    def narrow(self, text: str) -> str:
+        """List the ranks that pass a filter; return what is wrong with it, and then list those as before."""
         if text.strip() == self._typed:
-            return
+            return self._problem
         self._typed = text.strip()
         self._parse(self.view.reported if self.view is not None else frozenset())
         if self.view is not None:
             self.entitle(*self._titles(self.view))
+        return self._problem
 
     def _parse(self, reported: frozenset[str]) -> None:
         self._names = reported

@@ -14,6 +14,7 @@ from launcher.state.run_state import Host
 
 from ... import formatting as fig
 from ...data.ranks.columns import (
+    AGES,
     CHART,
     HOST,
     OWN,
@@ -154,7 +155,12 @@ class RankTable:
             known = chosen_columns(chosen, devices=devices)
         else:
             known = usual_columns(devices=devices, charted=metric, hosts=bool(labels), predicts=predicts)
-        self._shown = _stretched(fitting(_shown_columns(known, labels, metric), width - _LEAD), width - _LEAD)
+        fit = fitting(_shown_columns(known, labels, metric), width - _LEAD)
+        if not chosen and not {c.name for c in fit}.issuperset(AGES):
+            fit = [
+                c for c in fit if c.name not in AGES
+            ]  # the chart has more use for the room of some of them
+        self._shown = _stretched(fit, width - _LEAD)
 
     def _headline(self, line: HostLine, host: Host | None, width: int) -> Row:
         made = self._headed.get(line.agent)
