@@ -162,7 +162,9 @@ def _test(
             return fields[name].means(value) if value else None
         if sign != ":" and name in figures:
             return figures[name].compared(sign, value) if value else None
-        if unnamed is not None and value and (meant := unnamed(match[1], sign, value)) is not None:
+        if unnamed is not None and not value:
+            return None
+        if unnamed is not None and (meant := unnamed(match[1], sign, value)) is not None:
             return meant
     part = word.lower()
     return lambda subject: part in texts(subject)

@@ -82,7 +82,7 @@ class RunsList(LongList[Status]):
         self.sorted_by: Sorted = NUMBERED
         self.wants: Callable[[Sequence[Wanted]], None] = lambda _: None
         self._differences = Differences()
-        self._series: Mapping[str, Series] = {}
+        self.series: Mapping[str, Series] = {}
         self._fitting: tuple[object, list[Column[Status]]] = None, []
 
     def show(self, runs: Sequence[Status], *, empty: str, differences: Differences | None = None) -> None:
@@ -97,7 +97,7 @@ class RunsList(LongList[Status]):
 
     def add_series(self, series: Mapping[str, Series]) -> None:
         """Draw the curves of these runs."""
-        self._series = series
+        self.series = series
         self.refresh_rows()
 
     def refresh_rows(self) -> None:
@@ -200,7 +200,7 @@ class RunsList(LongList[Status]):
         if column.name == ARGS:
             return column.aligned(text_line(self._differences.text(run)))
         if column.name == CURVE:
-            return fig.curve(self._series.get(run.id, ()), column.width)
+            return fig.curve(self.series.get(run.id, ()), column.width)
         return column.text(run)
 
 
