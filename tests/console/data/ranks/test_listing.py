@@ -31,12 +31,10 @@ REPORTED = frozenset({"loss", "val/acc", "step"})
 
 
 def view(rank: int, amounts: Mapping[Metric, float] | None = None, **known: Any) -> RankView:
-    fields = {name: known.pop(name) for name in ("condition", "step_age", "log_age") if name in known}
+    shown: dict[str, Any] = {"condition": Condition.OK, "device": "H100 #0"}
+    shown |= {name: known.pop(name) for name in ("condition", "log_age") if name in known}
     known.setdefault("phase", RankPhase.RUNNING)
-    figures = Figures(amounts or {}, {MEMORY: 80.0 * GIB})
-    return RankView(
-        Rank(rank=rank, **known), figures=figures, **{"condition": Condition.OK, "device": "H100 #0"} | fields
-    )
+    return RankView(Rank(rank=rank, **known), figures=Figures(amounts or {}, {MEMORY: 80.0 * GIB}), **shown)
 
 
 RANKS = (
