@@ -78,7 +78,7 @@ class RankLister:
         self._order: list[int] = []
         self._held: dict[int, float] = {}
 
-    def arrange(self, ranks: Sequence[RankView], query: RankQuery, *, now: float, live: bool) -> RankListing:
+    def arrange(self, ranks: Sequence[RankView], *, query: RankQuery, now: float, live: bool) -> RankListing:
         """The listed ranks at `now`, in seconds. `live` is whether their figures can still change."""
         if query.is_plain:
             self._query = query

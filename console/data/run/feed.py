@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from launcher.errors import LauncherError, RecordError
 from launcher.runs import paths
@@ -21,9 +22,8 @@ from launcher.state.run_state import Phase, RunState
 
 from ..logs.book import LogBook
 from ..polling import Poller
-from ..ranks.listing import RankLister, RankQuery
 from .health import Alarms, Alert, AlertInput
-from .model import RankView, RankViews, RunView
+from .model import RankListing, RankView, RankViews, RunView
 from .narration import deleted_line
 from .progress import PastReader
 
@@ -35,6 +35,13 @@ _CATCH_UP_REST_FACTOR = 0.5
 _MIN_PAUSE_S = 0.01
 _RECENT_BYTES = 1 << 20
 _RECALL_S = 0.05
+
+
+class Arrange(Protocol):
+    """Lists ranks at a time; `live` is whether their figures can still change."""
+
+    def __call__(self, ranks: Sequence[RankView], *, now: float, live: bool) -> RankListing:
+        """The listed ranks, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,8 @@ class RunFeed:
         self._interval = usual_interval() if interval is None else interval
         self._tail = StateTail(run, recent=_RECENT_BYTES)
         self._past, self._views, self._alarms = PastReader(), RankViews(), Alarms()
-        self._lister, self._query = RankLister(), RankQuery()
+        self._arrange: Arrange | None = None
+        self._arranged_by: Arrange | None = None
         self._alerts: tuple[Alert, ...] = ()
         self._alerts_at = 0
         self._lost_check = 0.0
@@ -84,9 +92,9 @@ class RunFeed:
         self.poller.close(wait_s=1.0)
         self.book.close()
 
-    def ask(self, query: RankQuery) -> None:
-        """List the ranks like this in the views to come; they are sorted in the poller's thread."""
-        self._query = query
+    def list_ranks(self, arrange: Arrange) -> None:
+        """List the ranks like this in the views to come; it is called in the poller's thread."""
+        self._arrange = arrange
         self.poller.nudge()
 
     def look(self) -> bool:
@@ -153,7 +161,7 @@ class RunFeed:
             or bool(facts)
             or (self._past.recalled == 1.0) != (last.recalled == 1.0)
             or (state.phase, state.unreadable) != (last.state.phase, last.state.unreadable)
-            or (last.listing is not None and last.listing.query is not self._query)
+            or self._arrange is not self._arranged_by
         )
 
     def _note_unreadable(self) -> None:
@@ -210,8 +218,10 @@ class RunFeed:
             life=past.life,
             skew=past.skew,
         )
+        self._arranged_by = arrange = self._arrange
+        live = not state.phase.final
         view = RunView(
-            listing=self._lister.arrange(ranks, self._query, now=now, live=not state.phase.final),
+            listing=None if arrange is None else arrange(ranks, now=now, live=live),
             state=state,
             now=self._now(),
             ranks=ranks,

@@ -117,7 +117,7 @@ class RankGrid(ScrollingSheet):
             return
         made = view.listing
         if made is None or made.query is not self.asked:  # the feed has yet to hear of it
-            made = self._lister.arrange(view.ranks, self.asked, now=view.now, live=view.live)
+            made = self._lister.arrange(view.ranks, query=self.asked, now=view.now, live=view.live)
         self._listing, self._lines = made, None
         self._listed = table_lines(self._order, by_host=self.asked.by_number) if self.is_table else []
         self.fixed = 1 if self._listed else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +15,7 @@ from launcher.runs.reader import read_spec
 
 from ...commands import Commands
 from ...data.launch.draft import command_text, draft_of
+from ...data.ranks.listing import RankLister, RankQuery
 from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
 from ...data.run.trackers import pages
@@ -82,6 +84,7 @@ class RunScreen(StartsAgain):
         self.view: RunView | None = None
         self._was_live = False
         self._failure_shown = -1
+        self._lister = RankLister()
         self._feed = RunFeed(run, publish=self._publish, failed=self._publish_failure)
 
     def compose(self) -> ComposeResult:
@@ -98,8 +101,12 @@ class RunScreen(StartsAgain):
         with contained(self):
             self.query_one(LogPane).attach(self._feed.book)
         grid = self.query_one(RankGrid)
-        grid.moved, grid.asks = self._show_detail, self._feed.ask
+        grid.moved, grid.asks = self._show_detail, self._list_ranks
         self._feed.poller.start()
+
+    def _list_ranks(self, query: RankQuery) -> None:
+        """Have the ranks listed in the feed's thread: those of a large gang take long to sort."""
+        self._feed.list_ranks(partial(self._lister.arrange, query=query))
 
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""

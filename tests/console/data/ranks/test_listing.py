@@ -51,7 +51,7 @@ def listed(
     text: str = "", order: str = "", *, reverse: bool = False, ranks: Sequence[RankView] = RANKS
 ) -> str:
     query = RankQuery(parse_rank_filter(text, REPORTED), column_of(order) if order else None, reverse)
-    made = RankLister().arrange(ranks, query, now=0.0, live=False)
+    made = RankLister().arrange(ranks, query=query, now=0.0, live=False)
     assert [made.place(v.rank.rank) for v in made.ranks] == list(range(len(made.ranks)))
     return "".join(str(v.rank.rank) for v in made.ranks)
 
@@ -152,7 +152,7 @@ def moved(step: float, *, at: int = 0, ranks: Sequence[RankView] = RANKS) -> tup
 def order_of(
     lister: RankLister, ranks: Sequence[RankView], query: RankQuery, now: float, *, live: bool = True
 ) -> str:
-    made = lister.arrange(ranks, query, now=now, live=live)
+    made = lister.arrange(ranks, query=query, now=now, live=live)
     assert [ranks[v.rank.rank] is v for v in made.ranks] == [True] * len(made.ranks), "the newest figures"
     return "".join(str(v.rank.rank) for v in made.ranks)
 
@@ -201,7 +201,7 @@ def test_steps_that_all_rise_move_no_rank() -> None:
 
 
 def test_the_worst_come_first_as_before() -> None:
-    made = RankLister().arrange(RANKS, RankQuery(column=worst_column(UTIL)), now=0.0, live=True)
+    made = RankLister().arrange(RANKS, query=RankQuery(column=worst_column(UTIL)), now=0.0, live=True)
     assert [3, 1, 0, 2] == [v.rank.rank for v in made.ranks]
 
 
