@@ -77,6 +77,10 @@ class Differences:
         texts = [self.text(run) for run in runs[:_MEASURED] if run.args]
         self.width = min(max(map(len, texts), default=0), MOST_WIDTH)
 
+    def among(self, run: Status) -> bool:
+        """Whether there are other runs of the target with other arguments."""
+        return run.target in self._names
+
     def text(self, run: Status) -> str:
         """The options in which a run and the others of its target differ; all of them where none do."""
         options, names = options_of(run.args), self._names.get(run.target)

@@ -88,7 +88,7 @@ COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("user", "who", 10, lambda run: text_line(run.user), lambda run: run.user, 40, left=True),
     RunColumn(ARGS, "args", 12, lambda run: text_line(run.args), lambda run: _by_numbers(run.args), 85,
               left=True),
-    RunColumn(CURVE, "curve", 10, lambda _: "", _leading_value, 60, "bar"),
+    RunColumn(CURVE, "curve", 10, lambda _: "", _leading_value, 60, "bar", left=True),
     RunColumn("target", "target", 16, lambda run: text_line(os.path.basename(run.target[-_TEXT:])),
               lambda run: natural(run.target), 30, left=True),
     RunColumn("mode", "mode", 7, lambda run: text_line(run.mode), lambda run: run.mode, 20, "muted",

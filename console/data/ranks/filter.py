@@ -11,6 +11,7 @@ from launcher.spec.source import suggestion
 from launcher.state.ranks import RankPhase
 
 from ...formatting import metric as metric_text
+from ...formatting import shorten
 from ..filtering import Figure, Filter, NamedField, Test, help_line, parse_filter
 from ..run.health import Condition
 from ..run.model import RankView
@@ -18,7 +19,7 @@ from .columns import OWN, REPORTED, RankColumn, metric_column, metrics, reported
 
 _UNITS = "%cw"
 """Letters that may follow a number: per cent, degrees Celsius, watts."""
-_SHOWN_NAMES = 24
+_SHOWN_NAMES, _NAME = 24, 40
 
 
 def parse_rank_filter(text: str, reported: Collection[str] = ()) -> Filter[RankView]:
@@ -57,8 +58,10 @@ def _unknown(name: str, sign: str, reported: list[str]) -> SpecError:
         there = f"there are {', '.join(known)}"
     else:
         known = list(dict.fromkeys([*reported[:_SHOWN_NAMES], *_own_figures()]))
-        there = f"there are {', '.join(known[:_SHOWN_NAMES])}{', …' if len(known) > _SHOWN_NAMES else ''}"
-    near = suggestion(name, known)
+        shown = ", ".join(shorten(each, _NAME) for each in known[:_SHOWN_NAMES])
+        there = f"there are {shown}{', …' if len(known) > _SHOWN_NAMES else ''}"
+    name = shorten(name, _NAME)
+    near = suggestion(name, [each for each in known if len(each) <= _NAME])
     what = "field" if sign == ":" else "figure"
     return SpecError(f"no rank has a {what} {name!r}: {f'{near} ' if near else ''}{there}")
 

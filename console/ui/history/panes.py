@@ -39,22 +39,26 @@ if TYPE_CHECKING:
     from ...data.history.run_list import RunRecord
     from ...data.history.series import Series, Wanted
 
-_LEAD, _LEAST, _NARROW, _SOME_ARGS, _MOST_ARGS = 13, 20, 64, 18, 60
+_IMPORTANT = 80
+_LEAD, _LEAST, _NARROW, _SOME_ARGS = 13, 20, 64, 18
 
 
 def _fitted(columns: Sequence[RunColumn], width: int, wanted: int) -> list[Column[Status]]:
     """The columns that fit beside the state and some words of the reason.
 
-    Arguments get the `wanted` width if that is possible, and what is left.
+    Arguments get the `wanted` width, or as much of it as leaves the most important others.
     """
     room = width - _LEAD - (max(_LEAST, width // 4) if width >= _NARROW else _LEAST // 2)
     known = [Column(c.title, c.width, c.text, c.keep, c.style, c.left, c.name) for c in columns]
+    must = {c.name for c in fitting(known, room) if c.name == ARGS or c.keep >= _IMPORTANT}
     for args in (wanted, _SOME_ARGS, 0):
         shown = fitting([replace(c, width=max(c.width, args)) if c.name == ARGS else c for c in known], room)
-        if any(column.name == ARGS for column in shown):
+        if args == 0 or must <= {column.name for column in shown}:
             break
     left = room - sum(column.width + 1 for column in shown)
-    return [replace(c, width=min(c.width + left, _MOST_ARGS)) if c.name == ARGS else c for c in shown]
+    return [
+        replace(c, width=max(min(c.width + left, wanted), c.width)) if c.name == ARGS else c for c in shown
+    ]
 
 
 class RunsList(LongList[Status]):
@@ -91,8 +95,11 @@ class RunsList(LongList[Status]):
         self.items, self.empty = tuple(runs), empty
         self._differences = differences or Differences()
         at = next((i for i, run in enumerate(runs) if here is not None and run.id == here.id), None)
+        before = self.cursor
         self.cursor = min(self.cursor, max(len(runs) - 1, 0)) if at is None else at
         self.refresh_rows()
+        if self.cursor != before:  # else the person may have scrolled elsewhere
+            self.reveal(self.cursor + self.fixed)
         self.here = self.chosen
 
     def add_series(self, series: Mapping[str, Series]) -> None:
@@ -200,7 +207,7 @@ class RunsList(LongList[Status]):
         if column.name == ARGS:
             return column.aligned(text_line(self._differences.text(run)))
         if column.name == CURVE:
-            return fig.curve(self.series.get(run.id, ()), column.width)
+            return fig.curve(self.series.get(run.id, ()), column.width, low=True)
         return column.text(run)
 
 

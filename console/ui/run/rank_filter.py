@@ -46,6 +46,7 @@ class RankFilter(Vertical):
     def open(self) -> None:
         """Show the field and focus it."""
         self.display = True
+        self._grid.typing(True)
         self._field.open()
 
     def close(self) -> None:
@@ -70,6 +71,7 @@ class RankFilter(Vertical):
     def on_descendant_blur(self) -> None:
         """Give the line back to the panes."""
         self.display = False
+        self._grid.typing(False)
 
     def action_clear(self) -> None:
         """List all ranks."""

@@ -59,9 +59,9 @@ class RankGrid(ScrollingSheet):
         Binding("w", "worst", "Worst rank", show=False, id="ranks.worst"),
         Binding("m", "metric", "Metric", id="ranks.metric"),
         Binding("s", "worst_first", "Worst first", show=False, id="ranks.sort"),
-        Binding("o", "sort", "Sort by the next column", show=False, id="ranks.order"),
+        Binding("o", "sort", "Sort", id="ranks.order"),
         Binding("O", "reverse", "Reverse the order", show=False, id="ranks.reverse"),
-        Binding("f", "filter", "Filter ranks", show=False, id="ranks.filter"),
+        Binding("f", "filter", "Filter", id="ranks.filter"),
         Binding("escape", "clear", "All ranks", show=False, id="ranks.clear"),
     ]
 
@@ -75,6 +75,7 @@ class RankGrid(ScrollingSheet):
         self.cleared: Callable[[], object] = lambda: None
         self.asked = RankQuery()
         self._typed, self._problem = "", ""
+        self._typing = False
         self._names: frozenset[str] = frozenset()
         self._lister, self._listing = RankLister(), RankListing(self.asked)
         self._metric: Metric | None = None
@@ -335,6 +336,12 @@ class RankGrid(ScrollingSheet):
             self.entitle(*self._titles(self.view))
         return self._problem
 
+    def typing(self, typing: bool) -> None:
+        """Note whether the filter is typed: what is wrong with it is then told beside it."""
+        self._typing = typing
+        if self.view is not None:
+            self.entitle(*self._titles(self.view))
+
     def _parse(self, reported: frozenset[str]) -> None:
         self._names = reported
         try:
@@ -418,7 +425,7 @@ class RankGrid(ScrollingSheet):
             shown += ", means and peaks"
         some = f" · {count(len(self._order))} of {count(len(view.ranks))}" if self.asked.filter.tests else ""
         title = f"1 Ranks{some} · {shown}{self._order_text(view)}" if view.ranks else "1 Ranks"
-        if self._problem:
+        if self._problem and not self._typing:
             return title, printable(f"✗ {self._problem}").replace("\n", " ")
         tally = sorted(view.conditions.items(), key=_order)
         wanted = [shorten(f"filter: {printable(self._typed)} ·", _FILTER)] if self._typed else []

@@ -213,6 +213,13 @@ def test_no_rank_is_a_list_too() -> None:
 # --- columns
 
 
+def test_names_without_an_end_are_told_in_a_sentence_with_one() -> None:
+    many = frozenset(f"{n}{'x' * 16384}" for n in range(99))
+    with pytest.raises(SpecError) as caught:
+        parse_rank_filter("y" * 16384 + ">3", many)
+    assert len(str(caught.value)) < 2000
+
+
 def test_columns_are_chosen_by_name_and_left_out_from_the_end() -> None:
     columns = chosen_columns(["rank", "loss", "GPU", "util", "step", "memory"], devices=True)
 

@@ -372,12 +372,12 @@ async def test_runs_of_one_script_are_told_apart_and_sorted_by_any_column(
     app = open_app()
     async with app.run_test(size=(120, 40)) as pilot:
         runs = await opened(app, pilot, until, 6)
-        await until(pilot, lambda: "█" in lines(runs).splitlines()[1])
+        await until(pilot, lambda: "▆" in lines(runs).splitlines()[1])
         head, *rows = lines(runs).splitlines()
         assert "↓started" in head
         assert "lr=1e-05 depth=5" in rows[0]
         assert "/d" not in "".join(rows[:6])
-        assert "██▇▆▅▄▃▃▂▁" in rows[5]
+        assert "▆▆▅▅▄▃▂▂▁▁" in rows[5]
         await pilot.click(RunsList, offset=(head.index("args") + 2, 1))
         await until(pilot, lambda: "↑args" in lines(runs))
         await until(pilot, lambda: "lr=1e-05" in lines(runs).splitlines()[1])
