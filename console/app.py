@@ -109,6 +109,7 @@ class RankdeckApp(Contained):
         super().__init__(ansi_color=no_color or None)
         self.no_color, self.settings = no_color, settings or ConsoleSettings()
         self.log_times = self.settings.timestamps
+        self.columns = self.settings.columns
         self.own_keys: dict[str, str] = {}
         self.command_keys: dict[str, str] = {}
         self.left_running: str | None = None

@@ -4,8 +4,8 @@
 theme = "rankdeck-dark"  run.stop = "ctrl+x"       mode = "cluster"
 mouse = true             log.follow = "f,F"        num_processes = 8
 ascii = false                                      gpu = "auto"
-timestamps = "clock"                               spark = "spark://head:7077"
-                                                   env.NCCL_DEBUG = "WARN"
+timestamps = "clock"     [columns]                 spark = "spark://head:7077"
+                         ranks = ["state", "loss"] env.NCCL_DEBUG = "WARN"
 
 ``[defaults]`` may set every launch option, for the form and for `rankdeck run`. ``[commands.NAME]`` is a
 command of the user, as `data.finding.own` describes it.
@@ -54,8 +54,8 @@ class Entry:
 class ConsoleSettings:
     """The effective settings of a console.
 
-    `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts.
-    `commands` are the user's own, by name.
+    `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts,
+    `columns` tables of the console to the names of their columns. `commands` are the user's own, by name.
     """
 
     theme: str = ""
@@ -66,6 +66,7 @@ class ConsoleSettings:
     form: Mapping[str, str] = field(default_factory=dict)
     notify: NotifySettings = field(default_factory=NotifySettings)
     commands: Mapping[str, OwnCommand] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -83,6 +84,7 @@ def load(
         form=default_texts(config),
         notify=notify,
         commands=commands_of(config),
+        columns=columns_of(config),
         problems=problems,
     )
 
@@ -157,6 +159,40 @@ def command_entries(config: Config) -> Iterator[Entry]:
     for name in commands_of(config):
         for key, value in table_of(config, "commands")[name].items():
             yield Entry(f"commands.{name}", key, value, config.origin("commands", name, key))
+
+
+COLUMNS = ("ranks", "history")
+"""The tables of the console whose columns can be chosen: the keys of ``[columns]``."""
+
+
+def columns_of(config: Config) -> dict[str, tuple[str, ...]]:
+    """The valid columns that the file chooses, by table."""
+    table = table_of(config, "columns")
+    return {key: tuple(names) for key, names in table.items() if columns_problem(key, names) is None}
+
+
+def columns_problem(key: str, names: object) -> str | None:
+    """Why a list of ``[columns]`` is invalid, as the rest of a sentence; None if it is valid."""
+    if key not in COLUMNS:
+        return f"names no table; there are {', '.join(COLUMNS)}"
+    if key == "ranks":
+        from .data.ranks.columns import rank_columns_problem
+
+        return rank_columns_problem(names)
+    from .data.history.columns import run_columns_problem
+
+    return run_columns_problem(names)
+
+
+def column_entries(config: Config) -> Iterator[Entry]:
+    """The effective columns of each table, each with its origin."""
+    from .data.history import columns as of_runs
+    from .data.ranks import columns as of_ranks
+
+    chosen = columns_of(config)
+    for key, usual in zip(COLUMNS, (of_ranks.USUAL, of_runs.USUAL), strict=True):
+        origin = config.origin("columns", key) if key in chosen else DEFAULT
+        yield Entry("columns", key, list(chosen.get(key, usual)), origin)
 
 
 def console_entries(
@@ -337,6 +373,7 @@ def _complaints(config: Config, environ: Mapping[str, str]) -> Iterator[Complain
         yield keys, str(error)
     checks = (
         (look_problem, "console"),
+        (columns_problem, "columns"),
         (form_problem, "defaults"),
         (notify_settings.problem, notify_settings.TABLE),
     )

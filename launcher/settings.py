@@ -21,7 +21,7 @@ from typing import Any
 from .errors import SpecError
 
 FILE = "config.toml"
-CONSOLE_TABLES = ("console", "keys", "defaults", "commands", "notify")
+CONSOLE_TABLES = ("console", "columns", "keys", "defaults", "commands", "notify")
 """Tables of the same file that others read and check."""
 
 _DAY_S = 86400.0

@@ -77,6 +77,7 @@ def _entries(parsed: Config) -> Iterator[Entry]:
     for entry in settings.console_entries(parsed, os.environ):
         yield replace(entry, value=entry.value or DEFAULT_THEME) if entry.key == "theme" else entry
     yield from settings.notify_entries(parsed)
+    yield from settings.column_entries(parsed)
     yield from settings.form_entries(parsed)
     yield from settings.command_entries(parsed)
     yield from _key_entries(parsed)

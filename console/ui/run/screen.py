@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
@@ -16,6 +17,7 @@ from ...attention import TerminalTitle
 from ...commands import Commands
 from ...data.code.source import Spot
 from ...data.launch.draft import command_text, draft_of
+from ...data.ranks.listing import RankLister, RankQuery
 from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
 from ...data.run.notices import NewNotices, title_of
@@ -105,6 +107,7 @@ class RunScreen(StartsAgain):
         self._was_live = False
         self._failure_shown = -1
         self._notices = NewNotices()
+        self._lister = RankLister()
         self._feed = RunFeed(run, publish=self._publish, failed=self._publish_failure)
 
     def compose(self) -> ComposeResult:
@@ -121,9 +124,14 @@ class RunScreen(StartsAgain):
         """Begin to watch."""
         with contained(self):
             self.query_one(LogPane).attach(self._feed.book)
-        self.query_one(RankGrid).moved = self._show_detail
-        self.query_one(DevicesPane).moved = self.query_one(RankGrid).move_to
+        grid = self.query_one(RankGrid)
+        grid.moved, grid.asks = self._show_detail, self._list_ranks
+        self.query_one(DevicesPane).moved = grid.move_to
         self._feed.poller.start()
+
+    def _list_ranks(self, query: RankQuery) -> None:
+        """Have the ranks listed in the feed's thread: those of a large gang take long to sort."""
+        self._feed.list_ranks(partial(self._lister.arrange, query=query))
 
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""
@@ -241,7 +249,7 @@ class RunScreen(StartsAgain):
         grid = self.query_one(RankGrid)
         if self.view is None or not self.view.ranks:
             return
-        grid.move_to((grid.cursor + step) % len(self.view.ranks))
+        grid.move_to(grid.beside(step))
         if self.query_one(LogView).rank is not None:
             self.query_one(LogPane).select(grid.cursor)
 

@@ -160,6 +160,7 @@ PAST: tuple[tuple[Phase, dict[str, Any]], ...] = (
         Phase.SUCCEEDED,
         {
             "name": "llama-ft",
+            "args": "lr=0.001 depth=24 data=c4",
             "num_processes": 64,
             "ended": RECORDED_AT - 33_000,
             "exit_code": 0,
@@ -170,7 +171,7 @@ PAST: tuple[tuple[Phase, dict[str, Any]], ...] = (
     (
         Phase.LOST,
         {"name": "llama-ft", "num_processes": 64, "ended": RECORDED_AT - 77_000, "exit_code": 75}
-        | {"why": "the executor on gpu-07 was lost, and no restart was left"},
+        | {"why": "the executor on gpu-07 was lost, and no restart was left", "args": "lr=0.01 data=c4"},
     ),
     (
         Phase.STOPPED,
@@ -279,8 +280,10 @@ async def listed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await filled(stage, app, pilot)
     await pilot.press("f2")
     await stage.until(pilot, lambda: isinstance(app.screen, HistoryScreen))
-    await stage.until(pilot, lambda: app.screen.query_one(RunsList).items)
+    runs = app.screen.query_one(RunsList)
+    await stage.until(pilot, lambda: runs.items)
     await stage.until(pilot, lambda: app.screen.query_one(RunCard).run)
+    await stage.until(pilot, lambda: len(runs.series) == len(runs.items) or app.size.width < 100)
 
 
 async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
@@ -375,6 +378,7 @@ SCENES = {
     "preflight": Scene(checking, past=True),
     "run-training": Scene(keys("1", first=shown), training),
     "run-64-ranks": Scene(keys("1", first=shown), large),
+    "run-64-sorted": Scene(keys("1", "o", "o", "O", "f", *"gpu>90 host:2", "enter", first=shown), large),
     "run-logs": Scene(keys("3", "z", first=shown), training),
     "run-result": Scene(keys("4", first=shown), succeeded),
     "run-failed": Scene(shown, failed),
@@ -410,6 +414,9 @@ LOOKS = {
     "bar-ascii": Scene(keys(*"run lft", first=offered), training, settings={"ascii": True}),
     "bar-no-color": Scene(keys(*"run lft", first=offered), training, environ={"NO_COLOR": "1"}),
     "jump-no-color": Scene(lettered, past=True, environ={"NO_COLOR": "1"}),
+    "run-64-sorted-ascii": Scene(
+        keys("1", "o", "o", "O", "f", *"gpu>90 foo<3", first=shown), large, settings={"ascii": True}
+    ),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
 }
 """Pictured once: other themes, ASCII, no colours."""
