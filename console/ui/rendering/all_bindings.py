@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def all_bindings(screen: Screen[Any]) -> Iterator[tuple[DOMNode, Binding]]:
     """The bindings whose actions are possible now, and the node of each, the nearest to the focus first.
 
-    Of two with one key the nearer one counts, as when that key is pressed. Textual tells only those whose keys act now; without its internals, those are all.
+    Of two with one key the nearer one counts, as when that key is pressed. Textual tells only those whose
+    keys act now; without its internals, those are all.
     """
     if not may_use():
         for node, binding, enabled, _ in screen.active_bindings.values():
