@@ -111,7 +111,10 @@ def _relative(target: str, workdir: Path) -> str:
 def _exists(target: str, workdir: Path) -> bool:
     source, name = split_target(target)
     is_module = name and not source.endswith(".py") and "/" not in source
-    return bool(is_module or named_module(target)) or (workdir / source).is_file()
+    try:
+        return bool(is_module or named_module(target)) or (workdir / source).is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def with_recent(found: Sequence[Candidate], recent: Sequence[Candidate]) -> list[Candidate]:

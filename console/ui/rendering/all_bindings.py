@@ -16,16 +16,20 @@ if TYPE_CHECKING:
 def all_bindings(screen: Screen[Any]) -> Iterator[tuple[DOMNode, Binding]]:
     """The bindings whose actions are possible now, and the node of each, the nearest to the focus first.
 
-    Textual tells only those whose keys act now; without its internals, those are all.
+    Of two with one key the nearer one counts, as when that key is pressed. Textual tells only those whose
+    keys act now; without its internals, those are all.
     """
     if not may_use():
         for node, binding, enabled, _ in screen.active_bindings.values():
             if enabled:
                 yield node, binding
         return
+    taken: set[str] = set()
     for node in (screen.focused or screen).ancestors_with_self:
         bindings = node._bindings.copy()
         bindings.apply_keymap(screen.app._keymap)
-        for _, binding in bindings:
-            if screen.app._check_action_state(binding.action, node):
+        for key, binding in bindings:
+            free = binding.priority or key not in taken
+            if free and screen.app._check_action_state(binding.action, node):
+                taken.add(key)
                 yield node, binding
