@@ -308,7 +308,7 @@ def _is_in(parts: Collection[str], member: zipfile.ZipInfo) -> bool:
     inner = PurePosixPath(*PurePosixPath(member.filename).parts[1:])
     if str(inner) in _NEVER:
         return False
-    if ALL in parts or str(inner) in _ALWAYS or inner.parts[:1] == (paths.SAMPLES,):
+    if ALL in parts or str(inner) in _ALWAYS or inner.parts[0] in (paths.SAMPLES, paths.CURVES):
         return True
     kind = LOGS if inner.parts[:1] == (paths.LOGS,) else PICKLES if inner.suffix == ".pickle" else ALL
     return kind in parts

@@ -38,12 +38,16 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something that happened: at which step, if that is known, when, and in a few words."""
+    """Something that happened: at which step, if that is known, when, and in a few words.
+
+    `metric` is the only one that it concerns; empty if it concerns all.
+    """
 
     what: What
     step: float | None
     time: float
     text: str
+    metric: str = ""
 
     def at(self, axis: Axis, begin: float) -> float | None:
         """Its position on an axis; None if it has none there."""

@@ -109,7 +109,8 @@ def smoothed(columns: Columns, share: float) -> Columns:
     weights = np.where(np.isfinite(columns.mid), columns.counts, 0)
     window = np.ones(2 * reach + 1)
     with np.errstate(all="ignore"):
-        sums = np.convolve(np.where(weights > 0, columns.mid, 0.0) * weights, window, "same")
         totals = np.convolve(weights, window, "same")
-        mean = np.where(weights > 0, sums / np.maximum(totals, 1), np.nan)
+        most = max(float(totals.max()), 1.0)  # divided by it first, a sum of great values does not overflow
+        sums = np.convolve(np.where(weights > 0, columns.mid, 0.0) * (weights / most), window, "same")
+        mean = np.where(weights > 0, sums * (most / np.maximum(totals, 1)), np.nan)
     return replace(columns, mid=mean[: len(columns.mid)])

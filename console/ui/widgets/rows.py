@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, overload
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -365,7 +365,7 @@ def clip(row: Row, width: int) -> Row:
     room = width - 1
     for text, style in row:
         if cell_len(text) > room:
-            clipped.append((text[:room] + "…", style))
+            clipped.append((set_cell_size(text, max(room, 0)) + "…", style))
             break
         clipped.append((text, style))
         room -= cell_len(text)

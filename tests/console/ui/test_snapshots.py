@@ -24,6 +24,8 @@ from console.manual import Topic
 from console.settings import ConsoleSettings
 from console.ui import manual
 from console.ui.cluster.screen import ClusterScreen
+from console.ui.curves.screen import CurvesScreen
+from console.ui.curves.sheet import CurveSheet
 from console.ui.finding.bar import BarScreen
 from console.ui.finding.jump import JumpScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
+SMALL = (50, 14)
 GIB = 1 << 30
 NOW_S = 61
 """How many seconds after the recorded run's start every clock stands still."""
@@ -308,6 +311,27 @@ async def lettered(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: isinstance(app.screen, JumpScreen))
 
 
+async def three_compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Three invented runs of the same target, over each other."""
+    runs = []
+    for number, (seconds, fail) in enumerate([(60, False), (45, True), (30, False)]):
+        run = record_demo(stage.root, seconds=seconds, fail=fail)
+        runs.append(run.rename(run.with_name(new_id(RECORDED_AT + number, f"c{number}0"))))
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    app.push_screen(ComparisonScreen(runs))
+    await stage.until(pilot, lambda: app.screen.query(CurveSheet) and app.screen.query_one(CurveSheet).traced)
+
+
+async def curved(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The screen of curves, with the first metric in full."""
+    await shown(stage, app, pilot)
+    await pilot.press("c")
+    await stage.until(pilot, lambda: isinstance(app.screen, CurvesScreen))
+    await stage.until(
+        pilot, lambda: app.screen.query(CurveSheet) and app.screen.query_one(CurveSheet).metrics
+    )
+
+
 async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
     assert isinstance(app.screen, LaunchScreen)
@@ -383,6 +407,7 @@ SCENES = {
     "run-result": Scene(keys("4", first=shown), succeeded),
     "run-failed": Scene(shown, failed),
     "run-charts": Scene(keys("5", "z", first=shown), training),
+    "curves": Scene(curved, training),
     "run-devices": Scene(keys("6", "z", first=shown), training),
     "run-devices-cpu": Scene(keys("6", "z", first=shown), without_gpus),
     "run-devices-64-ranks": Scene(keys("6", "z", first=shown), large),
@@ -418,8 +443,13 @@ LOOKS = {
         keys("1", "o", "o", "O", "f", *"gpu>90 foo<3", first=shown), large, settings={"ascii": True}
     ),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
+    "run-charts-ascii": Scene(keys("5", "z", first=shown), training, settings={"ascii": True}),
+    "run-charts-no-color": Scene(keys("5", "z", first=shown), training, environ={"NO_COLOR": "1"}),
+    "curves-ascii": Scene(curved, training, settings={"ascii": True}),
+    "curves-no-color": Scene(curved, training, environ={"NO_COLOR": "1"}),
+    "curves-read": Scene(keys("plus", "left", "l", "s", first=curved), training),
 }
-"""Pictured once: other themes, ASCII, no colours."""
+"""Pictured once: other themes, ASCII, no colours, and curves that are zoomed, read and smoothed."""
 
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
@@ -427,10 +457,11 @@ SMALL = (50, 14)
 CASES += [
     (name, SMALL)
     for name in (
-        *("run-devices", "run-devices-cpu", "run-devices-64-ranks", "launch-first", "launch-here"),
-        *("bar", "bar-typed", "jump", "help"),
+        *("run-devices", "run-devices-cpu", "run-devices-64-ranks", "run-charts", "curves"),
+        *("launch-first", "launch-here", "bar", "bar-typed", "jump", "help"),
     )
 ]
+CASES += [("compare-three", SIZES[1])]
 
 
 def file_of(name: str, size: tuple[int, int]) -> str:
@@ -441,7 +472,7 @@ def file_of(name: str, size: tuple[int, int]) -> str:
 async def test_a_screen_looks_as_it_did(
     stage: Stage, album: Album, name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = (SCENES | LOOKS)[name]
+    scene = (SCENES | LOOKS | {"compare-three": Scene(three_compared)})[name]
     for variable, value in scene.environ.items():
         monkeypatch.setenv(variable, value)
     if scene.past:
