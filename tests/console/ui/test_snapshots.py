@@ -453,7 +453,6 @@ LOOKS = {
 
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
-SMALL = (50, 14)
 CASES += [
     (name, SMALL)
     for name in (
