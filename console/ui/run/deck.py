@@ -205,7 +205,7 @@ def _above(width: int, upper: str, beside: str, *, tall: bool) -> tuple[str, ...
     if upper == "devices":
         return ("ranks", "devices") if width >= WIDEST and tall else ("devices",)
     if width >= WIDEST and tall:
-        return ("ranks", "detail", "charts")
+        return ("ranks", "detail", "devices" if beside == "detail" else "charts")
     if width >= WIDE:
         return ("ranks", beside if upper == "ranks" else upper)
     return (upper,)
