@@ -9,6 +9,7 @@
      curves/points  curves/names                       reported metrics over steps, of bounded size
      result/<rank>.pickle  summary.json                return values
      artifacts/  artifacts.jsonl                       files that ranks wrote, and what each of them is
+     notified/<kind>.json                              what was told, and what became of it
      tensorboard/                                      metrics for TensorBoard, if they were requested
      private.json   what spec.json leaves out; never exported
      reserve                                           disk space for the verdict, freed at the end

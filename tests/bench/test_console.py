@@ -152,6 +152,27 @@ async def test_many_ranks_and_a_flood_of_lines_leave_keys_quick(
     assert share <= most_share
 
 
+@pytest.mark.parametrize("ranks", [64, 8192])
+async def test_ranks_that_are_sorted_and_filtered_leave_keys_quick(busy: Busy, ranks: int) -> None:
+    bare = await bare_key_times()
+    run = busy(ranks, 1_000)
+    app = Measured(root=run.parent, workdir=run.parent, open_run=run)
+    app.driver_class = Counting
+    async with app.run_test(size=(160, 50), headless=False):
+        grid = await watched(app)
+        plain = await key_times(app, lambda: grid.cursor)
+        grid.sort_by("gpu")
+        grid.narrow("gpu<98 step>0")
+        sorted_ = await key_times(app, lambda: grid.cursor)
+    for name, part, seen in (("median", 0.5, 0.02), ("p99", 0.99, 0.06)):
+        ours, before, theirs = (percentile(waits, part) for waits in (sorted_, plain, bare))
+        what = f"{ranks:,} ranks sorted by GPU and filtered: key to frame, {name}"
+        bound = round(max(4, seen / theirs), 1)
+        record(what, "a Textual table of 50 rows", Comparison(ours, theirs, ours / theirs), bound=bound)
+        sys.__stdout__.write(f"{what}: {before * 1e3:.1f} ms before, {ours * 1e3:.1f} ms\n")  # type: ignore[union-attr]
+        assert ours <= bound * theirs
+
+
 async def test_following_says_little(busy: Busy) -> None:
     run = busy(8, 2_000)
     app = Measured(root=run.parent, workdir=run.parent, open_run=run)

@@ -22,18 +22,24 @@ from launcher.state.run_state import RunState
 from ..filtering import Filter
 from ..polling import Poller
 from ..run.usage import TotalUse, recorded_use
-from .query import all_runs, arranged, current
+from .arguments import Differences
+from .columns import arranged
+from .query import all_runs, current
 
 LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The runs that pass the filter, in order; the number of all runs; and why they cannot be read, if so."""
+    """The runs that pass the filter, in order; the number of all runs; and why they cannot be read, if so.
+
+    `differences` is in which arguments the listed runs differ.
+    """
 
     runs: tuple[Status, ...] = ()
     total: int = 0
     problem: str = ""
+    differences: Differences = field(default_factory=Differences, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class RunListPoller:
 
 def _listing(runs: tuple[Status, ...], query: RunQuery) -> Listing:
     shown = arranged(runs, query.filter, query.order, reverse=query.reverse)
-    return Listing(shown, len(runs))
+    return Listing(shown, len(runs), differences=Differences(shown))
 
 
 _SCREENFUL = 128

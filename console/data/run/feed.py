@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from launcher.errors import LauncherError, RecordError
 from launcher.runs import paths
@@ -26,7 +26,7 @@ from ..logs.book import LogBook
 from ..polling import Poller
 from .health import Alarms, Alert, AlertInput
 from .metrics import Metric
-from .model import Life, RankView, RankViews, RunView
+from .model import Life, RankListing, RankView, RankViews, RunView
 from .narration import deleted_line
 from .progress import PastReader
 from .usage import UsageFile, life_amounts
@@ -42,6 +42,13 @@ _CATCH_UP_REST_FACTOR = 0.5
 _MIN_PAUSE_S = 0.01
 _RECENT_BYTES = 1 << 20
 _RECALL_S = 0.05
+
+
+class Arrange(Protocol):
+    """Lists ranks at a time; `live` is whether their figures can still change."""
+
+    def __call__(self, ranks: Sequence[RankView], *, now: float, live: bool) -> RankListing:
+        """The listed ranks, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,8 @@ class RunFeed:
         self._tail = StateTail(run, recent=_RECENT_BYTES)
         self._past, self._views, self._alarms = PastReader(), RankViews(), Alarms()
         self._curves: CurveSource | None = None
+        self._arrange: Arrange | None = None
+        self._arranged_by: Arrange | None = None
         self._alerts: tuple[Alert, ...] = ()
         self._alerts_at = 0
         self._lost_check = 0.0
@@ -91,6 +100,11 @@ class RunFeed:
         self.book.abandon()
         self.poller.close(wait_s=1.0)
         self.book.close()
+
+    def list_ranks(self, arrange: Arrange) -> None:
+        """List the ranks like this in the views to come; it is called in the poller's thread."""
+        self._arrange = arrange
+        self.poller.nudge()
 
     def look(self) -> bool:
         """Read and publish once, in the caller's thread; return whether more is left to read."""
@@ -158,6 +172,7 @@ class RunFeed:
             or bool(facts)
             or (self._past.recalled == 1.0) != (last.recalled == 1.0)
             or (state.phase, state.unreadable) != (last.state.phase, last.state.unreadable)
+            or self._arrange is not self._arranged_by
         )
 
     def _note_unreadable(self) -> None:
@@ -216,7 +231,10 @@ class RunFeed:
             skew=past.skew,
         )
         alerts = self._alerts_of(ranks, now)
+        self._arranged_by = arrange = self._arrange
+        live = not state.phase.final
         view = RunView(
+            listing=None if arrange is None else arrange(ranks, now=now, live=live),
             state=state,
             now=self._now(),
             ranks=ranks,

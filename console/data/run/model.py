@@ -107,13 +107,32 @@ class Progress:
         return self.curves.get("loss", ())
 
 
+@dataclass(frozen=True, slots=True)
+class RankListing:
+    """The ranks that are listed, in order; `places` has the position of each by its number.
+
+    `query` is the question that this answers; see `console.data.ranks.listing`.
+    """
+
+    query: object
+    ranks: Sequence[RankView] = ()
+    places: Mapping[int, int] | None = field(default=None, compare=False)
+
+    def place(self, rank: int) -> int | None:
+        """The position of a rank; None if it is not listed."""
+        if self.places is not None:
+            return self.places.get(rank)
+        return rank if 0 <= rank < len(self.ranks) else None
+
+
 @dataclass(frozen=True)
 class RunView:
     """A run at one moment. What is derived from all ranks is computed once.
 
     `artifacts` are the files that came home, as one tree by their paths; `max_restarts` is the number of
     attempts that may follow the first; `recalled` is the share of the run's past that has been read, 0 to 1;
-    `usage` is what each rank used over the whole run.
+    `usage` is what each rank used over the whole run. `listing` is which ranks are listed in which order, if
+    somebody has asked the feed for it.
     """
 
     state: RunState
@@ -128,10 +147,13 @@ class RunView:
     recalled: float = 1.0
     curves: RunCurves = NO_CURVES
     usage: Mapping[int, RankUsage] = field(default_factory=dict)
+    listing: RankListing | None = None
 
     def prepare(self) -> None:
         """Compute now what takes long for a large gang: not in the thread that paints."""
-        for name in ("straggler", "has_devices", "by_agent", "amounts", "conditions", "device_names", "use"):
+        for name in (
+            "straggler", "has_devices", "by_agent", "amounts", "conditions", "device_names", "use", "reported"
+        ):  # fmt: skip
             getattr(self, name)
 
     @cached_property
@@ -170,6 +192,11 @@ class RunView:
     def conditions(self) -> Mapping[Condition, int]:
         """How many ranks are in each condition."""
         return Counter(view.condition for view in self.ranks)
+
+    @cached_property
+    def reported(self) -> frozenset[str]:
+        """The names of the figures that ranks report."""
+        return frozenset().union(*{id(keys): keys for keys in (v.rank.metrics for v in self.ranks)}.values())
 
     @cached_property
     def device_names(self) -> Mapping[str, int]:

@@ -54,7 +54,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         """Something was filled in."""
 
     class FindWanted(Message):
-        """Enter was pressed in an empty target field: the picker should open."""
+        """Enter was pressed in the target field, and it names nothing: something should be found."""
 
     _subtitling = False
 
@@ -68,6 +68,8 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         self._arguments = ArgumentSuggester(workdir)
         self._detected: Detected | None = None
         self._offering = asyncio.Lock()
+        self.unfound = False
+        """Whether the target is no file or function, while something similar is offered."""
         self.border_title = "1 New run"
 
     def compose(self) -> ComposeResult:
@@ -308,7 +310,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
 
     @on(Field.Submitted)
     def _submitted(self, message: Field.Submitted) -> None:
-        if message.input.id == "target" and not message.value.strip():
+        if message.input.id == "target" and (self.unfound or not message.value.strip()):
             self.post_message(self.FindWanted())
         else:
             self.screen.focus_next()

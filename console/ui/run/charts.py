@@ -47,7 +47,7 @@ class Charts(ViewSheet, CurveSheet, can_focus=True):
         if self.view is None or not self.display:
             return [()]
         above = alert_rows(self.view)
-        pace, hosts = pace_rows(self.view), host_rows(self.view)
+        pace, hosts = pace_rows(self.view), host_rows(self.view) if self.view.live else []
         below = [*pace, *sampled_rows(self.view, width), *([()] if hosts else []), *hosts]
         room = self.scrollable_content_region.height - len(above)
         plots = self.plots(width, room - len(pace) - len(hosts) if room > 2 * LEAST else room)

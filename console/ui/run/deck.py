@@ -12,6 +12,7 @@ from ..logs.view import LogView
 from .charts import Charts
 from .devices.pane import DevicesPane
 from .rank_detail import RankDetail
+from .rank_filter import RankFilter
 from .rank_grid import RankGrid
 from .result import ResultPane
 
@@ -46,7 +47,9 @@ class Deck(Vertical):
     def compose(self) -> ComposeResult:
         """The panes about ranks above, output and result below."""
         with Horizontal(id="upper"):
-            yield RankGrid(id="ranks", classes="pane")
+            ranks = RankGrid(id="ranks", classes="pane")
+            yield RankFilter(ranks)
+            yield ranks
             yield RankDetail(id="detail", classes="pane")
             yield Charts(id="charts", classes="pane")
             yield DevicesPane(id="devices", classes="pane")
@@ -202,7 +205,7 @@ def _above(width: int, upper: str, beside: str, *, tall: bool) -> tuple[str, ...
     if upper == "devices":
         return ("ranks", "devices") if width >= WIDEST and tall else ("devices",)
     if width >= WIDEST and tall:
-        return ("ranks", "detail", "charts")
+        return ("ranks", "detail", "devices" if beside == "detail" else "charts")
     if width >= WIDE:
         return ("ranks", beside if upper == "ranks" else upper)
     return (upper,)

@@ -42,6 +42,7 @@ _DRIVER_ONLY = (
     "estimators/torch_model.py",
     "inference/",
     "notebook/",
+    "notify/",
     "placement/inventory.py",
     "preflight.py",
     "runs/curves.py",

@@ -341,5 +341,3 @@ def test_its_keys_work_in_a_terminal(home: Path) -> None:
         for key, told in (("6", "6 Devices"), ("m", "memory, means"), ("s", "worst first")):
             console.press(key)
             console.await_text(told)
-        console.press("zv")
-        console.await_text("samples")
