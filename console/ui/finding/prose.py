@@ -25,7 +25,28 @@ PANES: dict[str, tuple[str, str]] = {
         "Every rank with its state, step and figures. The cursor chooses the rank that the other panes show.",
     ),
     "RankDetail": ("Rank in full", "All that is known of the rank under the cursor: process, GPU, figures."),
-    "Charts": ("Charts and alerts", "Figures over time, and warnings: ranks behind, idle GPUs, full disks."),
+    "Charts": (
+        "Curves and alerts",
+        "Reported figures over steps, and warnings. Read them with a cursor, zoom, or open one in full.",
+    ),
+    "CurveSheet": (
+        "Curves",
+        "Figures over steps or time: the median of all ranks, the range behind it, and what happened.",
+    ),
+    "MetricList": ("Metrics", "Every reported figure with its last value; the chosen one is drawn in full."),
+    "DevicesPane": (
+        "Devices",
+        "What GPUs and processors do: use, memory, power and heat, now, lately and over the whole run.",
+    ),
+    "TrainingList": (
+        "Trainings here",
+        "Scripts and functions of this folder, the likeliest first. Enter takes one into the form.",
+    ),
+    "SourcePreview": ("Preview", "What the training under the cursor says of itself, and its source."),
+    "LaunchPlan": (
+        "Before the launch",
+        "What differs from the last run of this target, and where each rank would go.",
+    ),
     "LogPane": (
         "Logs",
         "What the ranks print, merged as it came. Search it, filter it, follow its end, choose one rank.",
@@ -47,7 +68,7 @@ PANES: dict[str, tuple[str, str]] = {
     "MachineDetail": ("In full", "All that is known of what is under the cursor of the other two panes."),
     "ComparisonSheet": (
         "Comparison",
-        "Two runs side by side: what they were asked to do, and what came of it.",
+        "Two to eight runs side by side: options, code, outcome, figures. What differs comes first.",
     ),
     "StackSheet": ("Stacks", "Where every rank stands in its code. Ranks that stand alike are grouped."),
 }

@@ -172,7 +172,7 @@ class RecentRuns(CursorSheet[Status]):
         tight = self.size.height < _TIGHT
         if not tight:
             yield ()
-        demo = keys_of(self, "launch.demo", "f6")
+        demo = keys_of(self, "launch.demo", "f7")
         yield (f" {demo}", "bold"), (f" {DEMO}", "rank-ok")
         keys = (("go.history", "f2", "History"), ("go.cluster", "f3", "Cluster"), ("app.help", "f1", "Help"))
         yield tuple(

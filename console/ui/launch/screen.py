@@ -78,7 +78,7 @@ class LaunchScreen(StartsAgain):
         Binding("1", "form", "New run", show=False, id="launch.pane_1"),
         Binding("2", "recent", "Recent runs", show=False, id="launch.pane_2"),
         Binding("3", "workbench", "Trainings, or the plan", show=False, id="launch.pane_3"),
-        Binding("f6,d", "demo", "Demo", show=False, id="launch.demo"),
+        Binding("f7,d", "demo", "Demo", show=False, id="launch.demo"),
         Binding("down", "step(1)", "Next field", show=False, id="launch.down"),
         Binding("up", "step(-1)", "Previous field", show=False, id="launch.up"),
         Binding("escape", "leave_field", "Leave field", show=False, id="launch.escape"),

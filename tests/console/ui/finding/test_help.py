@@ -40,7 +40,7 @@ async def helped(pilot: Pilot[int], until: Until, *keys: str) -> HelpScreen:
 @pytest.mark.parametrize(
     ("way", "panes"),
     [
-        ((), ["Ranks", "Rank in full", "Logs", "Result"]),
+        ((), ["Ranks", "Curves and alerts", "Logs", "Result"]),
         (("f4",), ["New run", "Recent runs", "Command"]),
         (("f2",), ["Runs", "Run in full"]),
         (("f3",), ["Machines", "Runs and engines", "In full"]),

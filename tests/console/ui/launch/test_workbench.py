@@ -182,7 +182,7 @@ async def test_the_demo_opens_and_leaves_nothing(open_app: Open, until: Until, h
         await listed(app, pilot, until)
         await until(pilot, lambda: app.screen.query_one(RecentRuns).listed)
         if how == "key":
-            await pilot.press("f6", "f6")
+            await pilot.press("f7", "f7")
         else:
             text = looking.text(app.screen.query_one(RecentRuns)).split("\n")
             line = next(n for n, row in enumerate(text) if "demo:" in row)
@@ -201,7 +201,7 @@ async def test_leaving_from_the_demo_names_no_run(open_app: Open, until: Until) 
     app = open_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await listed(app, pilot, until)
-        await pilot.press("f6")
+        await pilot.press("f7")
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
         screen = app.screen
         assert isinstance(screen, RunScreen)
