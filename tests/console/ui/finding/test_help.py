@@ -41,7 +41,7 @@ async def helped(pilot: Pilot[int], until: Until, *keys: str) -> HelpScreen:
     ("way", "panes"),
     [
         ((), ["Ranks", "Curves and alerts", "Logs", "Result"]),
-        (("f4",), ["New run", "Recent runs", "Command"]),
+        (("f4",), ["New run", "Recent runs", "Trainings here", "Preview", "Command"]),
         (("f2",), ["Runs", "Run in full"]),
         (("f3",), ["Machines", "Runs and engines", "In full"]),
     ],
