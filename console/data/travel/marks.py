@@ -1,4 +1,4 @@
-"""What a run's timeline marks: when training began, restarts, checkpoints, failures, alerts, the end. Pure."""
+"""What a run's timeline marks: training, restarts, checkpoints, failures, alerts, the end. Pure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ON_S = 30.0
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _REAL = SPEEDS.index(1.0)
 _SLICE_S, _IDLE_S, _LIVE_S = 0.03, 3600.0, 1.0
-_REST_S = 0.3
+_REST_S, _RANK_BYTES = 0.3, 300
 _AHEAD_PIECES = 64
 
 
@@ -230,17 +230,20 @@ class MomentFeed:
     def _go(self, goal: _Goal) -> None:
         """Show another moment: from the last one on if it is near, else with what was shortly before it."""
         moment, before = goal.moment, self._shown.at
+        self._shown.written = self._written()
         if before <= moment <= before + ON_S:
             self._shown.advance(moment, self._between(before, moment, max(self._samples.at(before), 0)))
             self._shown.thinned = self._is_thinned(moment)
         else:
-            self._shown = self._surroundings(moment, WINDOW_BYTES)
+            ranks = self._now.size
+            self._shown = self._surroundings(moment, WINDOW_BYTES + ranks * _RANK_BYTES)
 
     def _surroundings(self, moment: float, most: int, give_up: Callable[[], bool] | None = None) -> Shown:
         """A moment with at most so many bytes of the samples before it."""
         samples = self._samples
         if samples.at(moment) < 0:
             shown = Shown(self._course.state_at(moment), moment, exact=True, settled=True)
+            shown.written = self._written()
             shown.advance(moment, ())
             return shown
         first = samples.window(moment, most, WINDOW_S)
@@ -248,6 +251,7 @@ class MomentFeed:
         state, exact = self._states.before(first, give_up)
         whole = most == SETTLED_BYTES or first == 0
         shown = Shown(state, begin, exact=exact, settled=whole, thinned=self._is_thinned(moment))
+        shown.written = self._written()
         shown.advance(moment, self._between(begin, moment, first, whole=True), give_up)
         return shown
 
@@ -259,6 +263,13 @@ class MomentFeed:
         return [
             *together(self._course.between(after, until), (x for x in sampled if lower < x.moment <= until))
         ]
+
+    def _written(self) -> Mapping[int, float]:
+        """When each rank wrote last, by the newest view: nothing tells it of an earlier moment."""
+        now = self._now
+        return {
+            v.rank.rank: (v.rank.ended or now.now) - v.log_age for v in now.ranks if v.log_age is not None
+        }
 
     def _is_thinned(self, moment: float) -> bool:
         at = self._samples.at(moment)
@@ -310,11 +321,10 @@ class MomentFeed:
     def _view(self) -> RunView:
         shown, now = self._shown, self._now
         state, at = shown.state, shown.at
-        written = {rank: last for rank, last in now_written(now).items() if last <= at}
         view = RunView(
             state=state,
             now=at,
-            ranks=shown.views(written),
+            ranks=shown.views,
             progress=shown.past.progress(state, at),
             results=tuple(each for each in now.results if _has_returned(state, each)),
             artifacts=now.artifacts if state.artifacts else {},
@@ -328,12 +338,8 @@ class MomentFeed:
         return view
 
 
-def now_written(now: RunView) -> Mapping[int, float]:
-    """When each rank last wrote, by the newest view."""
-    return {each.rank.rank: now.now - each.log_age for each in now.ranks if each.log_age is not None}
-
-
 def _has_returned(state: RunState, result: Mapping[str, object]) -> bool:
     rank = result.get("rank")
-    known = isinstance(rank, int) and 0 <= rank < len(state.ranks)
-    return known and state.ranks[rank].returned is not None  # type: ignore[index]
+    if not isinstance(rank, int) or not 0 <= rank < len(state.ranks):
+        return False
+    return state.ranks[rank].returned is not None

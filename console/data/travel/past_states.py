@@ -14,6 +14,8 @@ MOST_RANKS, MOST_STATES = 32_768, 256
 """How many ranks all states together have at most, about, and how many states there are at most."""
 
 NEAR_PIECES = 8
+_RANKS_A_PIECE, _MOST_AT_ONCE = 64, 16
+"""Of a large gang more pieces are skimmed at once: one alone has little that is said twice."""
 
 
 class PastStates:
@@ -25,7 +27,7 @@ class PastStates:
         self._states: list[RunState] = []
         self._apart = 1
         self._front: tuple[int, RunState] | None = None
-        self._generation = -1
+        self._generation, self._counted = -1, -1
 
     @property
     def done(self) -> int:
@@ -33,7 +35,7 @@ class PastStates:
         return self._front[0] if self._front else 0
 
     def advance(self) -> bool:
-        """Skim one more piece; return whether any is left. After old samples were thinned, begin again."""
+        """Skim some more pieces; return whether any are left. When pieces were found anew, begin again."""
         pieces = self._samples.pieces
         if not pieces:
             return False
@@ -41,12 +43,14 @@ class PastStates:
             self._generation, self._front, self._apart = self._samples.generation, None, 1
             self._numbers, self._states = [], []
         number, state = self._front or (0, self._course.state_at(pieces[0].begin))
-        if number + 1 >= len(pieces):  # the last one is always read in full
+        at_once = min(max(len(state.ranks) // _RANKS_A_PIECE, 1), _MOST_AT_ONCE)
+        if number + at_once >= len(pieces):  # the last ones are always read
             return False
-        if number % self._apart == 0:
+        self._counted += 1
+        if self._counted % self._apart == 0:
             self._keep(number, state)
-        self._front = number + 1, self._after(number, state)
-        return number + 2 < len(pieces)
+        self._front = number + at_once, self._after(number, number + at_once, state)
+        return True
 
     def before(self, number: int, give_up: Callable[[], bool] | None = None) -> tuple[RunState, bool]:
         """The state where a piece begins, and whether it is exact; if not, facts without samples made it.
@@ -57,8 +61,8 @@ class PastStates:
         nearest, state = self._nearest(number)
         if number - nearest > NEAR_PIECES and give_up is None:
             return self._course.state_at(pieces[number].begin), False
-        for each in range(nearest, number):
-            state = self._after(each, state)
+        for each in range(nearest, number, _MOST_AT_ONCE):
+            state = self._after(each, min(each + _MOST_AT_ONCE, number), state)
             if give_up is not None and give_up():
                 return state, False
         return state, True
@@ -70,10 +74,11 @@ class PastStates:
             return self._numbers[at], self._states[at]
         return 0, self._course.state_at(self._samples.pieces[0].begin)
 
-    def _after(self, number: int, state: RunState) -> RunState:
+    def _after(self, first: int, last: int, state: RunState) -> RunState:
+        """The state where a piece begins, from that where an earlier one does."""
         pieces = self._samples.pieces
-        facts = self._course.between(pieces[number].begin, pieces[number + 1].begin)
-        return fold_dated(state, together(facts, self._samples.skim(number)))
+        facts = self._course.between(pieces[first].begin, pieces[last].begin)
+        return fold_dated(state, together(facts, self._samples.skim(first, last)))
 
     def _keep(self, number: int, state: RunState) -> None:
         self._numbers.append(number)

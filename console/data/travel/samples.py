@@ -25,6 +25,7 @@ from .course import Clock, Dated
 PIECE_BYTES, MOST_PIECES = 256 << 10, 4096
 CACHED_BYTES = 8 << 20
 _FIRST_BYTES = 4096
+LONGEST_LINE = 4 << 20
 _TIME = re.compile(rb'"time":(-?[0-9][0-9.eE+-]{0,30})')
 _THINNED = "thinned.jsonl"
 
@@ -128,10 +129,18 @@ class Samples:
         """The facts of the pieces from one to another, with both."""
         return [fact for number in range(first, last + 1) for fact in self._facts_of(number)]
 
-    def skim(self, number: int) -> list[Dated]:
-        """The last facts of each kind of each host and rank in a piece."""
-        lines = [*enumerate(self._lines(self.pieces[number]))]
-        return [*self._dated(number, [line for _, line in newest_of_each(lines)])]
+    def skim(self, first: int, last: int) -> list[Dated]:
+        """The last facts of each kind of each host and rank in the pieces from one to before another."""
+        lines = [
+            (number, line)
+            for number in range(first, last)
+            for line in self._lines(self.pieces[number])
+            if len(line) <= LONGEST_LINE
+        ]
+        kept: dict[int, list[bytes]] = {}
+        for number, line in newest_of_each(lines):
+            kept.setdefault(number, []).append(line)
+        return [fact for number, some in kept.items() for fact in self._dated(number, some)]
 
     def reports(self, number: int, rank: int) -> Sequence[tuple[float, int]]:
         """The moments and steps of a rank's reports in a piece."""

@@ -15,7 +15,7 @@ from ..run.model import RankView, RankViews
 from ..run.progress import Past
 from .course import Dated, fold_dated
 
-_LOOKS, _LOOK_S, _LOOKED_RANKS = 20, 1.0, 640
+_LOOKS, _LOOK_S, _LOOKED_RANKS, _SETTLED_RANKS = 20, 1.0, 640, 4096
 _THIN_S = 300.0
 
 
@@ -27,6 +27,7 @@ class Shown:
         exact: whether the state is that of all facts before it.
         settled: whether the histories are as long as they are to be.
         thinned: whether only some of the samples at this moment were kept.
+        written: when ranks wrote their last line, as far as that is known.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Shown:
         self.at, self.state = at, state
         self.exact, self.settled, self.thinned = exact, settled, thinned
         self.past, self.alarms, self._views = Past(), Alarms(), RankViews()
+        self.written: Mapping[int, float] = {}
 
     def advance(
         self, moment: float, facts: Sequence[Dated], give_up: Callable[[], bool] | None = None
@@ -60,8 +62,8 @@ class Shown:
         """The moments at which alerts are looked at: seconds, of a large gang fewer of them."""
         span = max(min(moment - self.at, _LOOKS * _LOOK_S), 0.0)
         ranks = max(self.state.num_processes, 1)
-        most = _LOOKS if self.settled else max(_LOOKED_RANKS // ranks, 1)
-        count = max(min(int(span / _LOOK_S), most), 1)
+        most = max((_SETTLED_RANKS if self.settled else _LOOKED_RANKS) // ranks, 1)
+        count = max(min(int(span / _LOOK_S), most, _LOOKS), 1)
         return [moment - span * (count - 1 - number) / count for number in range(count)]
 
     def _fold(self, facts: Sequence[Dated]) -> None:
@@ -69,7 +71,7 @@ class Shown:
         self.past.take([each.fact for each in facts], self.state)
 
     def _look(self, moment: float) -> None:
-        views = self._views_at(moment, {})
+        views = self._views_at(moment)
         inputs = [
             AlertInput(v.rank.rank, v.figures, v.step_age, self.past.not_finite(v.rank.rank))
             for v in views
@@ -77,16 +79,17 @@ class Shown:
         ]
         self.alarms.look(moment, inputs)
 
-    def views(self, written: Mapping[int, float]) -> tuple[RankView, ...]:
+    @property
+    def views(self) -> tuple[RankView, ...]:
         """The views of all ranks."""
-        return self._views_at(self.at, written)
+        return self._views_at(self.at)
 
-    def _views_at(self, moment: float, written: Mapping[int, float]) -> tuple[RankView, ...]:
+    def _views_at(self, moment: float) -> tuple[RankView, ...]:
         past = self.past
         return self._views.of(
             self._as_new(moment) if self.thinned else self.state,
             now=moment,
-            written=written,
+            written={rank: at for rank, at in self.written.items() if at <= moment},
             past=past.history,
             step_s=past.step_s,
             life=past.life,
@@ -106,6 +109,9 @@ class Shown:
 
 
 def _as_new(rank: Rank, moment: float) -> Rank:
-    times = {"sampled_at": rank.sampled_at, "reported_at": rank.reported_at}
-    fresh = {name: moment for name, at in times.items() if at is not None and moment - at < _THIN_S}
-    return replace(rank, **fresh) if fresh else rank
+    sampled, reported = rank.sampled_at, rank.reported_at
+    if sampled is not None and moment - sampled < _THIN_S:
+        rank = replace(rank, sampled_at=moment)
+    if reported is not None and moment - reported < _THIN_S:
+        rank = replace(rank, reported_at=moment)
+    return rank

@@ -23,7 +23,8 @@ from ..curves.sheet import CurveSheet
 from ..dialogs import ConfirmScreen
 from ..logs.pane import LogPane
 from ..logs.view import LogView
-from ..rerun import StartsAgain
+from ..travel.screen import TRAVEL_BINDINGS, TRAVEL_KEYS, TravelScreen
+from ..travel.timeline import Timeline
 from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
 from .deck import Deck
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class RunScreen(StartsAgain):
+class RunScreen(TravelScreen):
     """Phases, ranks, one rank in full, output and results of a run."""
 
     AUTO_FOCUS = "#lines"
     TOPIC = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
+        *TRAVEL_BINDINGS,
         Binding("q", "app.detach", "Detach", id="run.detach"),
         Binding("x", "end('Stop')", "Stop", id="run.stop"),
         Binding("X", "end('Kill')", "Kill", show=False, id="run.kill"),
@@ -90,11 +92,13 @@ class RunScreen(StartsAgain):
     def compose(self) -> ComposeResult:
         """The run and its state at the top, its panes below."""
         yield RunHeader(id="header")
+        yield Timeline(id="timeline")
         yield PhaseStrip(id="phases")
         yield Headline(id="headline")
         yield AlertLine(id="alerts")
         yield Deck(id="deck")
-        yield KeyLine("run.detach", "run.stop", "run.stacks", "run.again", "run.back", "run.copy", "run.rank")
+        usual = ("run.detach", "run.stop", "run.stacks", "run.again", "run.back", "run.copy", "run.rank")
+        yield KeyLine(*TRAVEL_KEYS, *usual)
 
     def on_mount(self) -> None:
         """Begin to watch."""
@@ -105,6 +109,7 @@ class RunScreen(StartsAgain):
 
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""
+        super().on_unmount()
         self._feed.close()
 
     def _publish(self, view: RunView) -> None:
@@ -116,12 +121,12 @@ class RunScreen(StartsAgain):
     @property
     def live(self) -> bool:
         """Whether the run can still change."""
-        return self.view is None or self.view.live
+        return self.now is None or self.now.live
 
     @property
     def exit_code(self) -> int:
         """The run's exit code; 0 while it has none."""
-        return (self.view.state.exit_code or 0) if self.view is not None else 0
+        return (self.now.state.exit_code or 0) if self.now is not None else 0
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only a live run can be stopped; only an ended run can be started again."""
@@ -131,8 +136,14 @@ class RunScreen(StartsAgain):
 
     @on(RunChanged)
     def show(self, message: RunChanged) -> None:
-        """Show the newest view in every pane; in the log alone, if nothing else differs."""
-        last, view = self.view, message.view
+        """Show the newest view, unless an earlier moment is shown."""
+        self.note_now(message.view)
+        if not self.travelling:
+            self.show_view(message.view)
+
+    def show_view(self, view: RunView) -> None:
+        """Show a view in every pane; in the log alone, if nothing else differs."""
+        last = self.view
         self.view = view
         with contained(self):
             self.query_one(LogPane).show(view.logs, view.size)
@@ -142,7 +153,7 @@ class RunScreen(StartsAgain):
     def _show_all(self, view: RunView) -> None:
         if not view.live:
             self.refresh_bindings()
-        self.query_one(KeyLine).reword(_key_words(view))
+        self.query_one(KeyLine).reword({**_key_words(view), **self.travel_words()})
         grid = self.query_one(RankGrid)
         for show in (*(sheet.show for sheet in self.query(ViewSheet)), grid.show):
             with contained(self):
@@ -274,7 +285,7 @@ class RunScreen(StartsAgain):
         """Show what every rank is doing: now if the run is live, else when stacks were taken last."""
         if self.view is not None:
             self.app.push_screen(StacksScreen(self.view))
-            if self.view.live:
+            if self.live and not self.travelling:
                 self._take_stacks()
 
     @work(thread=True, group="stacks")
