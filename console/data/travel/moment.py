@@ -45,6 +45,7 @@ class Moment:
         marks: what happened, over the whole run.
         playing, speed: whether time goes on, and how fast.
         old_s: of how many seconds ago the newest figures are, where only some are kept; else None.
+        exact: whether all that was said before has been read.
     """
 
     at: float
@@ -55,6 +56,7 @@ class Moment:
     playing: bool = False
     speed: float = 1.0
     old_s: int | None = None
+    exact: bool = True
 
 
 @dataclass
@@ -94,7 +96,7 @@ class MomentFeed:
         self._states = PastStates(self._course, self._samples)
         self._shown = Shown(RunState(id=run.name))
         self._read_at = self._arrived_at = -math.inf
-        self._skimming = True
+        self._skimming = self._was_live = True
         self.poller: Poller[Moment] = Poller(self.read, publish, self._pause, name="rankdeck-moment")
 
     def close(self) -> None:
@@ -172,10 +174,11 @@ class MomentFeed:
             self._failed(f"{self._run.name} cannot be read: {error}")
 
     def _read_on(self) -> None:
-        """Read what is new; the facts of a run that has ended only once."""
-        if not (self._now.live or self._read_at < 0) or time.monotonic() - self._read_at < _LIVE_S:
+        """Read what is new; once more when the run has ended."""
+        live = self._now.live
+        if not (live or self._was_live) or (live and time.monotonic() - self._read_at < _LIVE_S):
             return
-        self._read_at = time.monotonic()
+        self._read_at, self._was_live = time.monotonic(), live
         self._dates.latest = self._clock() + 60
         try:
             facts = [*map(self._dates.date, decoded(self._tail.poll()))]
@@ -186,6 +189,7 @@ class MomentFeed:
         self._landmarks.take(facts)
         if self._course.facts:
             self._samples.poll(self._course.facts[0].moment)
+        self._skimming = True
 
     def _aim(self) -> _Goal:
         """Where to go now: it moves on while time goes on, and to the steps that were asked for."""
@@ -316,6 +320,7 @@ class MomentFeed:
             playing=goal.playing,
             speed=SPEEDS[goal.pace],
             old_s=self._shown.old_s,
+            exact=self._shown.exact,
         )
 
     def _view(self) -> RunView:
@@ -331,7 +336,6 @@ class MomentFeed:
             logs=now.logs,
             max_restarts=now.max_restarts,
             alerts=shown.alarms.alerts,
-            recalled=1.0 if shown.settled else 0.99,
             curves=now.curves,
         )
         view.prepare()

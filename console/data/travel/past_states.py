@@ -69,9 +69,11 @@ class PastStates:
 
     def _nearest(self, number: int) -> tuple[int, RunState]:
         """The last piece up to this one whose state is known, and that state."""
-        if self._generation == self._samples.generation and number <= self.done and self._numbers:
-            at = bisect_right(self._numbers, number) - 1
-            return self._numbers[at], self._states[at]
+        if self._generation == self._samples.generation and self._front is not None:
+            if self._front[0] <= number:
+                return self._front
+            if (at := bisect_right(self._numbers, number) - 1) >= 0:
+                return self._numbers[at], self._states[at]
         return 0, self._course.state_at(self._samples.pieces[0].begin)
 
     def _after(self, first: int, last: int, state: RunState) -> RunState:

@@ -6,6 +6,7 @@ pieces far from a moment are only skimmed: of each host and rank, the last line 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from bisect import bisect_right
@@ -73,9 +74,13 @@ class Samples:
         `start` is the moment of the run's first fact.
         """
         try:
-            sizes = {path: files.stat_file(self._run, path).st_size for path in sample_files(self._run)}
+            found = sample_files(self._run)
         except (OSError, NotPlain):
             return
+        sizes: dict[Path, int] = {}
+        for path in found:
+            with contextlib.suppress(OSError, NotPlain):
+                sizes[path] = files.stat_file(self._run, path).st_size
         if any(path not in sizes or sizes[path] < size for path, size in self._sizes.items()):
             self._sizes, self.pieces = {}, []
             self.generation += 1

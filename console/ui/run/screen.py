@@ -150,10 +150,14 @@ class RunScreen(TravelScreen):
         if last is None or replace(view, logs=last.logs) != last:
             self._show_all(view)
 
+    def reword_keys(self, view: RunView) -> None:
+        """Name in the key line what keys do now."""
+        self.query_one(KeyLine).reword({**_key_words(view), **self.travel_words()})
+
     def _show_all(self, view: RunView) -> None:
         if not view.live:
             self.refresh_bindings()
-        self.query_one(KeyLine).reword({**_key_words(view), **self.travel_words()})
+        self.reword_keys(view)
         grid = self.query_one(RankGrid)
         for show in (*(sheet.show for sheet in self.query(ViewSheet)), grid.show):
             with contained(self):

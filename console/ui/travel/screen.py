@@ -73,6 +73,10 @@ class TravelScreen(StartsAgain):
         """Show a view in every pane."""
         raise NotImplementedError
 
+    def reword_keys(self, view: RunView) -> None:
+        """Name in the key line what keys do now."""
+        raise NotImplementedError
+
     @property
     def travelling(self) -> bool:
         """Whether a moment of the past is shown."""
@@ -83,6 +87,8 @@ class TravelScreen(StartsAgain):
         self.now = view
         if self._moments is not None:
             self._moments.know(view)
+            with contained(self):  # a search or a filter may have gone on
+                self.query_one(LogPane).show(view.logs, view.size)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of time travel act only in it, and not while text is typed."""
@@ -131,15 +137,20 @@ class TravelScreen(StartsAgain):
             timeline.show(moment)
         self._logs.moment = moment.at
         self.show_view(moment.view)
+        self.reword_keys(moment.view)
         self._point_at(moment)
 
     def _point_at(self, moment: Moment) -> None:
         """Put the curves' cursor at the moment."""
-        for sheet in self.query(CurveSheet):
+        for sheet in self._curve_sheets():
             step, begin = moment.view.progress.front, moment.view.curves.begin
             at = moment.at - begin if sheet.look.axis is Axis.TIME else float(step or 0)
             with contained(self):
                 sheet.change(replace(sheet.look, cursor=at))
+
+    def _curve_sheets(self) -> list[CurveSheet]:
+        # by its class, Textual finds a widget only if that is the first of its bases
+        return [sheet for sheet in self.query("#charts") if isinstance(sheet, CurveSheet)]
 
     # --- the keys --------------------------------------------------------------------------------------
 
@@ -174,7 +185,7 @@ class TravelScreen(StartsAgain):
         self._moments = self._logs = None
         self.query_one(Timeline).show(None)
         self.query_one(LogPane).attach(self._feed.book)
-        for sheet in self.query(CurveSheet):
+        for sheet in self._curve_sheets():
             sheet.change(replace(sheet.look, cursor=None))
         self.show_view(self.now)
         self.refresh_bindings()

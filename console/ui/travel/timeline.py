@@ -11,7 +11,7 @@ from textual.message import Message
 from ... import formatting as fig
 from ...data.travel.marks import Kind
 from ...data.travel.moment import Moment
-from ..widgets.rows import Row, Sheet, Span, clip, spread
+from ..widgets.rows import Row, Sheet, Span, clip
 
 if TYPE_CHECKING:
     from textual import events
@@ -67,7 +67,8 @@ class Timeline(Sheet):
 
 def words_row(moment: Moment, width: int) -> Row:
     """That this is the past; which moment, by the run's time, its step and the clock."""
-    step, state = moment.view.progress.step, moment.view.state
+    state = moment.view.state
+    step = state.leader.step if state.leader is not None else None
     begin = moment.begin if state.started is None else state.started
     how = "playing" if moment.playing else "paused"
     speed = f" ×{moment.speed:g}" if moment.speed != 1 else ""
@@ -84,7 +85,9 @@ def words_row(moment: Moment, width: int) -> Row:
     left.append((f" · {_clock_time(moment.at)}", ""))
     if moment.old_s is not None and moment.old_s > _OLD_S:
         left.append((f" · figures {fig.age(moment.old_s)} old", "muted"))
-    return spread(clip(tuple(left), width), (), width)
+    if not moment.exact:
+        left.append((" · reading the past", "muted"))
+    return clip(tuple(left), width)
 
 
 def _clock_time(moment: float) -> str:
