@@ -32,7 +32,7 @@ _THINNED = "thinned.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SamplePiece:
     """Lines that begin in a part of a file. Its facts count from `begin` on, and before the next one's."""
 
     part: Stretch
@@ -62,11 +62,11 @@ class Samples:
     ) -> None:
         self._run, self._piece, self._clock = run, piece, clock
         self._sizes: dict[Path, int] = {}
-        self.pieces: list[Piece] = []
+        self.pieces: list[SamplePiece] = []
         self.generation = 0
-        self._cache: OrderedDict[Piece, list[Dated]] = OrderedDict()
+        self._cache: OrderedDict[SamplePiece, list[Dated]] = OrderedDict()
         self._cached = 0
-        self._reports: dict[tuple[Piece, int], list[tuple[float, int]]] = {}
+        self._reports: dict[tuple[SamplePiece, int], list[tuple[float, int]]] = {}
 
     def poll(self, start: float) -> None:
         """Find the pieces of what is new; all of them anew if old samples were thinned.
@@ -100,7 +100,7 @@ class Samples:
         begin = self.pieces[-1].begin if self.pieces else start
         for offset in range(known, size, step):
             begin = max(begin, self._first_time(path, offset, begin))
-            self.pieces.append(Piece(Stretch(path, offset, min(offset + step, size)), begin))
+            self.pieces.append(SamplePiece(Stretch(path, offset, min(offset + step, size)), begin))
 
     def _first_time(self, path: Path, offset: int, usual: float) -> float:
         try:
@@ -185,7 +185,7 @@ class Samples:
         clock = Clock(self.pieces[number].begin, self._end_of(number))
         return map(clock.date, decoded(lines))
 
-    def _lines(self, piece: Piece) -> list[bytes]:
+    def _lines(self, piece: SamplePiece) -> list[bytes]:
         part = piece.part
         try:
             ends = [line_start(part.path, offset) for offset in (part.start, part.end)]

@@ -51,15 +51,20 @@ def at(app: RankdeckApp) -> float:
     return -1.0 if moment is None else round(moment.at - RECORDED_AT, 2)
 
 
+async def move(app: RankdeckApp, pilot: Pilot[int], until: Until, key: str) -> None:
+    """Press a key that goes to another moment."""
+    before = at(app)
+    await pilot.press(key)
+    await until(pilot, lambda: at(app) != before)
+
+
 async def travel(app: RankdeckApp, pilot: Pilot[int], until: Until, *pressed: str) -> None:
     """Enter time travel on the recorded run, and press keys one after the other."""
     await until(pilot, lambda: shown(app))
     await pilot.press("t")
     await until(pilot, lambda: at(app) >= 0)
     for key in pressed:
-        before = at(app)
-        await pilot.press(key)
-        await until(pilot, lambda before=before: at(app) != before)
+        await move(app, pilot, until, key)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -82,9 +87,7 @@ async def test_every_key_goes_where_it_says(open_app: Open, until: Until) -> Non
         end = at(app)
         moments = []
         for key in ("home", "end", "[", "[", "]", "{", "}", "left", "right", "shift+left", "right"):
-            before = at(app)
-            await pilot.press(key)
-            await until(pilot, lambda before=before: at(app) != before)
+            await move(app, pilot, until, key)
             moments.append(at(app))
 
         steps = (26.75, 25.75, 26.75, 16.75, 26.75)
@@ -210,7 +213,7 @@ async def test_a_live_run_goes_on_behind_and_its_end_leads_back(
     app = open_app(run=running.run)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
-            await until(pilot, lambda: run_screen(app).view is not None and run_screen(app).view.ranks)
+            await until(pilot, lambda: shown(app))
             await pilot.press("t")
             await until(pilot, lambda: run_screen(app).travelling and words(app))
             await pilot.press("shift+left")
