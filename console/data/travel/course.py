@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from heapq import merge
-from math import isfinite
+from math import inf, isfinite
 from typing import NamedTuple
 
 from launcher.state.events import Event
@@ -36,7 +36,7 @@ class Clock:
         latest: times after it are wrong.
     """
 
-    def __init__(self, start: float = 0.0, latest: float = float("inf")) -> None:
+    def __init__(self, start: float = 0.0, latest: float = inf) -> None:
         self.moment, self.latest = start, latest
 
     def date(self, fact: Event) -> Dated:
@@ -85,6 +85,11 @@ class Course:
     def count(self, moment: float) -> int:
         """How many facts count at a moment."""
         return bisect_right(self._facts, moment, key=lambda each: each.moment)
+
+    def back(self, moment: float, count: int) -> float:
+        """The moment before which there are all but the last `count` facts of those at a moment."""
+        at = self.count(moment) - count
+        return self._facts[at].moment if at > 0 else -inf
 
     def between(self, after: float, until: float) -> list[Dated]:
         """The facts after one moment, up to another."""

@@ -24,7 +24,9 @@ from .samples import Samples
 from .shown import Shown
 
 WINDOW_BYTES, SETTLED_BYTES, WINDOW_S = 384 << 10, 2 << 20, 120.0
-MOST_FACTS = 200_000
+MOST_FACTS, MOST_NEAR = 200_000, 4000
+"""How many facts are read of a run, and how many of these, without samples, for what was before a moment."""
+
 ON_S = 30.0
 """How far a moment may lie ahead to be reached by going on from the last one."""
 
@@ -250,7 +252,7 @@ class MomentFeed:
             shown.written = self._written()
             shown.advance(moment, ())
             return shown
-        first = samples.window(moment, most, WINDOW_S)
+        first = max(samples.window(moment, most, WINDOW_S), samples.at(self._course.back(moment, MOST_NEAR)))
         begin = samples.pieces[first].begin
         state, exact = self._states.before(first, give_up)
         whole = most == SETTLED_BYTES or first == 0

@@ -132,13 +132,15 @@ class TravelScreen(StartsAgain):
         if moment.playing and self.now.live and moment.at >= moment.end - _AT_END_S:
             self.action_travel_leave()
             return
-        timeline = self.query_one(Timeline)
-        with contained(self):
-            timeline.show(moment)
+        self._show_timeline(moment)
         self._logs.moment = moment.at
         self.show_view(moment.view)
-        self.reword_keys(moment.view)
         self._point_at(moment)
+
+    def _show_timeline(self, moment: Moment) -> None:
+        with contained(self):
+            self.query_one(Timeline).show(moment)
+        self.reword_keys(moment.view)
 
     def _point_at(self, moment: Moment) -> None:
         """Put the curves' cursor at the moment."""
@@ -168,6 +170,8 @@ class TravelScreen(StartsAgain):
             )
             self._logs = LogsUntil(self._feed.book)
             self.query_one(LogPane).attach(self._logs)
+            began, ended = self.now.state.started or self.now.now, self.now.state.ended or self.now.now
+            self._show_timeline(Moment(ended, min(began, ended), ended, self.now))
             self.refresh_bindings()
             feed.poller.start()
 
