@@ -13,18 +13,18 @@ from .ui.rendering import pace  # noqa: F401  first, because Textual reads its s
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
-from textual.theme import ThemeProvider
+from textual.screen import ModalScreen
 
+from .attention import TerminalTitle, call_of
 from .commands import Commands, LauncherCommands
 from .echo import say
 from .settings import ConsoleSettings, form_draft, load
@@ -39,13 +39,15 @@ from .ui.rendering.type_ahead import TypeAhead, is_typed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.dom import DOMNode
     from textual.driver import Driver
     from textual.events import Event
     from textual.filter import LineFilter
     from textual.screen import Screen
     from textual.widget import AwaitMount
 
+    from .data.finding.entry import BarEntry
+    from .data.finding.sources import RunEntries
+    from .data.finding.usage import UseRecord
     from .data.launch.draft import Draft
 
 _MAX_NOTICE = 400
@@ -55,6 +57,9 @@ _IMPORTED_LATER = (
     "history.screen",
     "cluster.screen",
     "dialogs",
+    "finding.deeds",
+    "finding.help",
+    "finding.jump",
     "launch.picker",
     "launch.presets",
     "launch.preflight",
@@ -62,19 +67,6 @@ _IMPORTED_LATER = (
 
 
 HANGUP, TERMINATED = 129, 143
-
-
-class Themes(ThemeProvider):
-    """The themes in the palette. A theme picked there is used until the console is left."""
-
-    @property
-    def commands(self) -> list[tuple[str, Callable[[], None]]]:
-        """Each theme's name, and the function that applies it."""
-        return [(name, partial(self._pick, name, apply)) for name, apply in super().commands]
-
-    def _pick(self, name: str, apply: Callable[[], None]) -> None:
-        apply()
-        self.app.notify(f'theme = "{name}" in [console] of config.toml keeps it', markup=False)
 
 
 class RankdeckApp(Contained):
@@ -86,12 +78,13 @@ class RankdeckApp(Contained):
 
     TITLE = "rankdeck"
     CSS_PATH = "console.tcss"
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False  # the command bar takes its place
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "Help", key_display="?", id="app.help"),
         Binding("f1", "help", "Help", priority=True, id="app.help_anywhere"),
-        Binding("ctrl+p", "command_palette", "Palette", show=False, priority=True, id="app.palette"),
-        Binding("colon", "command_palette", "Palette", show=False, key_display=":", id="app.command"),
+        Binding("ctrl+p", "bar", "Command bar", show=False, priority=True, id="app.palette"),
+        Binding("colon", "bar", "Command bar", show=False, key_display=":", id="app.command"),
+        Binding("ctrl+o", "jump", "Jump to a field or pane", show=False, priority=True, id="app.jump"),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
         Binding("ctrl+l", "redraw", "Redraw", show=False, id="app.redraw"),
         Binding("ctrl+c", "interrupt", "Leave", show=False, priority=True, id="app.interrupt"),
@@ -116,12 +109,18 @@ class RankdeckApp(Contained):
         super().__init__(ansi_color=no_color or None)
         self.no_color, self.settings = no_color, settings or ConsoleSettings()
         self.log_times = self.settings.timestamps
+        self.columns = self.settings.columns
         self.own_keys: dict[str, str] = {}
+        self.command_keys: dict[str, str] = {}
         self.left_running: str | None = None
+        wanted = self.settings.notify.title
+        self.terminal_title = TerminalTitle(os.environ, wanted=wanted, ascii=self.settings.ascii)
         self._root, self._workdir, self._first, self._draft = root, workdir, open_run, draft
         self._commands = commands if commands is not None else LauncherCommands()
         self._handle_signals = handle_signals
         self._interrupted = 0.0
+        self._uses: UseRecord | None = None
+        self._run_entries: RunEntries | None = None
         self._ahead = TypeAhead(self, _AT_ONCE) if paint_first else None
         self._entering = self._themes_registered = False
         self._apply_theme(theme or self.settings.theme)
@@ -129,7 +128,9 @@ class RankdeckApp(Contained):
     def get_default_screen(self) -> Screen[None]:
         """The outline of the launch screen: painted first, and below all other screens."""
         mode = self._draft.mode if self._draft else self.settings.form.get("mode", "")
-        return Outline(None if self._first else self._workdir, spark=bool(mode) and _has_address(mode))
+        seeking = not (self._draft and self._draft.target)
+        spark = bool(mode) and _has_address(mode)
+        return Outline(None if self._first else self._workdir, spark=spark, seeking=seeking)
 
     def _apply_theme(self, theme: str) -> None:
         """Apply the theme before the first frame; no other theme is read if that can be avoided."""
@@ -168,7 +169,7 @@ class RankdeckApp(Contained):
 
     def _import(self) -> None:
         """Import the first screen, in a thread: the event loop must keep receiving keys."""
-        if self.settings.keys:
+        if self.settings.keys or self.settings.commands:
             from .ui.keymap import known_bindings
 
             known_bindings(type(self))
@@ -211,6 +212,24 @@ class RankdeckApp(Contained):
 
             self.own_keys = usable(self.settings.keys, known_bindings(type(self)), problems)
             self.set_keymap(self.own_keys)
+        if self.settings.commands:
+            self._bind_commands(problems)
+
+    def _bind_commands(self, problems: list[str]) -> None:
+        """Bind the keys of the user's commands; those that are taken are left out."""
+        from .data.finding.own import shown_keys
+        from .ui.keymap import known_bindings, normal, own_key_problems
+
+        commands = self.settings.commands
+        wrong = [*own_key_problems(commands, self.settings.keys, known_bindings(type(self)))]
+        problems += (text for *_, text in wrong)
+        refused = {(name, key) for name, key, _ in wrong}
+        for command, key in shown_keys(commands):
+            if (command.name, key) not in refused:
+                (pressed,) = normal(key)
+                self.bind(pressed, f"app.own('{command.name}')", description=command.says, show=False)
+                shown = self.get_key_display(Binding(pressed, ""))
+                self.command_keys[command.name] = f"{self.command_keys.get(command.name, '')} {shown}".strip()
 
     def _notify_problems(self, problems: list[str]) -> None:
         for problem in problems:
@@ -229,6 +248,9 @@ class RankdeckApp(Contained):
     def on_mount(self) -> None:
         """Handle signals and failing threads; open the screens, unless a first frame is painted before."""
         self.watch_threads()
+        title, write = self.terminal_title, self.write_terminal
+        self.app_suspend_signal.subscribe(self, lambda _: title.pause(write), immediate=True)
+        self.app_resume_signal.subscribe(self, lambda _: title.resume(write), immediate=True)
         if self._handle_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._leave, HANGUP)
@@ -236,30 +258,88 @@ class RankdeckApp(Contained):
         if self._ahead is None:
             self._open()
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette's entries: Textual's own, and every binding of the screen by its description."""
-        yield from super().get_system_commands(screen)
-        for node, binding, enabled, _ in screen.active_bindings.values():
-            if enabled and binding.description and not binding.system:
-                run = partial(self._act, binding.action, node)
-                yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A dialog has neither the bar nor jump mode above it; a user's command has its screens."""
+        if action in ("bar", "jump") and isinstance(self.screen, ModalScreen):
+            return False
+        if action == "own":
+            from .ui.finding.own import is_offered
+
+            command = self.settings.commands.get(str(parameters[0]))
+            return command is not None and is_offered(command, self.screen)
+        return super().check_action(action, parameters)
+
+    def action_bar(self, text: str = "") -> None:
+        """Open the command bar for the present screen."""
+        from .data.finding.sources import RunEntries
+        from .data.finding.usage import UseRecord
+        from .ui.finding.bar import BarScreen
+        from .ui.finding.deeds import deeds_of, do, entries_of, own_entries, sources_of
+
+        uses = self._uses = self._uses or UseRecord()
+        runs = self._run_entries = self._run_entries or RunEntries(self._root, self._workdir)
+        deeds, commands = deeds_of(self.screen), self.settings.commands
+        known = [
+            *own_entries(commands, self.screen, lambda name: self.command_keys.get(name, "")),
+            *entries_of(deeds, self._key_words(), self.get_key_display),
+        ]
+
+        def chosen(entry: BarEntry | None) -> None:
+            if entry is not None:
+                self.run_worker(partial(uses.note, entry.used_as), thread=True, group="uses")
+                do(self, entry, deeds, commands)
+
+        self.push_screen(BarScreen(known, sources_of(self, runs), uses, text), chosen)
 
     def search_themes(self) -> None:
         """Let the user pick a theme; a notice then shows how to keep it."""
-        self.push_screen(CommandPalette(providers=[Themes], placeholder="Search for themes…"))
+        self.action_bar("theme ")
+
+    def action_jump(self) -> None:
+        """Show a letter on every field and pane of the present screen; it goes there."""
+        from .ui.finding.jump import JumpScreen, targets_on
+
+        targets = targets_on(self.screen)
+        if targets:
+            self.push_screen(JumpScreen(targets), lambda widget: widget.focus() if widget else None)
+
+    def action_own(self, name: str) -> None:
+        """Run a command of the user."""
+        from .ui.finding.own import run_own
+
+        run_own(self, self.settings.commands[name])
+
+    def _key_words(self) -> dict[str, str]:
+        """What keys of the present screen do now, by the ids of their bindings, if it is not the usual."""
+        from .ui.widgets.key_line import KeyLine
+
+        return {id_: label for line in self.screen.query(KeyLine) for id_, label in line.words.items()}
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy through the terminal, which works over SSH; a notice shows the outcome."""
+        self.copy_named(text, "")
+
+    def copy_named(self, text: str, what: str) -> None:
+        """Copy as `copy_to_clipboard` does; the notice names the text."""
         self._clipboard = text
         environ = {} if self.is_web else os.environ
         if environ.get("TMUX"):  # copying runs the tmux command, which may be slow
-            self.run_worker(partial(self._copy, text, environ), thread=True, group="copy")
+            self.run_worker(partial(self._copy, text, environ, what), thread=True, group="copy")
         else:
-            self._copy(text, environ)
+            self._copy(text, environ, what)
 
-    def _copy(self, text: str, environ: Mapping[str, str]) -> None:
-        outcome = copy(text, environ, self._driver.write if self._driver is not None else None)
+    def _copy(self, text: str, environ: Mapping[str, str], what: str) -> None:
+        outcome = copy(text, environ, self._driver.write if self._driver is not None else None, what)
         self.notify(outcome, severity="warning" if outcome.startswith("not ") else "information")
+
+    def write_terminal(self, sequence: str) -> None:
+        """Send a sequence that paints nothing to the terminal; a page in a browser has none of ours."""
+        if self._driver is not None and sequence and not self.is_web:
+            self._driver.write(sequence)
+
+    def call_person(self, kind: str, text: str) -> None:
+        """Have the terminal tell of something, as ``[notify]`` says."""
+        self.write_terminal(call_of(self.settings.notify, kind, text, os.environ))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Filters that remove colours or non-ASCII characters where the terminal or the user needs that."""
@@ -280,17 +360,14 @@ class RankdeckApp(Contained):
         self._leave(0)
 
     def action_help(self) -> None:
-        """Show or hide the help: the keys of the focused widget."""
-        from .ui.dialogs import HelpScreen
-        from .ui.manual import ManualScreen, topic_of
-        from .ui.widgets.key_line import KeyLine
+        """Show or hide the help: what the screen shows, and the keys of the focused widget."""
+        from .ui.finding.help import HelpScreen, help_of
+        from .ui.manual import ManualScreen
 
         if isinstance(self.screen, (HelpScreen, ManualScreen)):
             self.screen.dismiss()
-            return
-        labels = {id_: label for line in self.screen.query(KeyLine) for id_, label in line.words.items()}
-        bindings, topic = self.screen.active_bindings.values(), topic_of(self.screen)
-        self.push_screen(HelpScreen(bindings, self.get_key_display, labels, topic))
+        else:
+            self.push_screen(help_of(self.screen, self.get_key_display, self._key_words()))
 
     def action_redraw(self) -> None:
         """Paint everything again."""
@@ -310,14 +387,11 @@ class RankdeckApp(Contained):
             f"nothing was stopped · {again} again leaves, runs go on · {stop} stops a run", markup=False
         )
 
-    def _act(self, action: str, node: DOMNode) -> None:
-        self.call_later(self.run_action, action, node)
-
     def _leave(self, code: int) -> None:
         from .ui.run.screen import RunScreen
 
         runs = [s for s in self.screen_stack if isinstance(s, RunScreen)]
-        if runs and runs[-1].live:
+        if runs and runs[-1].live and (self._root / runs[-1].run.name).exists():  # no demo
             self.left_running = runs[-1].run.name
         elif runs and runs[-1].run == self._first and code == 0:
             code = runs[-1].exit_code
@@ -363,10 +437,22 @@ def run_console(
         survives=True,
     )
     with quiet_descriptors(page=page is not None):
-        code = app.run(mouse=settings.mouse, size=page)
+        try:
+            code = app.run(mouse=settings.mouse, size=page)
+        finally:
+            if page is None:
+                app.terminal_title.restore(_write_terminal)
     if app.left_running is not None:
         (farewell or _say_how_to_return)(app.left_running)
     return app.return_code or code or 0
+
+
+def _write_terminal(sequence: str) -> None:
+    """Write to the terminal when Textual no longer does; one that has gone away is none to write to."""
+    if (terminal := sys.__stderr__) is not None:
+        with suppress(OSError, ValueError):
+            terminal.write(sequence)
+            terminal.flush()
 
 
 def _say_how_to_return(run: str) -> None:

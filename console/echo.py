@@ -113,6 +113,14 @@ def print_bytes(data: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
+def call_person(sequence: str) -> None:
+    """Send a sequence that paints nothing, where standard output is a terminal."""
+    if sequence and sys.stdout.isatty():
+        with contextlib.suppress(OutputLost), _discard_after_failure(sys.stdout):
+            sys.stdout.write(sequence)
+            sys.stdout.flush()
+
+
 def say(text: str) -> None:
     """Print a message on standard error; a failure to write it is ignored."""
     with contextlib.suppress(OutputLost):

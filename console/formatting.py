@@ -206,17 +206,20 @@ def _level(value: float, top: float) -> int:
     return min(max(int(value / top * len(_LOW)), 0), len(_LOW) - 1)
 
 
-def curve(values: Sequence[float], width: int) -> str:
+def curve(values: Sequence[float], width: int, *, low: bool = False) -> str:
     """All values as one row of blocks, on a scale from their least to their greatest.
 
-    A value that is not finite is a gap.
+    A value that is not finite is a gap. `low` blocks leave a gap to the row above.
     """
+    levels = _LOW if low else _LEVELS
     known = [v for v in values if is_finite(v)]
     if not known or width <= 0:
         return " " * max(width, 0)
-    low, high = min(known), max(known)
+    least, most = min(known), max(known)
     picked = [values[i * len(values) // min(width, len(values))] for i in range(min(width, len(values)))]
-    blocks = (_LEVELS[min(int((share(v, low, high) or 0.0) * 8), 7)] if is_finite(v) else " " for v in picked)
+    steps = len(levels)
+    shares = (share(v, least, most) or 0.0 if is_finite(v) else None for v in picked)
+    blocks = (" " if part is None else levels[min(int(part * steps), steps - 1)] for part in shares)
     return "".join(blocks).ljust(width)
 
 

@@ -4,10 +4,11 @@
 theme = "rankdeck-dark"  run.stop = "ctrl+x"       mode = "cluster"
 mouse = true             log.follow = "f,F"        num_processes = 8
 ascii = false                                      gpu = "auto"
-timestamps = "clock"                               spark = "spark://head:7077"
-                                                   env.NCCL_DEBUG = "WARN"
+timestamps = "clock"     [columns]                 spark = "spark://head:7077"
+                         ranks = ["state", "loss"] env.NCCL_DEBUG = "WARN"
 
-``[defaults]`` may set every launch option, for the form and for `rankdeck run`.
+``[defaults]`` may set every launch option, for the form and for `rankdeck run`. ``[commands.NAME]`` is a
+command of the user, as `data.finding.own` describes it.
 An option of the command line comes first, then ``RANKDECK_THEME``, ``RANKDECK_MOUSE`` and ``RANKDECK_ASCII``,
 then the file. A wrong setting is reported and ignored; the other settings apply.
 """
@@ -24,7 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from launcher import settings as launcher_settings
 from launcher.errors import SpecError
+from launcher.notify import settings as notify_settings
+from launcher.notify.settings import NotifySettings
 
+from .data.finding.own import OwnCommand, own_commands, own_problems
 from .glyphs import wants_ascii
 
 if TYPE_CHECKING:
@@ -50,7 +54,8 @@ class Entry:
 class ConsoleSettings:
     """The effective settings of a console.
 
-    `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts.
+    `theme` is empty for the default one. `keys` maps bindings' ids to keys, `form` launch options to texts,
+    `columns` tables of the console to the names of their columns. `commands` are the user's own, by name.
     """
 
     theme: str = ""
@@ -59,6 +64,9 @@ class ConsoleSettings:
     timestamps: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
+    notify: NotifySettings = field(default_factory=NotifySettings)
+    commands: Mapping[str, OwnCommand] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -69,7 +77,16 @@ def load(
     config = read(environ)
     look = {entry.key: entry.value for entry in console_entries(config, environ, options)}
     problems = tuple(f"{config.path.name}:{p.line}: {p.text}" if p.line else p.text for p in config.problems)
-    return ConsoleSettings(**look, keys=keys_of(config), form=default_texts(config), problems=problems)  # type: ignore[arg-type]
+    notify = notify_settings.chosen(table_of(config, notify_settings.TABLE))
+    return ConsoleSettings(
+        **look,  # type: ignore[arg-type]
+        keys=keys_of(config),
+        form=default_texts(config),
+        notify=notify,
+        commands=commands_of(config),
+        columns=columns_of(config),
+        problems=problems,
+    )
 
 
 def default_texts(config: Config) -> dict[str, str]:
@@ -132,6 +149,52 @@ def keys_of(config: Config) -> dict[str, str]:
     return {key: value for key, value in flat(table_of(config, "keys")).items() if isinstance(value, str)}
 
 
+def commands_of(config: Config) -> dict[str, OwnCommand]:
+    """The valid commands of the user, by name."""
+    return own_commands(table_of(config, "commands"))
+
+
+def command_entries(config: Config) -> Iterator[Entry]:
+    """The settings of every valid command of the user, each with its origin."""
+    for name in commands_of(config):
+        for key, value in table_of(config, "commands")[name].items():
+            yield Entry(f"commands.{name}", key, value, config.origin("commands", name, key))
+
+
+COLUMNS = ("ranks", "history")
+"""The tables of the console whose columns can be chosen: the keys of ``[columns]``."""
+
+
+def columns_of(config: Config) -> dict[str, tuple[str, ...]]:
+    """The valid columns that the file chooses, by table."""
+    table = table_of(config, "columns")
+    return {key: tuple(names) for key, names in table.items() if columns_problem(key, names) is None}
+
+
+def columns_problem(key: str, names: object) -> str | None:
+    """Why a list of ``[columns]`` is invalid, as the rest of a sentence; None if it is valid."""
+    if key not in COLUMNS:
+        return f"names no table; there are {', '.join(COLUMNS)}"
+    if key == "ranks":
+        from .data.ranks.columns import rank_columns_problem
+
+        return rank_columns_problem(names)
+    from .data.history.columns import run_columns_problem
+
+    return run_columns_problem(names)
+
+
+def column_entries(config: Config) -> Iterator[Entry]:
+    """The effective columns of each table, each with its origin."""
+    from .data.history import columns as of_runs
+    from .data.ranks import columns as of_ranks
+
+    chosen = columns_of(config)
+    for key, usual in zip(COLUMNS, (of_ranks.USUAL, of_runs.USUAL), strict=True):
+        origin = config.origin("columns", key) if key in chosen else DEFAULT
+        yield Entry("columns", key, list(chosen.get(key, usual)), origin)
+
+
 def console_entries(
     config: Config, environ: Mapping[str, str], options: Mapping[str, object] | None = None
 ) -> Iterator[Entry]:
@@ -150,6 +213,15 @@ def console_entries(
             yield Entry("console", key, True, f"${locale}")
         else:
             yield Entry("console", key, default, DEFAULT)
+
+
+def notify_entries(config: Config) -> Iterator[Entry]:
+    """The effective settings of ``[notify]``, each with its origin."""
+    table = table_of(config, notify_settings.TABLE)
+    for key, default in notify_settings.DEFAULTS.items():
+        is_set = key in table and notify_settings.problem(key, table[key]) is None
+        origin = config.origin(notify_settings.TABLE, key) if is_set else DEFAULT
+        yield Entry(notify_settings.TABLE, key, table[key] if is_set else default, origin)
 
 
 def form_entries(config: Config) -> Iterator[Entry]:
@@ -299,13 +371,20 @@ Complaint = tuple[tuple[str, ...], str]
 def _complaints(config: Config, environ: Mapping[str, str]) -> Iterator[Complaint]:
     for keys, error in launcher_settings.complaints(config.tables, "the file"):
         yield keys, str(error)
-    for check, table in ((look_problem, "console"), (form_problem, "defaults")):
+    checks = (
+        (look_problem, "console"),
+        (columns_problem, "columns"),
+        (form_problem, "defaults"),
+        (notify_settings.problem, notify_settings.TABLE),
+    )
+    for check, table in checks:
         for key, value in table_of(config, table).items():
             if why := check(key, value):
                 yield (table, key), f"{table}.{key} {why}"
     for key, value in flat(table_of(config, "keys")).items():
         if not isinstance(value, str):
             yield ("keys", key), f"keys.{key} must be a key's name in quotes, not {value!r}"
+    yield from own_problems(table_of(config, "commands"))
     yield from _wrong_variables(environ)
 
 

@@ -323,7 +323,11 @@ def launch(request: Request, *, root: Path | None = None, backend: Backend | Non
     supervisor = _supervisor(request, plan, folder, backend)
     supervisor.submit()
     begin_origin(original, supervisor.mailbox.post)
-    return Job(supervisor, folder)
+    job = Job(supervisor, folder)
+    from .notify.teller import watch_run  # executors have none of it
+
+    watch_run(job)
+    return job
 
 
 def _supervisor(request: Request, plan: Plan | None, folder: Path, backend: Backend) -> RunLoop:

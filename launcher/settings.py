@@ -21,8 +21,8 @@ from typing import Any
 from .errors import SpecError
 
 FILE = "config.toml"
-CONSOLE_TABLES = ("console", "keys", "defaults")
-"""Tables of the same file that the console reads and checks."""
+CONSOLE_TABLES = ("console", "columns", "keys", "defaults", "commands", "notify")
+"""Tables of the same file that others read and check."""
 
 _DAY_S = 86400.0
 _MOST = 1e18

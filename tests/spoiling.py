@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from console.demo import record_demo
-from launcher.runs import paths
+from launcher.runs import curves, paths
 from launcher.runs.logs import writer
 from launcher.runs.logs import writer as chunks
 from launcher.runs.status import stored_status, write_status
@@ -271,9 +271,7 @@ class Spoiler:
             path, way = self.chance.choice(folders), self.chance.choice(_FOLDER_WAYS)
         elif files:
             path = self.chance.choice(files)
-            weighted = (
-                _ORDER_WAYS if path.name == paths.CHUNKS else _TEXT_WAYS if ".json" in path.name else ()
-            )
+            weighted = _ways_of(path)
             way = self.chance.choice([*_FILE_WAYS, *weighted])
         else:
             return "nothing left"
@@ -283,6 +281,15 @@ class Spoiler:
 
     def counterpart(self, path: Path) -> Path:
         return self.outside / path.relative_to(self.run)
+
+
+def _ways_of(path: Path) -> tuple[Way, ...]:
+    """The ways that suit what is in a file."""
+    if path.name == paths.CHUNKS:
+        return _ORDER_WAYS
+    if path.parent.name == paths.CURVES:
+        return _NAME_WAYS if path.name == paths.CURVE_NAMES else _POINT_WAYS
+    return _TEXT_WAYS if ".json" in path.name else ()
 
 
 def _leaf(spoiler: Spoiler, path: Path) -> None:
@@ -431,6 +438,36 @@ def _more_records(spoiler: Spoiler, path: Path) -> None:
         file.write(writer.pack_chunk(writer.Chunk(int(START * 1e9), 0, 1 << 20, 1)) * count)
 
 
+def _points(spoiler: Spoiler, path: Path) -> None:
+    chance, size = spoiler.chance, curves.SIZE
+    data = bytearray(path.read_bytes())
+    count = (len(data) - len(curves.MAGIC)) // size
+    for _ in range(chance.choice([1, 3, 50]) if count > 0 else 0):
+        at = len(curves.MAGIC) + chance.randrange(count) * size
+        fields = [*curves.RECORD.unpack_from(data, at)]
+        field = chance.randrange(len(fields))
+        fields[field] = chance.choice(_ODD_FIELDS[field])
+        curves.RECORD.pack_into(data, at, *fields)
+    path.write_bytes(data)
+
+
+_ODD_TIMES = (0.0, -1.0, 1e11, 1e308, float("nan"), float("inf"), float("-inf"))
+_ODD_FIELDS: tuple[tuple[Any, ...], ...] = (
+    (1, 200, 65535), (1, 65535), (0, 1 << 31, (1 << 32) - 1), (1, 40, 41, 255), (1, 2, 255), (1, 65535), (1,),
+    (-(1 << 63), (1 << 63) - 1, 1 << 62, -(1 << 62), -1, 10**15), *[_ODD_TIMES] * 4,
+)  # fmt: skip
+
+
+def _names(spoiler: Spoiler, path: Path) -> None:
+    lines = path.read_bytes().splitlines()
+    if not lines:
+        return
+    odd = (*map(_dumped, WRONG[:20]), b'"a\\u001b]0;PWNED\\u0007"', b'"\\ud800"', b'"' + b"x" * 16384 + b'"')
+    at = spoiler.chance.randrange(len(lines))
+    lines[at] = spoiler.chance.choice([*odd, b"[" * 100_000, b'"loss"', b'"checkpoint"', b'"s/step"'])
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
 def _linked_folder(spoiler: Spoiler, path: Path) -> None:
     shutil.rmtree(path)
     path.symlink_to(spoiler.counterpart(path))
@@ -459,6 +496,8 @@ _FILE_WAYS: tuple[Way, ...] = (
 )  # fmt: skip
 _TEXT_WAYS: tuple[Way, ...] = (*[_leaf] * 18, *[_lines] * 4, _newer)
 _ORDER_WAYS: tuple[Way, ...] = (*[_records] * 8, _more_records, _more_records)
+_POINT_WAYS: tuple[Way, ...] = (_points,) * 8
+_NAME_WAYS: tuple[Way, ...] = (_names,) * 8
 _FOLDER_WAYS: tuple[Way, ...] = (_linked_folder, _linked_folder, _no_folder, _odd_names)
 
 

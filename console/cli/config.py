@@ -76,7 +76,10 @@ def _entries(parsed: Config) -> Iterator[Entry]:
     yield from settings.launcher_entries(parsed, os.environ)
     for entry in settings.console_entries(parsed, os.environ):
         yield replace(entry, value=entry.value or DEFAULT_THEME) if entry.key == "theme" else entry
+    yield from settings.notify_entries(parsed)
+    yield from settings.column_entries(parsed)
     yield from settings.form_entries(parsed)
+    yield from settings.command_entries(parsed)
     yield from _key_entries(parsed)
 
 
@@ -93,9 +96,9 @@ def _key_entries(parsed: Config) -> Iterator[Entry]:
 def _name_problems(parsed: Config) -> Iterator[Problem]:
     """Problems that only the console's own lists can show: unknown themes and bindings, bad theme files."""
     from ..app import RankdeckApp
-    from ..settings import Problem, console_entries, keys_of
+    from ..settings import Problem, commands_of, console_entries, keys_of
     from ..themes import choose_theme, load_themes
-    from ..ui.keymap import key_problems, known_bindings
+    from ..ui.keymap import key_problems, known_bindings, own_key_problems
 
     skipped: list[str] = []
     names = {theme.name for theme in load_themes(problems=skipped)}
@@ -105,8 +108,11 @@ def _name_problems(parsed: Config) -> Iterator[Problem]:
     choose_theme(str(theme.value), names, missing)
     line = parsed.line("console", "theme") if theme.origin == parsed.origin("console", "theme") else 0
     yield from (Problem(line, text) for text in missing)
-    for name, text in key_problems(keys_of(parsed), known_bindings(RankdeckApp)):
+    known, keys = known_bindings(RankdeckApp), keys_of(parsed)
+    for name, text in key_problems(keys, known):
         yield Problem(parsed.line("keys", name), text)
+    for name, _, text in own_key_problems(commands_of(parsed), keys, known):
+        yield Problem(parsed.line("commands", name, "keys"), text)
 
 
 def _toml(value: object) -> str:

@@ -17,6 +17,7 @@ from launcher.runs.status import Status
 from launcher.spec.modes import Mode
 
 from ..data.filtering import Filter
+from ..data.history.arguments import Differences
 from ..data.history.query import chosen_runs, took, took_text
 from ..echo import print_json, print_text, say
 from ..formatting import count, date, metric, one_line, table
@@ -160,7 +161,8 @@ def _document(run: Status) -> dict[str, Any]:
 
 def _print(runs: Sequence[Status]) -> None:
     now = time.time()
-    rows = [_row(run, now) for run in runs]
+    differences = Differences(runs)
+    rows = [_row(run, now, differences) for run in runs]
     columns = [i for i, head in enumerate(_HEAD) if head not in _OPTIONAL or any(row[i] for row in rows)]
     lines = [[row[i] for i in columns] for row in rows]
     room = _room(lines, [_HEAD[i] for i in columns])
@@ -177,7 +179,7 @@ def _room(lines: Sequence[Sequence[str]], head: Sequence[str]) -> int:
     return max(_LEAST, shutil.get_terminal_size().columns - others)
 
 
-def _row(run: Status, now: float) -> tuple[str, ...]:
+def _row(run: Status, now: float, differences: Differences) -> tuple[str, ...]:
     code = "" if run.exit_code is None else str(run.exit_code)
     return (
         run.id,
@@ -189,7 +191,7 @@ def _row(run: Status, now: float) -> tuple[str, ...]:
         date(run.started) if run.started else "",
         "" if took(run, now) is None else took_text(run, now),
         run.user,
-        _target(run),
+        _target(run, differences),
         last(run),
         _why(run),
     )
@@ -202,9 +204,14 @@ def _why(run: Status) -> str:
     return " · ".join([*unreadable, *([run.why] if told else [])])
 
 
-def _target(run: Status) -> str:
-    """The target with its arguments; empty if the run's name already shows them."""
+def _target(run: Status, differences: Differences) -> str:
+    """The target with its arguments; empty if the run's name already shows them.
+
+    Of several runs of a target, only the arguments in which they differ.
+    """
     source = os.path.basename(run.target)
+    if differences.among(run):
+        return one_line(f"{source} {differences.text(run)}", _TARGET)
     words = f"{source} {run.args}".strip()
     return "" if words == run.name or f":{run.name}" == words[words.find(":") :] else one_line(words, _TARGET)
 

@@ -73,8 +73,18 @@ def prune(*, keep: int | None, older_than: str | None, max_bytes: str | None, dr
 @click.option("--results", is_flag=True, help="With the pickles of values and callables.")
 @click.option("--no-logs", is_flag=True, help="Without what ranks wrote.")
 @click.option("--support", is_flag=True, help="For a bug report: facts, last output, stacks; masked.")
+@click.option("--curves", is_flag=True, help="Its reported metrics instead: a .csv and an .svg.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-def export(id: str, *, output: Path, results: bool, no_logs: bool, support: bool, force: bool) -> int:  # noqa: A002
+def export(
+    id: str,  # noqa: A002
+    *,
+    output: Path,
+    results: bool,
+    no_logs: bool,
+    support: bool,
+    curves: bool,
+    force: bool,
+) -> int:
     """Make one .zip of a run: its folder, and a report.html for any browser.
 
     Such a file can be given wherever a command takes an ID.
@@ -82,12 +92,31 @@ def export(id: str, *, output: Path, results: bool, no_logs: bool, support: bool
     from ..export import archive
 
     folder = find(id, ALL)
+    if curves:
+        return _export_curves(folder, output)
     if support:
         return _export_support(folder, output, results=results, no_logs=no_logs, force=force)
     out = archive.export(folder, output, results=results, logs=not no_logs, force=force)
     print_text(escaped(str(out)))
     if withheld := archive.left_out(folder, results=results):
         say(withheld)
+    return 0
+
+
+def _export_curves(folder: Path, output: Path) -> int:
+    from launcher.errors import SpecError
+    from launcher.runs.reader import known_status
+
+    from ..data.curves.look import Look
+    from ..data.curves.making import curves_of
+    from ..export.curves import write_curves
+
+    found = curves_of(folder)
+    if not found.names:
+        raise SpecError("its ranks reported no metrics", hint="launcher.report(step=…, loss=…) gives curves")
+    name = known_status(folder).name or folder.name
+    for path in write_curves(output, folder.name, [(name, found)], None, Look()):
+        print_text(escaped(str(path)))
     return 0
 
 

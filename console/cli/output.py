@@ -26,6 +26,7 @@ from launcher.state.run_state import Phase, RunState
 from ..data.run.narration import deleted_line, unreadable_lines, value_text
 from ..echo import print_bytes, print_cleaned, print_text, print_while_possible, say
 from ..formatting import time_between
+from .away import call_at_end_of
 
 _BLOCK = 1 << 20
 _LIMITS = (TimeLimit.exit_code, NoProgress.exit_code)
@@ -140,10 +141,13 @@ def logs(
         attempt=attempt,
         hosts=lambda: hosts_of(read_state(folder)),
     )
+    live = follow and not status_of(folder).state.final
     status = until_ended(folder, printer.advance) if follow else status_of(folder)
     printer.finish()
     for line in unreadable_lines(_with_unreadable(read_state(folder), printer.unreadable)):
         say(line)
+    if live:
+        call_at_end_of(folder)
     return (status.exit_code or 0) if follow else 0
 
 

@@ -30,6 +30,7 @@ from launcher.state.run_state import Phase, RunState
 
 from ..data.run.narration import deleted_line, narrate
 from ..echo import json_line, print_cleaned, print_while_possible, say
+from .away import call_at_end
 from .output import coloured_streams, parse_ranks, print_end
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -328,6 +329,7 @@ def _finish(started: Attachment, state: RunState, *, prints_end: bool) -> int:
         state = replace(state, ended=state.ended or time.time(), **reported)
     if prints_end:
         print_end(started.folder, state)
+    call_at_end(state)
     return InternalError.exit_code if state.exit_code is None else state.exit_code
 
 

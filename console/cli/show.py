@@ -16,6 +16,7 @@ from launcher.display.service import service_line
 
 from ..data.run.narration import value_text
 from ..data.run.trackers import tracker_records
+from ..data.run.usage import recorded_use, use_texts
 from ..echo import print_json, print_text
 from ..formatting import framework_text, number, table, time_between
 from ..sanitize import escaped
@@ -51,6 +52,9 @@ def show(folder: Path, *, as_json: bool) -> int:
         print_text(line)
     for line in _circumstances(state):
         print_text(line)
+    use, _, unread = recorded_use(folder)
+    if used := use_texts(use):
+        print_text(f"used     {', '.join(used)}")
     print_text(f"folder   {escaped(str(folder))}")
     print_text()
     role = ["ROLE"] if any(rank.role for rank in state.ranks) else []
@@ -58,7 +62,7 @@ def show(folder: Path, *, as_json: bool) -> int:
     print_text(table(("RANK", *role, "HOST", "PID", "STATE", "EXIT", "DEVICES", "STEP"), rows))
     for note in state.notes:
         print_text(f"note: {note.text}")
-    for line in (record_line(state), *_unreadable(status)):
+    for line in (record_line(state), *_unreadable(status), unread):
         if line:
             print_text(line)
     for line in _failing_code(state):
@@ -180,6 +184,7 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
     from ..data.run.narration import unreadable_lines
 
     first = state.first_failure
+    _, usage, unread = recorded_use(folder)
     return {
         "id": folder.name,
         "spec": spec,
@@ -202,11 +207,12 @@ def _show_document(folder: Path, spec: JobSpec | None, state: RunState, status: 
         "recording": state.recording,
         "lost": state.lost,
         "ranks": [_rank_document(r) for r in state.ranks],
+        "usage": usage,
         "first_failure": None if first is None else _failure_document(state, first),
         "places": [_place_document(place) for place in standstills(state.last_stacks)],
         "cause": None if state.found is None else _cause_document(state.found),
         "cleanup": [h.cleanup for h in state.hosts.values() if h.cleanup],
-        "unreadable": [*unreadable_lines(state), *_unreadable(status)],
+        "unreadable": [*unreadable_lines(state), *_unreadable(status), *filter(None, [unread])],
     }
 
 

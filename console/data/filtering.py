@@ -1,13 +1,14 @@
 """The filter language of lists, typed on a screen or built from a command's flags.
 
 ``llama state:failed !user:ada temp>75``: a subject must pass every term. A bare word must occur in the
-subject's texts, ``name:value`` tests a field, ``name>number`` and ``name<number`` compare a figure, and ``!``
-inverts the term after it. Words in quotation marks form one term. A term without its value, as while
-typing, is ignored. Pure.
+subject's texts, ``name:value`` tests a field, ``name>number`` and ``name<number`` compare a figure (also with
+``>=`` and ``<=``), and ``!`` inverts the term after it. Words in quotation marks form one term. A term
+without its value, as while typing, is ignored. Pure.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +19,14 @@ from launcher.errors import SpecError
 
 S = TypeVar("S")
 Test: TypeAlias = Callable[[S], bool]
+Unnamed: TypeAlias = Callable[[str, str, str], Test[S] | None]
+"""What a term with a name that no field or figure has means: name, sign and value; None if only its words."""
 
-_NOTHING = frozenset({"", "!", "<", ">"})
-_TERM = re.compile(r"(\w+)([:<>])(.*)", re.DOTALL)
+_NOTHING = frozenset({"", "!", "<", ">", "<=", ">="})
+_TERM = re.compile(r"([^\s:<>]+)(:|[<>]=?)(.*)", re.DOTALL)
+_SIGNS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +67,13 @@ class Figure(Generic[S]):
         name: the name before the sign.
         value: the figure of a subject; an unknown one is neither greater nor less.
         units: letters that may follow the number.
+        read: reads a number that is no plain one, such as a size; it raises ValueError or SpecError.
     """
 
     name: str
     value: Callable[[S], float | None]
     units: str = ""
+    read: Callable[[str], float] | None = None
 
     def compared(self, sign: str, number: str) -> Test[S]:
         """The test for a comparison.
@@ -74,8 +82,8 @@ class Figure(Generic[S]):
             SpecError: `number` is not a number.
         """
         try:
-            limit = float(number.lower().rstrip(self.units))
-        except ValueError:
+            limit = float(number.lower().rstrip(self.units)) if self.read is None else self.read(number)
+        except (ValueError, SpecError):
             example = f"{self.name}{sign}75"
             raise SpecError(
                 f"a figure is compared with a number, such as {example}, not {number!r}"
@@ -84,7 +92,7 @@ class Figure(Generic[S]):
 
 
 def _compare(value: float | None, sign: str, limit: float) -> bool:
-    return value is not None and (value > limit if sign == ">" else value < limit)
+    return value is not None and _SIGNS[sign](value, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,7 @@ def parse_filter(
     texts: Callable[[S], str],
     fields: Sequence[NamedField[S]] = (),
     figures: Sequence[Figure[S]] = (),
+    unnamed: Unnamed[S] | None = None,
 ) -> Filter[S]:
     """Parse a filter.
 
@@ -117,12 +126,13 @@ def parse_filter(
         texts: returns the text of a subject in which bare words are searched, in lower case.
         fields: the fields that terms can name.
         figures: the figures that terms can compare.
+        unnamed: the meaning of terms with another name; without it, they are words.
 
     Raises:
         SpecError: a value is invalid; the message names the valid ones.
     """
     named, compared = {f.name: f for f in fields}, {f.name: f for f in figures}
-    tests = [_test(word, texts, named, compared) for word in _words(text)]
+    tests = [_test(word, texts, named, compared, unnamed) for word in _words(text)]
     return Filter(text.strip(), tuple(test for test in tests if test is not None))
 
 
@@ -138,12 +148,13 @@ def _test(
     texts: Callable[[S], str],
     fields: Mapping[str, NamedField[S]],
     figures: Mapping[str, Figure[S]],
+    unnamed: Unnamed[S] | None,
 ) -> Test[S] | None:
     """The test of one term; None for an unfinished term."""
     if word in _NOTHING:
         return None
     if word.startswith("!"):
-        test = _test(word[1:], texts, fields, figures)
+        test = _test(word[1:], texts, fields, figures, unnamed)
         return None if test is None else lambda subject: not test(subject)
     if match := _TERM.fullmatch(word):
         name, sign, value = match[1].lower(), match[2], match[3]
@@ -151,6 +162,10 @@ def _test(
             return fields[name].means(value) if value else None
         if sign != ":" and name in figures:
             return figures[name].compared(sign, value) if value else None
+        if unnamed is not None and not value:
+            return None
+        if unnamed is not None and (meant := unnamed(match[1], sign, value)) is not None:
+            return meant
     part = word.lower()
     return lambda subject: part in texts(subject)
 

@@ -29,7 +29,7 @@ from launcher.state.ranks import RankPhase
 
 GIB = 1 << 30
 PLACED, ENTERED, TRAINS = 2.6, 5.2, 6.0
-STEP_S = 0.25
+STEP_S, _SAVES = 0.25, 60
 BROKEN = 5
 
 Output = tuple[writer.Chunk, bytes]
@@ -163,8 +163,11 @@ class Script:
         loss = self._loss(step)
         if step % 4 == 0:
             for rank in range(self.ranks):
-                figures = {"loss": round(loss, 4), "tokens_per_s": 61_000.0 + self.chance.randint(-900, 900)}
+                own = loss + 0.04 * math.sin(2.4 * rank + step / 9) * (rank > 0)
+                figures = {"loss": round(own, 4), "tokens_per_s": 61_000.0 + self.chance.randint(-900, 900)}
                 figures["total_steps"] = float(self.steps)
+                if rank == 0 and step >= _SAVES:
+                    figures["checkpoint"] = float(step - step % _SAVES)
                 late = 0.05 * (rank % 3)
                 yield ev.RankReported(time=self._at(now + late), rank=rank, step=step, metrics=figures)
         if step % 2 == 0:
@@ -177,7 +180,7 @@ class Script:
         if step % 40 == 7:
             rank = self.chance.randrange(self.ranks)
             yield self._output(now + 0.02, rank, "WARNING loader waited 61 ms for a batch\n", paths.STDERR)
-        if step % 60 == 0:
+        if step % _SAVES == 0:
             yield self._output(now + 0.03, 0, f"\x1b[32msaved\x1b[0m checkpoint step-{step}.pt\n")
 
     def _ending(self) -> Iterator[Item]:

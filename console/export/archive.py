@@ -210,7 +210,7 @@ RATIO = 100
 _BLOCK = 1 << 20
 _PREFIX = "rankdeck-run-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_ALWAYS = (paths.SPEC, paths.EVENTS, paths.STATUS, paths.SUMMARY, paths.ARTIFACT_INDEX)
+_ALWAYS = (paths.SPEC, paths.EVENTS, paths.STATUS, paths.SUMMARY, paths.ARTIFACT_INDEX, paths.USAGE)
 _NEVER = frozenset({paths.PRIVATE, paths.RESERVE, "report.html"})
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -308,7 +308,7 @@ def _is_in(parts: Collection[str], member: zipfile.ZipInfo) -> bool:
     inner = PurePosixPath(*PurePosixPath(member.filename).parts[1:])
     if str(inner) in _NEVER:
         return False
-    if ALL in parts or str(inner) in _ALWAYS or inner.parts[:1] == (paths.SAMPLES,):
+    if ALL in parts or str(inner) in _ALWAYS or inner.parts[0] in (paths.SAMPLES, paths.CURVES):
         return True
     kind = LOGS if inner.parts[:1] == (paths.LOGS,) else PICKLES if inner.suffix == ".pickle" else ALL
     return kind in parts

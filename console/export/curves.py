@@ -156,10 +156,10 @@ def _points(parts: Iterable[float]) -> Iterator[tuple[float, float]]:
 def _pieces(columns: Columns, scale: Scale) -> Iterator[list[tuple[float, float]]]:
     """The line's pieces: it is torn where a value is not finite."""
     piece: list[tuple[float, float]] = []
-    for at, (part, broken) in enumerate(zip(scale.part(columns.mid), columns.broken, strict=True)):
+    for at, (part, torn) in enumerate(zip(scale.part(columns.mid), columns.torn, strict=True)):
         if part == part:
             piece.append((_LEFT + at + 0.5, _y(float(part))))
-        elif broken and piece:
+        elif torn and piece:
             yield piece
             piece = []
     if piece:

@@ -45,6 +45,9 @@ _DOCTOR = f"{FOLDER}/doctor.json"
 _DOCUMENTS = (paths.STATUS, paths.EVENTS, paths.SPEC, paths.SUMMARY, _DOCTOR)
 """The parts that are JSON, and must stay so."""
 
+_FIGURES = (paths.SAMPLES, paths.USAGE, paths.CURVES)
+"""What is packed as it is: numbers, and the names of metrics and devices."""
+
 _WORDS = ("event", "run", "schema", "state", "mode", "by", "certainty", "level", "signal", "uuid", "way")
 _NAMES = (
     "id", "host", "user", "executor", "application", "file", "path", "function", "kind", "type", "frames",
@@ -130,7 +133,7 @@ class _Bundle:
 
     def _samples(self) -> Iterator[Path]:
         for path in files.files_below(self._run):
-            if path.relative_to(self._run).parts[0] == paths.SAMPLES and not path.name.startswith("."):
+            if path.relative_to(self._run).parts[0] in _FIGURES and not path.name.startswith("."):
                 yield path
 
     def _masked_all(self, name: str, text: str) -> str:

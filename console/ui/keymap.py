@@ -17,6 +17,8 @@ from textual.keys import REPLACED_KEYS, Keys, format_key, key_to_character
 from textual.screen import Screen
 from textual.widget import Widget
 
+from ..data.finding.own import OwnCommand, shown_keys
+
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _NAMED = frozenset(key.value for key in Keys if "+" not in key.value and not key.value.startswith("<"))
 _SHORT = {
@@ -127,6 +129,38 @@ def _parts(owner: type) -> set[str]:
 
 def _is_part(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Widget) and not issubclass(value, Screen)
+
+
+def own_key_problems(
+    commands: Mapping[str, OwnCommand], keys: Mapping[str, str], known: Mapping[str, KnownBinding]
+) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with the keys of the user's commands: the command's name, the key, and a sentence."""
+    taken = keys_now(known.values(), {name: text for name, text in keys.items() if _valid(text)})
+    own: dict[str, list[OwnCommand]] = {}
+    for command, key in shown_keys(commands):
+        place = f"commands.{command.name}.keys"
+        if not is_key(key):
+            yield command.name, key, f"{place} = {key!r} is no key"
+            continue
+        (pressed,) = normal(key)
+        ours = next((k for k in known.values() if pressed in taken[k.id] and _meets(command, k)), None)
+        theirs = next((o for o in own.get(pressed, ()) if {*o.where} & {*command.where}), None)
+        if ours is not None:
+            yield command.name, key, f"{place} = {key!r} is also the key of {ours.id} ({ours.description})"
+        elif theirs is not None:
+            yield command.name, key, f"{place} = {key!r} is also the key of commands.{theirs.name}"
+        else:
+            own.setdefault(pressed, []).append(command)
+
+
+def _meets(command: OwnCommand, binding: KnownBinding) -> bool:
+    """Whether a command can be run where a binding is active."""
+    for place in command.where:
+        screen = importlib.import_module(f"console.ui.{place}.screen")
+        owner = next(v for name, v in vars(screen).items() if name.lower() == f"{place}screen")
+        if _active_together(KnownBinding("", (), "", owner), binding):
+            return True
+    return False
 
 
 def normal(keys: str) -> tuple[str, ...]:

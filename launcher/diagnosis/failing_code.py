@@ -28,10 +28,11 @@ Kind = Literal["text", "frame", "source", "failing", "folded", "variable"]
 
 @dataclass(frozen=True, slots=True)
 class ShownLine:
-    """One line and what it is, by which a screen may style it."""
+    """One line and what it is, by which a screen may style it; `place` is the file and line of a frame."""
 
     text: str
     kind: Kind = "text"
+    place: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
@@ -176,7 +177,7 @@ def _users_lines(frames: Sequence[_PrintedFrame]) -> Iterator[ShownLine]:
 
 
 def _frame_lines(frame: _PrintedFrame) -> Iterator[ShownLine]:
-    yield ShownLine(frame.head, "frame")
+    yield ShownLine(frame.head, "frame", frame.place)
     if frame.excerpt is None:
         yield from (ShownLine(line, "source") for line in frame.body)
         return

@@ -113,6 +113,7 @@ def _block(group: Group, host: str) -> str:
 
 _MOST = 3
 _FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
+_LONGEST, _DIGITS = 8192, 9
 # code that calls another function for its caller, and tells nothing about where a rank is
 _WRAPPERS = re.compile(r"_*(?:wrapper|wrapped|inner|decorate_\w+|call_impl|wrapped_call_impl)")
 # collectives and waits: a rank in one of these waits for the ranks that are not. A function of these names
@@ -130,6 +131,14 @@ _COMMUNICATES = re.compile(
 # a backward pass of DDP or FSDP waits for the other ranks in native code; a function of the user's own, whose
 # name has no module, does not
 _WAITS_INSIDE = re.compile(r".+\.backward")
+
+
+def frame_in(line: str) -> tuple[str, int, str] | None:
+    """The file, line and function of a frame, as one line of a stack names it; None for another line."""
+    found = _FRAME.match(line) if len(line) <= _LONGEST else None
+    if found is None or len(found["line"]) > _DIGITS:
+        return None
+    return found["file"], int(found["line"]), found["function"]
 
 
 @dataclass(frozen=True, slots=True)

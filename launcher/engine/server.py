@@ -423,18 +423,23 @@ class Housekeeping:
             )
             self._thread.start()
 
+    def _mark_lost(self) -> None:
+        """Mark runs whose owner was killed, and tell of them what it could not tell any more."""
+        from ..notify.teller import tell_lost
+        from ..runs import recovery
+
+        for run in recovery.mark_lost_runs(runs_root()):
+            tell_lost(runs_root() / run)
+
     def _round(self, shared: ClosesIdle) -> None:
-        from ..runs import (
-            catalog,  # imported here because a client waits while the engine starts
-            recovery,
-        )
+        from ..runs import catalog  # imported here because a client waits while the engine starts
 
         try:
             shared.close_idle()
             if self._first:
                 self._first = False
                 sweep_dead_engines(self._folder)
-                recovery.mark_lost_runs(runs_root())
+                self._mark_lost()
             if self._unpruned:
                 self._unpruned = False  # before pruning: a run may end meanwhile
                 catalog.prune(runs_root(), settings.load().retention)

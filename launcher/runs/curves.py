@@ -9,46 +9,49 @@ whole course, at a resolution that no screen exceeds.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
-from ..state.curves import CurveBuilder, CurvePoint
+from ..state.curves import MOST_LEVEL, CurveBuilder, CurvePoint
 from ..state.events import RankReported
 from . import paths
 from .files import Growing, opener
 
 MAGIC = b"rankdeck curves1".ljust(64, b"\0")
 RECORD = struct.Struct("<HHIBBHIqdddd8x")
-"""Number of the name, attempt, ranks, level, flags, 2 × reserved; step, time, low, mid, high."""
+"""Number of the name, attempt, ranks, level, flags, part, reserved; step, time, low, mid, high."""
 
 SIZE = RECORD.size
 BROKEN, STEPLESS = 1, 2
 EACH_S = 1.0
-MOST_BYTES = 64 << 20
-"""The bound of the file of points."""
+MOST_BYTES = 16 << 20
+"""From this size the file of points is made shorter. Where that fails, it may become twice as large."""
+
+MOST_WAITING = 4 << 20
+"""So many bytes of points wait when the disk is full."""
 
 
 def pack_point(point: CurvePoint, name: int) -> bytes:
     """A point as a record; `name` is the number of its metric's name."""
     flags = BROKEN * point.broken | STEPLESS * point.stepless
     figures = (point.step, point.time, point.low, point.mid, point.high)
-    return RECORD.pack(name, point.attempt, point.ranks, point.level, flags, 0, 0, *figures)
+    return RECORD.pack(name, point.attempt, point.ranks, point.level, flags, point.part, 0, *figures)
 
 
 def unpack_points(data: bytes, names: list[str]) -> Iterator[CurvePoint]:
     """The points in whole records; one of an unknown name is left out."""
     whole = len(data) - len(data) % SIZE
-    for name, attempt, ranks, level, flags, _, _, step, time, low, mid, high in RECORD.iter_unpack(
+    for name, attempt, ranks, level, flags, part, _, step, time, low, mid, high in RECORD.iter_unpack(
         data[:whole]
     ):
         if name < len(names):
             yield CurvePoint(
                 names[name], attempt, step, level, time, low, mid, high, ranks,
-                broken=bool(flags & BROKEN), stepless=bool(flags & STEPLESS),
+                broken=bool(flags & BROKEN), stepless=bool(flags & STEPLESS), part=part,
             )  # fmt: skip
 
 
@@ -62,7 +65,8 @@ class CurveWriter:
     def __init__(self, run: Path, *, most: int = MOST_BYTES) -> None:
         self._folder = run / paths.CURVES
         self._folder.mkdir(mode=paths.FOLDER_MODE, exist_ok=True)
-        self._most = most
+        self._most = self._full = most
+        self._waiting, self._new_names = bytearray(), bytearray()
         self._due = 0.0
         self._builder = CurveBuilder()
         self._numbers: dict[str, int] = {}
@@ -81,15 +85,21 @@ class CurveWriter:
         return True
 
     def flush(self) -> None:
-        """Write what has changed.
+        """Write what has changed, and what could not be written before.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: it cannot be written; it waits for the next call.
         """
-        records = [pack_point(point, self._number(point.metric)) for point in self._builder.changed()]
-        if records:
-            self._points.whole(b"".join(records))
-        if self._points.size > self._most:
+        for point in self._builder.changed():
+            self._waiting += pack_point(point, self._number(point.metric))
+        del self._waiting[: max(len(self._waiting) - MOST_WAITING // SIZE * SIZE, 0)]
+        if self._new_names:
+            self._names.whole(bytes(self._new_names))
+            self._new_names.clear()
+        if self._waiting:
+            self._points.whole(bytes(self._waiting))
+            self._waiting.clear()
+        if self._points.size > self._full:
             self._compact()
 
     def close(self) -> None:
@@ -105,53 +115,77 @@ class CurveWriter:
 
     def _number(self, name: str) -> int:
         if name not in self._numbers:
-            self._names.whole(json.dumps(name).encode() + b"\n")
+            self._new_names += json.dumps(name).encode() + b"\n"
             self._numbers[name] = len(self._numbers)
         return self._numbers[name]
 
     def _compact(self) -> None:
+        """Make the file shorter. Without room for that, it grows on for a while.
+
+        Raises:
+            OSError: it cannot be made shorter, and is far too large.
+        """
         path = self._folder / paths.CURVE_POINTS
-        names = list(self._numbers)
-        points = halved(unpack_points(path.read_bytes()[len(MAGIC) :], names))
-        partial = path.with_suffix(".partial")
+        records = shortened(path.read_bytes()[len(MAGIC) :], self._most // 2 // SIZE)
+        partial = path.with_name(f".{path.name}.partial")
         try:
             with open(partial, "wb", opener=opener) as out:
                 out.write(MAGIC)
-                out.writelines(pack_point(point, self._numbers[point.metric]) for point in points)
+                out.writelines(itertools.starmap(RECORD.pack, records))
             os.replace(partial, path)
         except OSError:
             with contextlib.suppress(OSError):
                 partial.unlink()
-            raise
+            if self._points.size > 2 * self._most - self._most // 8:
+                raise
+            self._full = self._points.size + self._most // 8
+            return
+        self._full = self._most
         self._points.close()
         self._points = self._opened()
 
 
-def halved(points: Iterable[CurvePoint]) -> list[CurvePoint]:
-    """The points, each two neighbours as one; the last of several of the same bucket counts."""
-    last = {(p.metric, p.stepless, p.attempt, p.step, p.level): p for p in points}
-    merged: dict[tuple[object, ...], CurvePoint] = {}
-    for point in last.values():
-        level = point.level + 1
-        step = point.step >> level << level
-        key = (point.metric, point.stepless, point.attempt, step, level)
-        wide = replace(point, step=step, level=level)
-        merged[key] = _both(merged[key], wide) if key in merged else wide
-    return list(merged.values())
+Record = tuple[int, int, int, int, int, int, int, int, float, float, float, float]
 
 
-def _both(one: CurvePoint, other: CurvePoint) -> CurvePoint:
-    """One point for two of the same bucket."""
-    values = [value for value in (one.mid, other.mid) if value == value]
-    return replace(
-        one,
-        time=min(one.time, other.time),
-        low=_least(one.low, other.low),
-        mid=sum(values) / len(values) if values else one.mid,
-        high=-_least(-one.high, -other.high),
-        ranks=max(one.ranks, other.ranks),
-        broken=one.broken or other.broken,
-    )
+def shortened(data: bytes, most: int) -> list[Record]:
+    """The records of points: `most` or fewer, each two neighbours as one, as often as it takes.
+
+    Of several of the same point the last one counts.
+    """
+    whole = data[: len(data) - len(data) % SIZE]
+    # by name, attempt, level, flags, part and step; whether a value was not finite is no part of it
+    last = {(r[0], r[1], r[3], r[4] & STEPLESS, r[5], r[7]): r for r in RECORD.iter_unpack(whole)}
+    records: list[Record] = [*last.values()]
+    for _ in range(MOST_LEVEL):
+        if len(records) <= most:
+            break
+        records = halved(records)
+    return records[-most:]
+
+
+def halved(records: Iterable[Record]) -> list[Record]:
+    """The records, each two neighbours as one, the parts of a point too."""
+    merged: dict[tuple[int, ...], Record] = {}
+    for name, attempt, ranks, level, flags, _, spare, step, time, low, mid, high in records:
+        wider = min(level + 1, MOST_LEVEL)
+        step = step >> wider << wider
+        key = (name, attempt, wider, flags & STEPLESS, step)
+        record = name, attempt, ranks, wider, flags, 0, spare, step, time, low, mid, high
+        other = merged.get(key)
+        merged[key] = record if other is None else _both(other, record)
+    return [*merged.values()]
+
+
+def _both(one: Record, other: Record) -> Record:
+    """One record for two of the same bucket."""
+    name, attempt, ranks, level, flags, part, spare, step, time, low, mid, high = one
+    _, _, ranks2, _, flags2, _, _, _, time2, low2, mid2, high2 = other
+    middle = mid2 if mid != mid else mid if mid2 != mid2 else mid / 2 + mid2 / 2
+    return (
+        name, attempt, max(ranks, ranks2), level, flags | flags2, part, spare, step,
+        min(time, time2), _least(low, low2), middle, -_least(-high, -high2),
+    )  # fmt: skip
 
 
 def _least(one: float, other: float) -> float:

@@ -5,9 +5,11 @@
      logs/<attempt>/<rank>.out .err                    the exact bytes
      logs/<attempt>/chunks                             in which order and when they came
      samples/                                          telemetry, of bounded size
+     usage.json                                        sums of the telemetry
      curves/points  curves/names                       reported metrics over steps, of bounded size
      result/<rank>.pickle  summary.json                return values
      artifacts/  artifacts.jsonl                       files that ranks wrote, and what each of them is
+     notified/<kind>.json                              what was told, and what became of it
      tensorboard/                                      metrics for TensorBoard, if they were requested
      private.json   what spec.json leaves out; never exported
      reserve                                           disk space for the verdict, freed at the end
@@ -32,6 +34,7 @@ PRIVATE = "private.json"
 LOGS = "logs"
 SAMPLES = "samples"
 CURVES = "curves"
+USAGE = "usage.json"
 CURVE_POINTS, CURVE_NAMES = "points", "names"
 RESULT = "result"
 SUMMARY = "result/summary.json"

@@ -93,11 +93,11 @@ class RunWriter:
         for name in (paths.LOGS, paths.RESULT):
             (self.folder / name).mkdir(mode=paths.FOLDER_MODE)
         self._samples = SampleWriter(self.folder)
-        from .curves import (
-            CurveWriter,  # executors import this module, write no run, and do not have that one
-        )
+        # executors import this module, write no run, and do not have these
+        from .curves import CurveWriter
+        from .usage import UsageWriter
 
-        self._curves = CurveWriter(self.folder)
+        self._curves, self._usage = CurveWriter(self.folder), UsageWriter(self.folder)
         self._logs = LogWriter(self.folder, 0)
 
     def append(self, event: ev.Event) -> RunState:
@@ -105,7 +105,7 @@ class RunWriter:
 
         Readers rely on the order: the values of an old attempt are removed before its restart is written, and
         its logs are complete before those of the new attempt begin. Who has read the verdict finds the
-        values' summary.
+        values' summary and the sums.
 
         Raises:
             RecordError: it is the run's first fact, and could not be written.
@@ -158,12 +158,12 @@ class RunWriter:
         """Replace `status.json` and the summary if they are out of date: once a turn, not once a rank."""
         if self._can_write():
             self._write_stale()
-            self._write_curves()
+            self._write_sums()
 
     def close(self) -> None:
         """Close every file."""
         self._write_stale()
-        self._write_curves(all_=True)
+        self._write_sums(all_=True)
         self.artifacts.close()
         self._samples.close()
         self._curves.close()
@@ -241,6 +241,7 @@ class RunWriter:
             self._journal.give_up()
         self._last = True
         self._write_stale_summary()
+        self._write_sums(all_=True)
         self._record_losses()
 
     def _record_losses(self, *, resumed: bool = False) -> None:
@@ -286,14 +287,17 @@ class RunWriter:
                 self._fail(error)
         if isinstance(event, ev.RankReported):
             self._curves.take(event)
+        elif isinstance(event, ev.Sampled) and event.attempt == self.state.attempt:
+            self._usage.take(event, self.state.ranks)
 
-    def _write_curves(self, *, all_: bool = False) -> None:
-        """Write what has changed in the curves: once a second, and at the end."""
-        if not self._room.stopped and (all_ or self._curves.due(self._monotonic())):
-            try:
-                self._curves.flush()
-            except OSError as error:
-                self._fail(error)
+    def _write_sums(self, *, all_: bool = False) -> None:
+        """Write what has changed in the curves and the usage: now and then, and at the end."""
+        for sums in (self._curves, self._usage):
+            if not self._room.stopped and (all_ or sums.due(self._monotonic())):
+                try:
+                    sums.flush()
+                except OSError as error:
+                    self._fail(error)
 
     def _write_stale(self) -> None:
         if self._status_stale:

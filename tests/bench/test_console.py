@@ -21,9 +21,9 @@ from console.demo import record_demo
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.screen import RunScreen
 from launcher.runs.paths import runs_root
-from tests.bench import bare_table
+from tests.bench import bare_input, bare_table
 from tests.bench.bare_table import BareTable
-from tests.bench.ledger import Comparison, interleave, record
+from tests.bench.ledger import Comparison, compared, interleave, record
 from tests.bench.typist import Answer, Typist
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
@@ -152,6 +152,27 @@ async def test_many_ranks_and_a_flood_of_lines_leave_keys_quick(
     assert share <= most_share
 
 
+@pytest.mark.parametrize("ranks", [64, 8192])
+async def test_ranks_that_are_sorted_and_filtered_leave_keys_quick(busy: Busy, ranks: int) -> None:
+    bare = await bare_key_times()
+    run = busy(ranks, 1_000)
+    app = Measured(root=run.parent, workdir=run.parent, open_run=run)
+    app.driver_class = Counting
+    async with app.run_test(size=(160, 50), headless=False):
+        grid = await watched(app)
+        plain = await key_times(app, lambda: grid.cursor)
+        grid.sort_by("gpu")
+        grid.narrow("gpu<98 step>0")
+        sorted_ = await key_times(app, lambda: grid.cursor)
+    for name, part, seen in (("median", 0.5, 0.02), ("p99", 0.99, 0.06)):
+        ours, before, theirs = (percentile(waits, part) for waits in (sorted_, plain, bare))
+        what = f"{ranks:,} ranks sorted by GPU and filtered: key to frame, {name}"
+        bound = round(max(4, seen / theirs), 1)
+        record(what, "a Textual table of 50 rows", Comparison(ours, theirs, ours / theirs), bound=bound)
+        sys.__stdout__.write(f"{what}: {before * 1e3:.1f} ms before, {ours * 1e3:.1f} ms\n")  # type: ignore[union-attr]
+        assert ours <= bound * theirs
+
+
 async def test_following_says_little(busy: Busy) -> None:
     run = busy(8, 2_000)
     app = Measured(root=run.parent, workdir=run.parent, open_run=run)
@@ -175,6 +196,7 @@ def answers(ours: Typist, theirs: Typist, keys: Sequence[str]) -> list[tuple[Ans
     ("what", "before", "keys", "size"),
     [
         ("selection", ("1",), (DOWN, UP), 2_000),
+        ("selection in the map of devices", ("6", "z"), (DOWN, UP), 2_000),
         ("a line of log", ("3", "g"), (DOWN, UP), 2_000),
         ("a page of log", ("3", "g"), (PAGE_DOWN, PAGE_UP), 12_000),
     ],
@@ -200,6 +222,40 @@ def test_a_key_over_a_real_terminal_settles_at_once(
         assert ours <= bound * theirs
     assert idle == 0
     assert statistics.median(answer.size for answer, _ in told) <= size
+
+
+def write_script(folder: Path) -> None:
+    """A script of 20 options."""
+    options = "".join(
+        f"p.add_argument('--option-{n}', type=int, default={n}, help='{n}')\n" for n in range(20)
+    )
+    (folder / "train.py").write_text(f"import argparse\np = argparse.ArgumentParser()\n{options}")
+
+
+@pytest.mark.parametrize(
+    ("what", "target", "before"),
+    [("Target", "", ""), ("Target, 20 options", "train.py", ""), ("an option's field", "train.py", "\t\t")],
+)
+def test_a_typed_character_shows_as_soon_as_in_an_empty_app(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, target: str, before: str
+) -> None:
+    write_script(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with Typist([RANKDECK]) as ours, Typist([sys.executable, str(Path(bare_input.__file__))]) as bare:
+        ours.until("New run")
+        bare.settle()
+        ours.send(target)
+        ours.settle(quiet=1.0)
+        for key in before:
+            ours.press(key)
+        keys = [("1", "\x7f")[n % 2] for n in range(100)]
+        told = [(ours.press(key), bare.press(key)) for key in keys]
+    shown = compared([(mine.first, its.first) for mine, its in told])
+    record(f"a character typed into {what}, key to echo", "an empty Textual app's input", shown, bound=1.6)
+    quiet = statistics.median(mine.settled for mine, _ in told)
+    size = statistics.median(mine.size for mine, _ in told)
+    print(f"all that it changes: {quiet * 1e3:.0f} ms, {size:.0f} bytes")
+    assert shown.ratio <= 1.6
 
 
 def painted(command: Sequence[str], *texts: str) -> list[float]:

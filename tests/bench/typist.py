@@ -17,10 +17,11 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a key brought: seconds to the last byte of it, and how many bytes."""
+    """What a key brought: seconds to its last byte, how many bytes, and seconds to the first of them."""
 
     settled: float
     size: int
+    first: float = 0.0
 
 
 class Typist:
@@ -74,13 +75,14 @@ class Typist:
 
     def press(self, key: str, quiet: float = 0.12) -> Answer:
         """Press a key, and wait for all of its answer."""
-        pressed = last = time.perf_counter()
+        pressed = first = last = time.perf_counter()
         os.write(self._terminal, key.encode())
         size = 0
         while piece := self._read(quiet if size else 2.0):
             last = time.perf_counter()
+            first = first if size else last
             size += len(piece)
-        return Answer(last - pressed, size)
+        return Answer(last - pressed, size, first - pressed)
 
     def _read(self, wait: float) -> bytes:
         ready, _, _ = select.select([self._terminal], [], [], wait)

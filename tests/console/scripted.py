@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,8 @@ class Scripted:
         spec = JobSpec(
             target, num_processes=ranks, mode=Mode.CLUSTER, name="llama", max_restarts=max_restarts
         )
-        self.writer = RunWriter(self.folder, spec)
+        seconds = itertools.count(1.0)
+        self.writer = RunWriter(self.folder, spec, monotonic=lambda: next(seconds))  # a second a look
         self.add(
             ev.RunSubmitted(
                 time=0.0, name="llama", target="train.py:main", mode="cluster", num_processes=ranks

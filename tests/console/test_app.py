@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.command import CommandPalette
 from textual.drivers.headless_driver import HeadlessDriver
 
-from console.app import RankdeckApp, Themes
+from console.app import RankdeckApp
+from console.data.finding.entry import Kind
 from console.data.replay import replay
 from console.demo import record_demo
 from console.themes import theme_names
-from console.ui.dialogs import _GROUPS, HelpScreen, Keys
+from console.ui.finding.bar import BarList, BarScreen
+from console.ui.finding.help import _GROUPS, HelpScreen, Keys
 from console.ui.launch.panes import CommandLine
 from console.ui.launch.screen import LaunchScreen
 from console.ui.logs.view import LogView
@@ -95,7 +96,7 @@ async def test_help_lists_the_keys_of_what_has_the_focus(open_app: Open, until: 
         assert said["Top"] == "home g"
         assert "…" not in "".join(keys_shown)
         groups = [word for word in keys_shown if word in _GROUPS.values()]
-        assert ["Run", "Log", "Go to", "Everywhere"] == groups
+        assert ["Run", "Log", "Go to", "Everywhere"] == groups, "those that only move come last"
         assert {"Page Left", "Page Right", "Scroll Left", "Scroll Right"}.isdisjoint(said)
         assert top.strip()
         assert isinstance(app.screen, RunScreen)
@@ -202,12 +203,12 @@ async def test_a_theme_that_is_picked_says_how_to_keep_it(open_app: Open, until:
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         app.search_themes()
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        assert isinstance(app.screen, CommandPalette)
-        assert app.screen._supplied_providers == [Themes]
-        dict(Themes(app.screen).commands)["okabe-ito-light"]()
+        await until(pilot, lambda: isinstance(app.screen, BarScreen) and app.screen.complete)
+        kinds = {entry.kind for entry in app.screen.query_one(BarList).items}
+        await pilot.press(*"okabe-ito-l", "enter")
         await until(pilot, lambda: any('theme = "okabe-ito-light"' in n.message for n in app._notifications))
 
+        assert {Kind.THEME} == kinds
         assert app.theme == "okabe-ito-light"
 
 

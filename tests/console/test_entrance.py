@@ -19,9 +19,10 @@ from console.app import RankdeckApp
 from console.data.launch.draft import Draft
 from console.demo import record_demo
 from console.settings import ConsoleSettings
-from console.ui.launch.form import MoreForm
+from console.ui.launch.more import MoreForm
 from console.ui.launch.outline import Outline
 from console.ui.launch.screen import LaunchScreen
+from console.ui.launch.workbench.reader import FolderReader
 from console.ui.logs.pane import LogPane
 from console.ui.run.screen import RunScreen
 from console.ui.widgets.fields import Choice, Field
@@ -103,8 +104,14 @@ async def typed(app: Waiting, text: str) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("mode", [Mode.LOCAL, Mode.CLUSTER])
 async def test_the_second_frame_moves_nothing_of_the_first(
-    waiting: Make, until: Until, project: Path, size: tuple[int, int], mode: Mode
+    waiting: Make,
+    until: Until,
+    project: Path,
+    size: tuple[int, int],
+    mode: Mode,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(FolderReader, "start", lambda _: None)  # how many trainings there are comes later
     app = waiting(draft=Draft(mode=mode, workdir=project))
     async with app.run_test(size=size) as pilot:
         assert isinstance(app.screen, Outline)
@@ -248,6 +255,8 @@ def test_the_first_frame_needs_little(root: Path) -> None:
     assert ours <= {
         "console.ui.launch",
         "console.ui.launch.outline",
+        "console.ui.launch.workbench",
+        "console.ui.launch.workbench.layout",
         "console.ui.rendering",
         "console.ui.rendering.containment",
         "console.ui.rendering.driver",
@@ -257,6 +266,8 @@ def test_the_first_frame_needs_little(root: Path) -> None:
         "console.ui.rendering.type_ahead",
         "launcher.errors",
         "launcher.names",
+        "launcher.notify",
+        "launcher.notify.settings",
         "launcher.settings",
         "launcher.runs",
         "launcher.runs.files",

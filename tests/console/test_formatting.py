@@ -81,6 +81,7 @@ def test_no_course_fails_to_be_drawn(values: list[float], width: int) -> None:
 
 def test_an_infinity_is_a_gap_and_the_rest_keeps_its_scale() -> None:
     assert "▁ █ █" == fig.curve([1.0, math.inf, 2.0, math.nan, 2.0], 5)
+    assert "▁ ▆ ▆" == fig.curve([1.0, math.inf, 2.0, math.nan, 2.0], 5, low=True)
     (_, last, _), *drawn = plot_rows("loss", [1.0, 2.0, math.inf], 40, 4)
     assert ("inf", fig.NOT_FINITE) == last
     assert "2┤" in drawn[0][0][0]

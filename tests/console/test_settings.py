@@ -280,3 +280,43 @@ def test_variables_are_printed_as_they_can_be_written(home: Path, capsys: pytest
 
     config_file(environ).write_text(printed)
     assert load(environ=environ).form["env"] == "'A=b # c' B=3"
+
+
+def test_columns_are_chosen_in_the_file(home: Path) -> None:
+    environ = settle(
+        home, '[columns]\nranks = ["rank", "loss", "gpu"]\nhistory = ["name", "args", "val/acc"]\n'
+    )
+    found = load(environ=environ)
+
+    assert () == found.problems
+    assert {"ranks": ("rank", "loss", "gpu"), "history": ("name", "args", "val/acc")} == found.columns
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ('ranks = ["stpe"]', "ranks has no column 'stpe'; did you mean step? there are rank, state, chart,"),
+        ('ranks = "loss"', "ranks must be a list of names in quotes, not 'loss'; there are rank, state,"),
+        ('history = ["nme"]', "history has no column 'nme'; did you mean name? there are started, took,"),
+        ('hosts = ["name"]', "hosts names no table; there are ranks, history"),
+        ('ranks.x = ["name"]', "ranks must be a list of names in quotes, not {'x': ['name']};"),
+        ('ranks = ["loss", "loss"]', "ranks has loss twice"),
+        (f'ranks = ["{"x" * 16384}"]', "ranks has a column without a usable name, 'xxx"),
+        ('ranks = ["\\u001b[2J"]', "ranks has a column without a usable name, '\\x1b[2J'"),
+    ],
+)
+def test_wrong_columns_are_told_with_their_line(home: Path, value: str, why: str) -> None:
+    environ = settle(home, f"[console]\n\n[columns]\n{value}\n")
+    (problem,) = load(environ=environ).problems
+
+    assert problem.startswith(f"config.toml:4: columns.{why}")
+    assert {} == load(environ=environ).columns
+
+
+def test_config_print_has_the_columns(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settle(home, '[columns]\nhistory = ["name", "loss"]\n')
+    assert command("print") == 0
+    out = capsys.readouterr().out
+
+    assert '[columns]\nranks = ["rank", "state", "chart", "step",' in out
+    assert 'history = ["name", "loss"]' in out

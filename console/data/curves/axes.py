@@ -15,7 +15,7 @@ _ROOM, _NOISE = 0.04, 1e-9
 _DECADES = 1.5
 """A logarithmic axis that is shorter than this has ticks as a linear one: powers of ten would be too few."""
 
-_GREATEST = float(np.finfo(float).max)
+_GREATEST, _SMALLEST = float(np.finfo(float).max), float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Scale:
         return found
 
     def ticks(self, most: int) -> Sequence[float]:
-        """At most `most` round numbers on the axis; its two ends if there is none."""
-        decades = math.log10(self.high / self.low) if self.log else 0.0
+        """Round numbers on the axis, at most `most` and one; its two ends if there is none."""
+        decades = math.log10(self.high) - math.log10(self.low) if self.log else 0.0
         if decades > _DECADES:
             tens = ticks(math.log10(self.low), math.log10(self.high), min(most, int(decades) + 1))
             found = [10.0**ten for ten in tens if ten == round(ten)]
@@ -51,19 +51,20 @@ class Scale:
 def fitting_scale(columns: Sequence[np.ndarray], *, log: bool) -> Scale:
     """A scale that shows all values; a logarithmic one, the positive ones."""
     values = np.concatenate([[], *columns])
-    known = values[np.isfinite(values) & ((values > 0) | (not log))]
+    known = values[np.isfinite(values) & ((values >= _SMALLEST) | (not log))]
     if not len(known):
         return Scale(1.0, 10.0, log=True) if log else Scale(0.0, 1.0)
     low, high = float(known.min()), float(known.max())
     if log:
-        return Scale(low / 1.1, min(high * 1.1, _GREATEST), log=True)
-    differ = high / 2 - low / 2 > max(abs(low), abs(high)) * _NOISE
-    room = (high / 2 - low / 2) * 2 * _ROOM if differ else (abs(low) or 1.0) / 10
+        return Scale(max(low / 1.1, _SMALLEST), min(high * 1.1, _GREATEST), log=True)
+    most = max(abs(low), abs(high), _SMALLEST)
+    differ = high / 2 - low / 2 > max(most * _NOISE, _SMALLEST)
+    room = (high / 2 - low / 2) * 2 * _ROOM if differ else (most if most > _SMALLEST else 1.0) / 10
     return Scale(max(low - room, -_GREATEST), min(high + room, _GREATEST))
 
 
 def ticks(low: float, high: float, most: int) -> Sequence[float]:
-    """At most `most` round numbers between two ends, spaced by 1, 2 or 5 times a power of ten."""
+    """Round numbers between two ends, at most `most` and one, spaced by 1, 2 or 5 times a power of ten."""
     span = high - low
     if not (math.isfinite(span) and span > 0) or most < 1:
         return ()
@@ -75,7 +76,7 @@ def ticks(low: float, high: float, most: int) -> Sequence[float]:
 
 
 def position_ticks(axis: Axis, start: float, end: float, most: int) -> Sequence[float]:
-    """At most `most` round positions of the horizontal axis; of times, of seconds, minutes, hours or days."""
+    """Round positions of the horizontal axis, as `ticks`; of times, round seconds, minutes, hours or days."""
     if axis is Axis.STEP:
         return ticks(start, end, most)
     unit = next((u for u in (86400.0, 3600.0, 60.0) if (end - start) / u >= 2), 1.0)

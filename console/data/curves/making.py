@@ -10,7 +10,7 @@ import numpy as np
 
 from launcher.state.run_state import RunState
 
-from .run_curves import CHECKPOINT, NO_CURVES, NOT_DRAWN, STEP_TIME, Happened, RunCurves, What
+from .run_curves import CHECKPOINT, NO_CURVES, STEP_TIME, Happened, RunCurves, What
 from .store import CurvePoints, CurveStore
 
 if TYPE_CHECKING:
@@ -54,15 +54,18 @@ def curves_of(run: Path) -> RunCurves:
 
 def step_times(points: Mapping[str, CurvePoints]) -> CurvePoints:
     """The seconds a step between the points of the metric that has most of them."""
-    longest = max((p for name, p in points.items() if name not in NOT_DRAWN), key=len, default=None)
+    longest = max((p for name, p in points.items() if name != CHECKPOINT), key=len, default=None)
     if longest is None or len(longest) < 2:
         return _NO_POINTS
-    steps, seconds = np.diff(longest.step), np.round(np.diff(longest.time), 4)  # a clock has no more
-    forward = (np.diff(longest.attempt) == 0) & (steps > 0) & (seconds >= 0)
+    # of the points of a step the first one: others are of late ranks
+    first = np.append(True, (np.diff(longest.step) != 0) | (np.diff(longest.attempt) != 0))
+    columns = longest.attempt, longest.step, longest.width, longest.time
+    attempt, step, width, time = (each[first] for each in columns)
+    steps, seconds = np.diff(step), np.round(np.diff(time), 4)  # a clock has no more
+    forward = (np.diff(attempt) == 0) & (steps > 0) & (seconds >= 0)
     pace = seconds[forward] / steps[forward]
-    attempt, step, width = (each[1:][forward] for each in (longest.attempt, longest.step, longest.width))
-    broken = np.zeros(len(pace), bool)
-    return CurvePoints(attempt, step, width, longest.time[1:][forward], pace, pace, pace, broken)
+    attempt, step, width, time = (each[1:][forward] for each in (attempt, step, width, time))
+    return CurvePoints(attempt, step, width, time, pace, pace, pace, np.zeros(len(pace), bool))
 
 
 def begin_of(points: Mapping[str, CurvePoints]) -> float:
@@ -108,7 +111,7 @@ def _not_finite(points: Mapping[str, CurvePoints]) -> Iterator[Happened]:
         starts = np.flatnonzero(each.broken & ~np.append(False, each.broken[:-1]))
         for at in starts[:MOST_MARKS].tolist():
             step = int(each.step[at])
-            yield Happened(What.NOT_FINITE, step, float(each.time[at]), f"{name} was not finite")
+            yield Happened(What.NOT_FINITE, step, float(each.time[at]), f"{name} was not finite", name)
 
 
 def step_at(points: Mapping[str, CurvePoints], time: float) -> float | None:

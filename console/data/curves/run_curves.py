@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
+from launcher.state.curves import STEP
+
 if TYPE_CHECKING:  # not at run time: whoever shows a run need not import NumPy for it
     from .store import CurvePoints  # noqa: TC004
 
@@ -14,7 +16,7 @@ CHECKPOINT, TOTAL_STEPS = "checkpoint", "total_steps"
 STEP_TIME = "s/step"
 """A curve that is not reported, but follows from the others: seconds a step."""
 
-NOT_DRAWN = frozenset({CHECKPOINT, TOTAL_STEPS})
+NOT_DRAWN = frozenset({CHECKPOINT, TOTAL_STEPS, STEP})
 """Reported numbers with a meaning of their own: no curve shows them."""
 
 
@@ -36,12 +38,16 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something that happened: at which step, if that is known, when, and in a few words."""
+    """Something that happened: at which step, if that is known, when, and in a few words.
+
+    `metric` is the only one that it concerns; empty if it concerns all.
+    """
 
     what: What
     step: float | None
     time: float
     text: str
+    metric: str = ""
 
     def at(self, axis: Axis, begin: float) -> float | None:
         """Its position on an axis; None if it has none there."""

@@ -1,7 +1,7 @@
 """The curves of one run, read from its folder and kept up to date while it grows; as columns of numbers.
 
-A metric's points are sorted by attempt and step, each bucket once. The values of a point are those of all
-ranks: the least, the median and the greatest.
+A metric's points are sorted by attempt and step, each part of a bucket once. The values of a point are those
+of all ranks: the least, the median and the greatest.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from launcher.runs import files, paths
 from launcher.runs.curves import BROKEN, MAGIC, MOST_BYTES, SIZE, STEPLESS, pack_point
 from launcher.runs.reader import decoded
 from launcher.runs.samples import halves, lines_of, sample_files
-from launcher.state.curves import MOST_LEVEL, MOST_METRICS, CurveBuilder
+from launcher.state.curves import LARGEST_STEP, LARGEST_TIME, MOST_LEVEL, MOST_METRICS, CurveBuilder
 from launcher.state.events import RankReported
 
-_MOST_NAMES = 1 << 18
+_MOST_NAMES = 1 << 20
 MOST_SAMPLED = 8 << 20
 """Of a run without curves, so many bytes of samples are read."""
-
-_STEPS = 2.0**62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +57,8 @@ def dtype() -> np.dtype[np.void]:
 
     return np.dtype([
         ("name", "<u2"), ("attempt", "<u2"), ("ranks", "<u4"), ("level", "u1"), ("flags", "u1"),
-        ("reserved", "V6"), ("step", "<i8"), ("time", "<f8"), ("low", "<f8"), ("mid", "<f8"), ("high", "<f8"),
-        ("spare", "V8"),
+        ("part", "<u2"), ("reserved", "V4"), ("step", "<i8"), ("time", "<f8"), ("low", "<f8"), ("mid", "<f8"),
+        ("high", "<f8"), ("spare", "V8"),
     ])  # fmt: skip
 
 
@@ -92,6 +90,7 @@ class CurveStore:
         except OSError as error:
             self.unreadable = error.strerror or str(error)
             return False
+        self.unreadable = ""
         return bool(len(records)) and self._take(records, names)
 
     def _take_samples(self) -> bool:
@@ -99,7 +98,11 @@ class CurveStore:
         if self._sampled:
             return False
         self._sampled = True
-        records, names = records_of_samples(self._run)
+        try:
+            records, names = records_of_samples(self._run)
+        except OSError as error:
+            self.unreadable = error.strerror or str(error)
+            return False
         return bool(len(records)) and self._take(records, names)
 
     def _read(self) -> np.ndarray:
@@ -122,7 +125,6 @@ class CurveStore:
         return [_name(line) for line in data.splitlines()[:MOST_METRICS]]
 
     def _take(self, records: np.ndarray, names: list[str]) -> bool:
-
         valid = _valid(records)
         records = records if valid.all() else records[valid]
         curves = dict(self.curves)
@@ -144,7 +146,7 @@ def records_of_samples(run: Path, limit: int = MOST_SAMPLED) -> tuple[np.ndarray
 
     builder, numbers = CurveBuilder(), dict[str, int]()
     data = bytearray()
-    newest, _ = halves(sample_files(run), limit)
+    _, newest = halves(sample_files(run), limit)
     for stretch in newest:
         for fact in decoded(line for line in lines_of(stretch) if b'"rank_reported"' in line):
             if isinstance(fact, RankReported):
@@ -157,7 +159,7 @@ def records_of_samples(run: Path, limit: int = MOST_SAMPLED) -> tuple[np.ndarray
 def _name(line: bytes) -> str:
     try:
         name = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return name if isinstance(name, str) else ""
 
@@ -169,8 +171,8 @@ def _valid(records: np.ndarray) -> np.ndarray:
     step = records["step"].astype(np.float64)
     valid: np.ndarray = (
         (records["level"] <= MOST_LEVEL)
-        & (np.abs(step) <= _STEPS)
-        & np.isfinite(records["time"])
+        & (np.abs(step) <= LARGEST_STEP)
+        & (np.abs(records["time"]) <= LARGEST_TIME)
         & ~np.isinf(records["low"]) & ~np.isinf(records["mid"]) & ~np.isinf(records["high"])
     )  # fmt: skip
     return valid
@@ -204,11 +206,11 @@ def _last_of_each(records: np.ndarray) -> np.ndarray:
     import numpy as np
 
     differs = np.zeros(max(len(records) - 1, 0), bool)
-    for name in ("level", "step", "attempt"):
+    for name in ("part", "level", "step", "attempt"):
         key = np.ascontiguousarray(records[name])
         if (key[1:] < key[:-1]).any():  # a stable sort of what is nearly sorted is quick: no lexsort
             records = records[np.argsort(key, kind="stable")]
-    for name in ("level", "step", "attempt"):
+    for name in ("part", "level", "step", "attempt"):
         differs |= records[name][1:] != records[name][:-1]
     last: np.ndarray = records if differs.all() else records[np.append(differs, True)]
     return last

@@ -65,14 +65,14 @@ class Columns:
         low, high: the least and the greatest value of any rank.
         mid: the mean of the medians over ranks.
         counts: how many points `mid` is the mean of.
-        broken: whether a value was not finite.
+        torn: whether a point has no finite value: the line has a gap there.
     """
 
     low: NDArray[np.float64]
     mid: NDArray[np.float64]
     high: NDArray[np.float64]
     counts: NDArray[np.int64]
-    broken: NDArray[np.bool_]
+    torn: NDArray[np.bool_]
 
 
 def columns_of(series: Series, start: float, end: float, count: int) -> Columns:
@@ -81,7 +81,7 @@ def columns_of(series: Series, start: float, end: float, count: int) -> Columns:
     edges[-1] = np.searchsorted(series.x, end, side="right")
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     low, mid, high = (np.full(count, np.nan) for _ in range(3))
-    counts, broken = np.zeros(count, np.int64), np.zeros(count, bool)
+    counts, torn = np.zeros(count, np.int64), np.zeros(count, bool)
     if len(filled):
         cut = slice(edges[0], edges[-1])
         begins = edges[filled] - edges[0]
@@ -96,8 +96,9 @@ def columns_of(series: Series, start: float, end: float, count: int) -> Columns:
                 np.maximum(counts[filled], 1), np.diff(np.append(begins, len(middles)))
             )
             mid[filled] = np.where(counts[filled] > 0, np.add.reduceat(parts, begins), np.nan)
-        broken[filled] = np.logical_or.reduceat(series.broken[cut], begins)
-    return Columns(low, mid, high, counts, broken)
+        torn[filled] = np.logical_or.reduceat(~known, begins)
+        mid[torn] = np.nan
+    return Columns(low, mid, high, counts, torn)
 
 
 def smoothed(columns: Columns, share: float) -> Columns:
@@ -108,7 +109,8 @@ def smoothed(columns: Columns, share: float) -> Columns:
     weights = np.where(np.isfinite(columns.mid), columns.counts, 0)
     window = np.ones(2 * reach + 1)
     with np.errstate(all="ignore"):
-        sums = np.convolve(np.where(weights > 0, columns.mid, 0.0) * weights, window, "same")
         totals = np.convolve(weights, window, "same")
-        mean = np.where(weights > 0, sums / np.maximum(totals, 1), np.nan)
+        most = max(float(totals.max()), 1.0)  # divided by it first, a sum of great values does not overflow
+        sums = np.convolve(np.where(weights > 0, columns.mid, 0.0) * (weights / most), window, "same")
+        mean = np.where(weights > 0, sums * (most / np.maximum(totals, 1)), np.nan)
     return replace(columns, mid=mean[: len(columns.mid)])

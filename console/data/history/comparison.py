@@ -197,7 +197,7 @@ def options_of(args: Sequence[str]) -> dict[str, Any]:
         else:
             free += 1
             found[f"argument {free}"] = [word]
-    return {name: " ".join(words) if words else True for name, words in found.items()}
+    return {name: " ".join(words) if any(words) else True for name, words in found.items()}
 
 
 def _code(origin: OriginFound | None) -> dict[str, Any]:

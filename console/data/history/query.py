@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from launcher.errors import RecordError, SpecError
 from launcher.runs.catalog import list_runs
@@ -21,7 +21,8 @@ from launcher.state import events as ev
 from launcher.state.run_state import Phase
 
 from ...formatting import duration, seconds_of, whole_minutes
-from ..filtering import Filter, NamedField, Test, parse_filter
+from ..filtering import Figure, Filter, NamedField, Test, parse_filter
+from .arguments import options_of
 
 RECENT_LIMIT = 100
 _NEWEST_BYTES = 64 << 10
@@ -116,7 +117,12 @@ def fields(now: float) -> tuple[NamedField[Status], ...]:
     return (
         NamedField("state", f"live, ended or {', '.join(Phase)}", _in_state, ("state:failed", "state:live")),
         NamedField("name", "a part of the name, or a pattern for all of it", _named, ("name:",)),
-        NamedField("target", "a part of the target or of its arguments", _with_target, ("target:",)),
+        NamedField(
+            "target",
+            "a part of the target or of its arguments",
+            _with_target,
+            ("target:", "lr:0.1", "loss<2"),
+        ),
         NamedField("user", "who submitted it", _by_user, ("user:",)),
         NamedField("mode", ", ".join(Mode), _in_mode, ("mode:",)),
         NamedField("since", times, lambda value: _since(since(value, now)), ("since:2d",)),
@@ -124,12 +130,50 @@ def fields(now: float) -> tuple[NamedField[Status], ...]:
 
 
 def parse_run_filter(text: str, now: float) -> Filter[Status]:
-    """Parse the run filter as it is typed.
+    """Parse the run filter as it is typed. Beside the fields, it names options of runs and reported figures.
 
     Raises:
         SpecError: a value is invalid; the message names the valid ones.
     """
-    return parse_filter(text, _texts, fields(now))
+    return parse_filter(text, _texts, fields(now), FIGURES, _option_or_figure)
+
+
+FIGURES: tuple[Figure[Status], ...] = (
+    Figure("took", lambda run: took(run), read=lambda text: seconds_of(text, bare="s")),
+    Figure("ranks", lambda run: run.num_processes),
+    Figure("step", lambda run: run.step),
+    Figure("exit", lambda run: run.exit_code),
+)
+"""The figures of runs that filters compare."""
+
+
+def _option_or_figure(name: str, sign: str, value: str) -> Test[Status]:
+    """``lr:0.1`` is an option's value, ``loss<2`` a reported figure or an option with a number as value."""
+    if sign != ":":
+        return Figure(name, partial(_figure, name)).compared(sign, value)
+    words = f"{name}:{value}".lower()
+    return lambda run: _is_option(run, name, value) or words in _texts(run)
+
+
+def _figure(name: str, run: Status) -> float | None:
+    told = run.metrics.get(name)
+    return _number(options_of(run.args).get(name, "")) if told is None else told
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _is_option(run: Status, name: str, value: str) -> bool:
+    """Whether a run has this value of an option: as it is typed, or the same number."""
+    told = options_of(run.args).get(name)
+    if told is None or told == value:
+        return told is not None
+    number = _number(value)
+    return number is not None and number == _number(told)
 
 
 def flags_filter(values: Mapping[str, str | None], now: float) -> Filter[Status]:
@@ -203,22 +247,3 @@ def _by_user(value: str) -> Test[Status]:
 
 def _texts(run: Status) -> str:
     return f"{run.id}\n{run.name}\n{run.target}\n{run.args}\n{run.user}\n{run.why}\n{run.state}".lower()
-
-
-ORDERS: dict[str, Callable[[Status], Any]] = {
-    "started": lambda run: -submitted_at(run),
-    "took": lambda run: -(took(run) or 0.0),
-    "ranks": lambda run: -run.num_processes,
-    "name": lambda run: run.name.lower(),
-    "state": lambda run: run.state,
-    "user": lambda run: run.user,
-}
-"""The sort keys of the list, by the names of the orders; newest, longest and largest runs come first."""
-
-
-def arranged(
-    runs: Iterable[Status], runs_filter: Filter[Status], order: str, *, reverse: bool
-) -> tuple[Status, ...]:
-    """The runs that pass the filter, in an order of `ORDERS`; runs that go on come first."""
-    shown = sorted(filter(runs_filter.accepts, runs), key=ORDERS[order], reverse=reverse)
-    return tuple(sorted(shown, key=lambda run: run.state.final))

@@ -21,18 +21,25 @@ from launcher.state.run_state import RunState
 
 from ..filtering import Filter
 from ..polling import Poller
-from .query import all_runs, arranged, current
+from ..run.usage import TotalUse, recorded_use
+from .arguments import Differences
+from .columns import arranged
+from .query import all_runs, current
 
 LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The runs that pass the filter, in order; the number of all runs; and why they cannot be read, if so."""
+    """The runs that pass the filter, in order; the number of all runs; and why they cannot be read, if so.
+
+    `differences` is in which arguments the listed runs differ.
+    """
 
     runs: tuple[Status, ...] = ()
     total: int = 0
     problem: str = ""
+    differences: Differences = field(default_factory=Differences, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class RunListPoller:
 
 def _listing(runs: tuple[Status, ...], query: RunQuery) -> Listing:
     shown = arranged(runs, query.filter, query.order, reverse=query.reverse)
-    return Listing(shown, len(runs))
+    return Listing(shown, len(runs), differences=Differences(shown))
 
 
 _SCREENFUL = 128
@@ -155,17 +162,19 @@ class RunRecord:
         state: its current or final state.
         limits: the warnings that a limit was near, in their order.
         problem: why the facts cannot be read; empty if they can.
+        use: what it used over all its time.
     """
 
     state: RunState
     limits: tuple[ev.LimitNear, ...] = ()
     problem: str = ""
+    use: TotalUse = field(default_factory=TotalUse)
 
 
 def read_record(run: Path) -> RunRecord:
     """The record of a run; if its folder cannot be read, with `problem`."""
     try:
-        return RunRecord(read_state(run), tuple(_limits(run)))
+        return RunRecord(read_state(run), tuple(_limits(run)), use=recorded_use(run)[0])
     except OSError as error:
         return RunRecord(
             RunState(id=run.name), problem=f"its facts cannot be read: {error.strerror or error}"

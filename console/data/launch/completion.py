@@ -1,16 +1,13 @@
-"""Completion and checks of a script's arguments, and completion of paths. Pure except `complete_path`."""
+"""Completion of a script's arguments, and of paths. Pure except `complete_path`."""
 
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
-from launcher.spec.script_options import ScriptOption
+from ..options.option import ScriptOption
 
-_NUMBERS = {"int": int, "float": float}
 _MOST_ENTRIES = 5000
 
 
@@ -23,7 +20,9 @@ def complete_options(options: Sequence[ScriptOption], text: str) -> str | None:
     elif "=" in last and (named := _named(options, last.partition("=")[0])):
         words = [f"{last.partition('=')[0]}={choice}" for choice in named.choices]
     else:
-        words = [n for o in options for n in o.names if n.startswith("--") and not _given(o, before)]
+        left = [o for o in options if not _given(o, before)]
+        dashed = [n for o in left for n in (*o.names, *o.off) if n.startswith("--")]
+        words = [*dashed, *(f"{o.names[0]}=" for o in left if o.assigned)]
     completed = next((w for w in words if last and w.startswith(last) and w != last), None)
     return None if completed is None else " ".join([*before, completed])
 
@@ -42,67 +41,27 @@ def names_path(name: str) -> bool:
 
 
 def describe(options: Sequence[ScriptOption], text: str) -> str:
-    """The description of the option that is being typed, else the names of all options."""
+    """The description of the option that is being typed; empty if none is."""
     words = text.split(" ")
     for word in reversed(words[-2:]):
         if option := _named(options, word.partition("=")[0]):
             return option_line(option)
-    return "  ".join(option.names[0] for option in options)
+    return ""
 
 
 def option_line(option: ScriptOption) -> str:
     """An option's names, the values that it takes, its default and its help."""
-    takes = "|".join(option.choices) or ("" if option.flag else option.kind or "text")
-    default = "" if option.default in (None, "None") else f" = {option.default}"
+    kind = "" if option.flag or option.switch else option.kind or "text"
+    takes = "" if option.switch else "|".join(option.choices[:8]) or kind
+    default = "" if option.default in (None, "None") or option.flag else f" = {option.default}"
     needed = ", required" if option.required else ""
     about = f" · {option.help}" if option.help else ""
     return f"{', '.join(option.names)} {takes}{default}{needed}{about}".strip()
 
 
-def misgiven(options: Sequence[ScriptOption], text: str) -> str:
-    """Why a script would probably refuse these arguments, in a sentence; empty if it would not.
-
-    This is only a warning: a script's options are known only as far as its source spells them out.
-    """
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return ""  # the field itself reports this error
-    for number, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if not options or not name.startswith("--") or name == "--":
-            continue
-        option = _named(options, name)
-        if option is None:
-            return _unknown(options, name)
-        argument = value if equals else words[number + 1] if number + 1 < len(words) else None
-        if argument is not None and not option.flag and (problem := _problem(option, argument)):
-            return f"{name} {problem}, not {argument!r}"
-    return ""
-
-
-def _unknown(options: Sequence[ScriptOption], name: str) -> str:
-    near = get_close_matches(name, [n for o in options for n in o.names], 1)
-    return f"no {name} is found in its source" + (f": did you mean {near[0]}?" if near else "")
-
-
-def _problem(option: ScriptOption, value: str) -> str:
-    if option.choices and value not in option.choices:
-        return f"takes {' or '.join(option.choices)}"
-    convert = _NUMBERS.get(option.kind)
-    try:
-        if convert:
-            convert(value)
-    except ValueError:
-        return "takes a whole number" if option.kind == "int" else "takes a number"
-    return ""
-
-
 def _named(options: Sequence[ScriptOption], name: str) -> ScriptOption | None:
     """The option of this name, or the only one that begins with it, as argparse allows."""
-    if not name.startswith("-"):
-        return None
-    if exact := next((o for o in options if name in o.names), None):
+    if exact := next((o for o in options if name in (*o.names, *o.off) and not o.positional), None):
         return exact
     prefixed = [o for o in options if name.startswith("--") and any(n.startswith(name) for n in o.names)]
     return prefixed[0] if len(prefixed) == 1 else None

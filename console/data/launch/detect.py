@@ -17,7 +17,7 @@ from launcher.errors import LauncherError
 from launcher.spec.job import SparkSpec, world_size
 from launcher.spec.modes import SPARK, Mode
 
-from ...formatting import number
+from ...formatting import device_model, number
 from .draft import Draft, fitting, spark_at
 
 _ANSWER_S = 5.0
@@ -185,19 +185,19 @@ def room_line(detected: Detected | None, draft: Draft) -> str:
     """How the ranks are divided into nodes or tasks, and which GPUs, cores or slots are free for them."""
     try:
         least, most = world_size(draft.processes)
-        tasks, each = _tasks(draft, most)
+        tasks, each = tasks_of(draft, most)
     except LauncherError:
         return ""
     upto = "" if least is None else f"{least} to "
     if draft.mode.traits.one_host:
         free = f" · {_free_words(detected)}" if detected else ""
         return f"1 node × {upto}{most}{free}"
-    slots = _slots(draft.spark.strip())
+    slots = slots_of(draft.spark.strip())
     room = f" · {slots}" if slots else " · free slots: Spark will say"
     return f"{number(tasks, 'task')} × {number(each, 'rank')}{room}"
 
 
-def _tasks(draft: Draft, most: int) -> tuple[int, int]:
+def tasks_of(draft: Draft, most: int) -> tuple[int, int]:
     """The number of tasks, and of ranks in each."""
     sizes = ((e, text) for e, text in fitting(draft.extras, draft.mode) if e.name in _SIZES)
     counts = {e.name: e.read_text(text, draft.workdir) for e, text in sizes}
@@ -213,7 +213,7 @@ def _max_ranks(draft: Draft) -> int:
         return 1
 
 
-def _slots(master: str) -> str:
+def slots_of(master: str) -> str:
     """The slots that a local master's URL names; empty for other masters."""
     if match := _LOCAL_CLUSTER.fullmatch(master):
         return f"{number(int(match[1]), 'host')} × {number(int(match[2]), 'slot')}"
@@ -240,6 +240,13 @@ def _free_gpus(gpus: Sequence[Gpu]) -> str:
     count = f"{number(len(gpus), 'GPU')}"
     states = [gpu.free for gpu in gpus]
     return f"{sum(map(bool, states))} of {count} free" if None not in states else count
+
+
+def machine_line(detected: Detected) -> str:
+    """What this machine has, in a line: its GPUs, how many are free, its cores."""
+    models = sorted({device_model(gpu.name) for gpu in detected.gpus})
+    gpus = f"{_free_gpus(detected.gpus)}, {', '.join(models)}" if detected.gpus else "no GPU"
+    return f"{gpus} · {cores(detected)}"
 
 
 Line = tuple[str, str]

@@ -8,32 +8,42 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from launcher.errors import SpecError
 from launcher.frameworks.registry import FrameworkChoice, choose
 from launcher.runs.status import Status
 from launcher.spec.files.file_search import find_sources
 from launcher.spec.job import JobSpec, named_module
-from launcher.spec.script_options import ScriptOption, options_in
 from launcher.spec.signature import Parameter, ParameterKind, Signature
-from launcher.spec.source import described
+from launcher.spec.source import described, read_text
 
 from ...formatting import framework_text
+from ..options.reading import source_file
 from .draft import split_target
+from .ranking import Judged, judge
 
 _BATCH = 50
+_MOST_BYTES, _JUDGED = 4 << 20, 64 << 10
 _ASIDE = frozenset({"test", "tests", "example", "examples"})
-_OWN_FILES = frozenset({"__init__.py", "__main__.py", "conftest.py", "setup.py"})
+_OWN_FILES = frozenset(
+    {"__init__.py", "__main__.py", "conftest.py", "setup.py", "utils.py", "util.py", "helpers.py"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A possible target: its text for the form, its signature, and its docstring's first line."""
+    """A possible target: its text for the form, its signature, and its docstring's first sentence.
+
+    `score` is how likely it is a training (`ranking.judge`), `uses` the frameworks that its file imports.
+    """
 
     target: str
     takes: str = ""
     doc: str = ""
     recent: bool = False
+    score: float = 0.0
+    uses: tuple[str, ...] = ()
 
 
 def candidates(workdir: Path) -> Iterator[list[Candidate]]:
@@ -52,27 +62,34 @@ def _of_file(path: Path, workdir: Path) -> list[Candidate]:
     if not name.isprintable():
         return []  # such a name cannot be typed
     try:
-        doc, functions = _read(path)
+        judged, functions = _read(path)
     except SpecError as error:
         return [Candidate(name, "script", error.message)]
-    return [
-        Candidate(name, "script", doc),
-        *(Candidate(f"{name}:{f.name}", takes(f), f.doc) for f in functions),
-    ]
+    score = judged.score if judged.runs else judged.score / 4
+    script = Candidate(name, "script", judged.doc, score=score, uses=judged.uses)
+    return [script, *(_of_function(name, judged, each) for each in functions)]
 
 
-def _read(path: Path) -> tuple[str, tuple[Signature, ...]]:
-    """A file's docstring and its functions; the file is read again only when it has changed."""
+def _of_function(file: str, judged: Judged, signature: Signature) -> Candidate:
+    score = judged.score - 5.0 if signature.name == judged.entry else judged.score / 2
+    target = f"{file}:{signature.name}"
+    return Candidate(target, takes(signature), signature.doc, score=score, uses=judged.uses)
+
+
+def _read(path: Path) -> tuple[Judged, tuple[Signature, ...]]:
+    """What a file's text says of it, and its functions; it is read again only when it has changed."""
     try:
         stat = path.stat()
-    except OSError:
-        return described(path)
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from error
     return _read_version(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=4096)
-def _read_version(path: Path, _changed: int, _size: int) -> tuple[str, tuple[Signature, ...]]:
-    return described(path)
+def _read_version(path: Path, _changed: int, size: int) -> tuple[Judged, tuple[Signature, ...]]:
+    if size > _MOST_BYTES:
+        raise SpecError(f"{path} is too large to be read here")
+    return judge(read_text(path)[:_JUDGED], path.name), described(path)[1]
 
 
 def recent_candidates(runs: Iterable[Status], workdir: Path, limit: int = 8) -> list[Candidate]:
@@ -94,15 +111,26 @@ def _relative(target: str, workdir: Path) -> str:
 def _exists(target: str, workdir: Path) -> bool:
     source, name = split_target(target)
     is_module = name and not source.endswith(".py") and "/" not in source
-    return bool(is_module or named_module(target)) or (workdir / source).is_file()
+    try:
+        return bool(is_module or named_module(target)) or (workdir / source).is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def with_recent(found: Sequence[Candidate], recent: Sequence[Candidate]) -> list[Candidate]:
-    """Recent targets before the others, each only once, with the signature and docstring of `found`."""
+    """Each target once: those of recent runs, then the likeliest trainings, then what is seldom meant.
+
+    Targets of recent runs have the signature and docstring of `found`; those of other folders are not first.
+    """
     by_target = {c.target: c for c in found}
     first = [replace(by_target.get(c.target, c), recent=True) for c in recent]
     names = {c.target for c in first}
-    return [*first, *sorted((c for c in found if c.target not in names), key=lambda c: is_aside(c.target))]
+    return sorted([*first, *(c for c in found if c.target not in names)], key=_place)
+
+
+def _place(candidate: Candidate) -> tuple[bool, bool, float]:
+    near = candidate.recent and not os.path.isabs(candidate.target)
+    return not near and is_aside(candidate.target), not near, 0.0 if near else -candidate.score
 
 
 def is_aside(target: str) -> bool:
@@ -126,14 +154,19 @@ def _parameter(parameter: Parameter) -> str:
 def narrow(found: Sequence[Candidate], query: str) -> list[Candidate]:
     """The candidates whose target contains the letters of `query` in their order, the shortest match first.
 
-    Candidates that are seldom meant (`is_aside`) come last.
+    Of equal matches the likelier training comes first; what is seldom meant (`is_aside`) comes last.
     """
     pattern = _pattern(query)
     if pattern is None:
         return list(found)
     ranked = [(score, c) for c in found if (score := _score(pattern, c.target.lower())) is not None]
-    ranked.sort(key=lambda pair: (is_aside(pair[1].target), pair[0][0], not pair[1].recent, *pair[0][1:]))
+    ranked.sort(key=lambda pair: _order(*pair))
     return [c for _, c in ranked]
+
+
+def _order(score: tuple[int, int, str], candidate: Candidate) -> tuple[Any, ...]:
+    tightness, *others = score
+    return is_aside(candidate.target), tightness, not candidate.recent, -candidate.score, *others
 
 
 def _pattern(query: str) -> re.Pattern[str] | None:
@@ -161,47 +194,15 @@ def _score(pattern: re.Pattern[str], name: str) -> tuple[int, int, str] | None:
     return (min(spans), len(name), name) if spans else None
 
 
-def options_of(target: str, workdir: Path) -> tuple[ScriptOption, ...]:
-    """The options that a script's source spells out; none for a function."""
-    source, name = split_target(target)
-    path = _source_file(source, workdir)
-    if path is None or name:
-        return ()
-    try:
-        stat = path.stat()
-    except OSError:
-        return ()
-    return _options_version(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache(maxsize=64)
-def _options_version(path: Path, _changed: int, _size: int) -> tuple[ScriptOption, ...]:
-    return options_in(path)
-
-
 def functions_of(target: str, workdir: Path) -> tuple[Signature, ...]:
     """The public functions of the file or module that a target names; none if it cannot be read."""
-    path = _source_file(split_target(target)[0], workdir)
+    path = source_file(split_target(target)[0], workdir)
     if path is None:
         return ()
     try:
         return _read(path)[1]
     except SpecError:
         return ()
-
-
-def _source_file(source: str, workdir: Path) -> Path | None:
-    """The file that a target's first part names, relative to `workdir`; None if there is none."""
-    if not source or "\0" in source:
-        return None
-    source = named_module(source) or source
-    path = workdir / os.path.expanduser(source)
-    if not source.endswith(".py") and "/" not in source:
-        path = (workdir / source.replace(".", "/")).with_suffix(".py")
-    try:
-        return path if path.is_file() else None
-    except OSError:  # a name that is too long
-        return None
 
 
 def framework_of(spec: JobSpec) -> str:

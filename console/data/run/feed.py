@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from launcher.errors import LauncherError, RecordError
 from launcher.runs import paths
@@ -19,14 +19,17 @@ from launcher.state.changes import changed
 from launcher.state.events import Event, PartUnreadable
 from launcher.state.ranks import RankPhase
 from launcher.state.run_state import Phase, RunState
+from launcher.state.usage import RankUsage
 
 from ..curves.run_curves import RunCurves
 from ..logs.book import LogBook
 from ..polling import Poller
 from .health import Alarms, Alert, AlertInput
-from .model import RankView, RankViews, RunView
+from .metrics import Metric
+from .model import Life, RankListing, RankView, RankViews, RunView
 from .narration import deleted_line
 from .progress import PastReader
+from .usage import UsageFile, life_amounts
 
 if TYPE_CHECKING:
     from ..curves.making import CurveSource
@@ -39,6 +42,13 @@ _CATCH_UP_REST_FACTOR = 0.5
 _MIN_PAUSE_S = 0.01
 _RECENT_BYTES = 1 << 20
 _RECALL_S = 0.05
+
+
+class Arrange(Protocol):
+    """Lists ranks at a time; `live` is whether their figures can still change."""
+
+    def __call__(self, ranks: Sequence[RankView], *, now: float, live: bool) -> RankListing:
+        """The listed ranks, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,8 @@ class RunFeed:
         self._tail = StateTail(run, recent=_RECENT_BYTES)
         self._past, self._views, self._alarms = PastReader(), RankViews(), Alarms()
         self._curves: CurveSource | None = None
+        self._arrange: Arrange | None = None
+        self._arranged_by: Arrange | None = None
         self._alerts: tuple[Alert, ...] = ()
         self._alerts_at = 0
         self._lost_check = 0.0
@@ -77,6 +89,7 @@ class RunFeed:
         self._state = self._tail.state
         self._results: tuple[dict[str, object], ...] = ()
         self._artifacts: Mapping[str, Artifact] = {}
+        self._usage = UsageFile(run)
         self._limits: _Limits | None = None
         self._more = False
         self._has_read_samples, self._sampled_at, self._samples_due = False, 0, 0.0
@@ -87,6 +100,11 @@ class RunFeed:
         self.book.abandon()
         self.poller.close(wait_s=1.0)
         self.book.close()
+
+    def list_ranks(self, arrange: Arrange) -> None:
+        """List the ranks like this in the views to come; it is called in the poller's thread."""
+        self._arrange = arrange
+        self.poller.nudge()
 
     def look(self) -> bool:
         """Read and publish once, in the caller's thread; return whether more is left to read."""
@@ -127,6 +145,8 @@ class RunFeed:
                 self._artifacts = self._read_artifacts()
         if facts or self._tail.state.unreadable != self._state.unreadable:
             self._state = self._tail.state
+        if self._has_read_samples and (wrong := self._usage.look()):
+            self._tail.note(PartUnreadable(time=0.0, file=paths.USAGE, reason=wrong))
         self._check_end()
         return facts
 
@@ -152,6 +172,7 @@ class RunFeed:
             or bool(facts)
             or (self._past.recalled == 1.0) != (last.recalled == 1.0)
             or (state.phase, state.unreadable) != (last.state.phase, last.state.unreadable)
+            or self._arrange is not self._arranged_by
         )
 
     def _note_unreadable(self) -> None:
@@ -199,17 +220,21 @@ class RunFeed:
 
     def _view(self) -> RunView:
         state, now, past = self._state, self._time(), self._past.known
+        recorded = self._usage.ranks
         ranks = self._views.of(
             state,
             now=now,
             written=self.book.written,
             past=past.history,
             step_s=past.step_s,
-            life=past.life,
+            life=_lives(past.life, recorded) if recorded and not state.attempt else past.life,
             skew=past.skew,
         )
         alerts = self._alerts_of(ranks, now)
+        self._arranged_by = arrange = self._arrange
+        live = not state.phase.final
         view = RunView(
+            listing=None if arrange is None else arrange(ranks, now=now, live=live),
             state=state,
             now=self._now(),
             ranks=ranks,
@@ -221,6 +246,7 @@ class RunFeed:
             alerts=alerts,
             recalled=self._recalled(),
             curves=self._read_curves(),
+            usage=past.usage if recorded is None else recorded,
         )
         view.prepare()
         return view
@@ -273,6 +299,16 @@ class RunFeed:
         elif status is not None and status.state.final and _facts_are_unreadable(self._state):
             self._state = _ended(self._state, status)
             self.book.end()
+
+
+def _lives(life: Life, recorded: Mapping[int, RankUsage]) -> Life:
+    """The amounts over ranks' lives: as recorded; what is not, from the samples that were read."""
+
+    def known(rank: int) -> Mapping[Metric, float] | None:
+        read, usage = life(rank), recorded.get(rank)
+        return read if usage is None else {**(read or {}), **life_amounts(usage)}
+
+    return known
 
 
 def _alert_input(view: RankView, not_finite: Mapping[str, int | None]) -> AlertInput:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from launcher.state.events import DeviceSample, RankSample
+from launcher.state.usage import RankUsage
 
-from .metrics import LAG, TABLE, Aggregate, Metric, Source, is_known
+from .metrics import CPU, LAG, MEMORY, RSS, TABLE, UTIL, Aggregate, Metric, Source, is_known
 
 _MAX, _DEVICE, _PROCESSES = Aggregate.MAX, Source.DEVICE, Source.PROCESSES
 
@@ -154,6 +155,20 @@ class LifeSums:
     def amounts(self) -> Mapping[Metric, float]:
         """The means and peaks so far."""
         return {metric: total / count for metric, (total, count) in self._sums.items()}
+
+    def usage(self, rank: int) -> RankUsage:
+        """The same as a rank's usage; each moment stands for one second."""
+        util, cpu = (self._sums.get(metric, (0.0, 0)) for metric in (UTIL, CPU))
+        memory, rss = (self._sums.get(metric) for metric in (MEMORY, RSS))
+        return RankUsage(
+            rank,
+            gpu_s=float(util[1]),
+            used_s=util[0] / 100,
+            memory=None if memory is None else int(memory[0]),
+            cpu_s=float(cpu[1]),
+            core_s=cpu[0] / 100,
+            rss=None if rss is None else int(rss[0]),
+        )
 
 
 class GangAverages:

@@ -15,6 +15,7 @@ from launcher.state.artifacts import Artifact
 from launcher.state.events import DeviceSample
 from launcher.state.ranks import Rank
 from launcher.state.run_state import Phase, RunState
+from launcher.state.usage import RankUsage
 
 from ...formatting import device_model, is_finite
 from ..curves.run_curves import NO_CURVES, RunCurves
@@ -23,6 +24,7 @@ from .figures import Curve, Figures, History, sampled_figures
 from .health import Alert, Condition, NotFinite, condition_of, front_of
 from .metrics import LAG, TABLE, Aggregate, Metric, Source
 from .step_times import StepTimes, behind, furthest_behind
+from .usage import TotalUse, use_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +107,32 @@ class Progress:
         return self.curves.get("loss", ())
 
 
+@dataclass(frozen=True, slots=True)
+class RankListing:
+    """The ranks that are listed, in order; `places` has the position of each by its number.
+
+    `query` is the question that this answers; see `console.data.ranks.listing`.
+    """
+
+    query: object
+    ranks: Sequence[RankView] = ()
+    places: Mapping[int, int] | None = field(default=None, compare=False)
+
+    def place(self, rank: int) -> int | None:
+        """The position of a rank; None if it is not listed."""
+        if self.places is not None:
+            return self.places.get(rank)
+        return rank if 0 <= rank < len(self.ranks) else None
+
+
 @dataclass(frozen=True)
 class RunView:
     """A run at one moment. What is derived from all ranks is computed once.
 
     `artifacts` are the files that came home, as one tree by their paths; `max_restarts` is the number of
-    attempts that may follow the first; `recalled` is the share of the run's past that has been read, 0 to 1.
+    attempts that may follow the first; `recalled` is the share of the run's past that has been read, 0 to 1;
+    `usage` is what each rank used over the whole run. `listing` is which ranks are listed in which order, if
+    somebody has asked the feed for it.
     """
 
     state: RunState
@@ -124,10 +146,14 @@ class RunView:
     alerts: tuple[Alert, ...] = ()
     recalled: float = 1.0
     curves: RunCurves = NO_CURVES
+    usage: Mapping[int, RankUsage] = field(default_factory=dict)
+    listing: RankListing | None = None
 
     def prepare(self) -> None:
         """Compute now what takes long for a large gang: not in the thread that paints."""
-        for name in ("straggler", "has_devices", "by_agent", "amounts", "conditions", "device_names"):
+        for name in (
+            "straggler", "has_devices", "by_agent", "amounts", "conditions", "device_names", "use", "reported"
+        ):  # fmt: skip
             getattr(self, name)
 
     @cached_property
@@ -154,9 +180,23 @@ class RunView:
         return together(one_a_gpu(self.ranks), TABLE.shown(Source.DEVICE))
 
     @cached_property
+    def use(self) -> TotalUse:
+        """What all ranks used over the run, each GPU counted once."""
+        return self.use_by(self.ranks)
+
+    def use_by(self, ranks: Sequence[RankView]) -> TotalUse:
+        """What some ranks used over the run, each GPU counted once."""
+        return use_of([self.usage[v.rank.rank] for v in one_a_gpu(ranks) if v.rank.rank in self.usage])
+
+    @cached_property
     def conditions(self) -> Mapping[Condition, int]:
         """How many ranks are in each condition."""
         return Counter(view.condition for view in self.ranks)
+
+    @cached_property
+    def reported(self) -> frozenset[str]:
+        """The names of the figures that ranks report."""
+        return frozenset().union(*{id(keys): keys for keys in (v.rank.metrics for v in self.ranks)}.values())
 
     @cached_property
     def device_names(self) -> Mapping[str, int]:

@@ -17,9 +17,19 @@ from launcher.runs.samples import Stretch, line_start, lines_of
 from launcher.state import events as ev
 from launcher.state.ranks import Rank
 from launcher.state.run_state import RunState
+from launcher.state.usage import RankUsage
 
 from ...formatting import is_finite
-from .figures import Charted, Curve, GangAverages, Histories, History, LifeSums, charted, sampled_figures
+from .figures import (
+    Charted,
+    Curve,
+    GangAverages,
+    Histories,
+    History,
+    LifeSums,
+    charted,
+    sampled_figures,
+)
 from .health import Soundness, front_of
 from .metrics import Metric
 from .model import Progress
@@ -78,6 +88,11 @@ class Past:
         """A rank's amounts over its life; None if it has no sample."""
         sums = self._lives.get(rank)
         return None if sums is None else sums.amounts
+
+    @property
+    def usage(self) -> Mapping[int, RankUsage]:
+        """What each rank used, by the samples that were read."""
+        return {rank: sums.usage(rank) for rank, sums in self._lives.items()}
 
     def not_finite(self, rank: int) -> Mapping[str, int | None]:
         """A rank's last figures that are not finite, each with its first such step."""

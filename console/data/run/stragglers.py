@@ -54,7 +54,8 @@ def _compared(
     return read(view, own), median(known) if known else None
 
 
-def _devices(view: RunView, each: RankView) -> list[DeviceSample]:
+def devices_of(view: RunView, each: RankView) -> list[DeviceSample]:
+    """The last samples of a rank's devices."""
     host = view.state.hosts.get(each.rank.agent)
     known = {} if host is None else host.devices
     return [known[device.uuid] for device in each.rank.devices if device.uuid in known]
@@ -62,18 +63,18 @@ def _devices(view: RunView, each: RankView) -> list[DeviceSample]:
 
 def _clock(view: RunView, each: RankView) -> float | None:
     """The lowest clock of its GPUs while all are in use: an idle GPU lowers its clock by itself."""
-    found = [(d.sm_clock_mhz, d.util) for d in _devices(view, each)]
+    found = [(d.sm_clock_mhz, d.util) for d in devices_of(view, each)]
     clocks = [clock for clock, util in found if clock is not None and (util or 0.0) >= _IDLE_GPU]
     return min(clocks) if clocks and len(clocks) == len(found) else None
 
 
 def _links(view: RunView, each: RankView) -> float | None:
-    links = [d.nvlink_active for d in _devices(view, each) if d.nvlink_active is not None]
+    links = [d.nvlink_active for d in devices_of(view, each) if d.nvlink_active is not None]
     return min(links, default=None)
 
 
 def _throttles(view: RunView, each: RankView) -> set[str]:
-    return {reason for d in _devices(view, each) for reason in d.throttle or ()}
+    return {reason for d in devices_of(view, each) for reason in d.throttle or ()}
 
 
 def _host_cpu(view: RunView, each: RankView) -> float | None:

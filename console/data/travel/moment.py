@@ -16,6 +16,7 @@ from launcher.runs.reader import LineTail, decoded
 from launcher.state.run_state import RunState
 
 from ..polling import Poller
+from ..run.feed import Arrange
 from ..run.model import RunView
 from .course import Clock, Course, Dated, together
 from .marks import Landmark, Landmarks
@@ -91,6 +92,7 @@ class MomentFeed:
     ) -> None:
         self._run, self._failed, self._clock, self._interval = run, failed, clock, interval
         self._now = now
+        self._arrange: Arrange | None = None
         self._lock, self._goal = threading.Lock(), _Goal(math.inf)
         self._tail = LineTail(run / paths.EVENTS)
         self._dates, self._course, self._landmarks = Clock(), Course(run.name), Landmarks()
@@ -140,6 +142,10 @@ class MomentFeed:
             pace = min(max(self._goal.pace + by, 0), len(SPEEDS) - 1)
             self._goal = replace(self._goal, pace=pace)
         self.poller.nudge()
+
+    def list_ranks(self, arrange: Arrange) -> None:
+        """List the ranks like this in the views to come; it is called in the poller's thread."""
+        self._arrange = arrange
 
     def know(self, now: RunView) -> None:
         """Note the newest view of the run."""
@@ -328,10 +334,12 @@ class MomentFeed:
     def _view(self) -> RunView:
         shown, now = self._shown, self._now
         state, at = shown.state, shown.at
+        ranks, arrange = shown.views, self._arrange
         view = RunView(
+            listing=None if arrange is None else arrange(ranks, now=at, live=False),
             state=state,
             now=at,
-            ranks=shown.views,
+            ranks=ranks,
             progress=shown.past.progress(state, at),
             results=tuple(each for each in now.results if _has_returned(state, each)),
             artifacts=now.artifacts if state.artifacts else {},
@@ -339,6 +347,7 @@ class MomentFeed:
             max_restarts=now.max_restarts,
             alerts=shown.alarms.alerts,
             curves=now.curves,
+            usage={} if not state.phase.final else now.usage,
         )
         view.prepare()
         return view

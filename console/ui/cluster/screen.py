@@ -79,7 +79,8 @@ class ClusterScreen(NavigableScreen):
         ask: Ask = spark_api.ask,
     ) -> None:
         super().__init__()
-        self._site = site
+        self.site = site
+        self._sought = ""
         self.view: ClusterView | None = None
         self._lower, self._zoomed = "work", ""
         self._detailed = "machines"
@@ -128,6 +129,7 @@ class ClusterScreen(NavigableScreen):
         self.query_one(ClusterHead).show(message.view, keys_of(self, "cluster.waiting", "w"))
         self.query_one(MachineMap).show(message.view)
         self.query_one(WorkList).show(message.view)
+        self._find_sought()
         self._show_detail()
 
     # --- panes ---------------------------------------------------------------------------------------
@@ -166,9 +168,10 @@ class ClusterScreen(NavigableScreen):
 
     @on(ItemList.Moved)
     def _show_detail(self) -> None:
-        self.query_one(MachineDetail).show(self._chosen())
+        self.query_one(MachineDetail).show(self.chosen)
 
-    def _chosen(self) -> Item | Work | None:
+    @property
+    def chosen(self) -> Item | Work | None:
         """What is under the cursor of the list that was focused last."""
         if self._detailed == "work":
             return self.query_one(WorkList).chosen
@@ -204,6 +207,22 @@ class ClusterScreen(NavigableScreen):
     def _narrowed(self) -> None:
         self.query_one(MachineMap).focus()
 
+    def find(self, host: str) -> None:
+        """Go to a machine, as soon as it is known."""
+        self._sought = host
+        self._find_sought()
+
+    def _find_sought(self) -> None:
+        if self._sought and self.view is not None:
+            machines = self.query_one(MachineMap)
+            hosts = [item.host.host for item in machines.items]
+            if self._sought in hosts:
+                machines.action_move(hosts.index(self._sought) - machines.cursor)
+            else:
+                self._notify(f"{self._sought} is not among the machines that are shown")
+            self._sought = ""
+            self.action_pane("machines")
+
     def action_waiting(self) -> None:
         """Go to the next run that waits for slots."""
         if self.query_one(WorkList).next_waiting():
@@ -236,11 +255,11 @@ class ClusterScreen(NavigableScreen):
     def _open(self, held: Held) -> None:
         """Open a run, with the cursor on the first of these ranks."""
         rank = held.ranks[0] if held.ranks else None
-        self.app.push_screen(RunScreen(self._site.root / held.run, self._site.commands, rank=rank))
+        self.app.push_screen(RunScreen(self.site.root / held.run, self.site.commands, rank=rank))
 
     def action_copy(self) -> None:
         """Copy the identifier under the cursor: a host, a GPU's UUID, a run's id, an engine's pid."""
-        if text := name_of(self._chosen()):
+        if text := name_of(self.chosen):
             self.app.copy_to_clipboard(text)
             self._notify(f"copied {text}")
 
@@ -264,7 +283,7 @@ class ClusterScreen(NavigableScreen):
     def _page(self) -> str:
         """The page of what is under the cursor, else the first known page; notifies if there is none."""
         view = self.view or ClusterView()
-        known = [page_of(self._chosen()), *(spark.page for spark in view.sparks)]
+        known = [page_of(self.chosen), *(spark.page for spark in view.sparks)]
         known += [*map(page_of, view.work), *map(page_of, view.engines)]
         page = next(filter(None, known), "")
         if not page:

@@ -64,7 +64,7 @@ class Canvas:
             self._shade(columns)
         own = np.zeros((self.height, self.width), np.uint8)
         before = -1
-        for column, at in enumerate(self._levels(_bridged(self._scale.part(columns.mid), columns.broken))):
+        for column, at in enumerate(self._levels(_bridged(self._scale.part(columns.mid), columns.torn))):
             if at >= 0:
                 for level in _reach(at, before):
                     row, dot = divmod(self.height * 4 - 1 - level, 4)
@@ -82,7 +82,7 @@ class Canvas:
         return whole
 
     def _shade(self, columns: Columns) -> None:
-        low, high = (_bridged(self._scale.part(each), columns.broken) for each in (columns.low, columns.high))
+        low, high = (_bridged(self._scale.part(each), columns.torn) for each in (columns.low, columns.high))
         for column, (first, last) in enumerate(zip(self._levels(low), self._levels(high), strict=True)):
             if last >= 0:  # of a logarithmic scale the low end may be unknown
                 top, bottom = self.height - 1 - last // 4, self.height - 1 - max(first, 0) // 4
@@ -107,17 +107,17 @@ class Canvas:
         return words, chr(_BLANK + dots) if dots else " "
 
 
-def _bridged(parts: np.ndarray, broken: np.ndarray) -> np.ndarray:
-    """The parts with straight lines over columns without points, but none over a broken value."""
+def _bridged(parts: np.ndarray, torn: np.ndarray) -> np.ndarray:
+    """The parts with straight lines over columns without points, but none over a torn one."""
     known = np.flatnonzero(np.isfinite(parts))
     if len(known) < 2:
         return parts
     bridged = np.full(len(parts), np.nan)
     inside = np.arange(known[0], known[-1] + 1)
     bridged[inside] = np.interp(inside, known, parts[known])
-    torn = np.cumsum(broken & ~np.isfinite(parts))
+    gaps = np.cumsum(torn & ~np.isfinite(parts))
     for left, right in pairwise(known):
-        if right - left > 1 and torn[right] > torn[left]:
+        if right - left > 1 and gaps[right] > gaps[left]:
             bridged[left + 1 : right] = np.nan
     return bridged
 

@@ -112,11 +112,14 @@ def _drawn_values(layer: Layer) -> Iterator[np.ndarray]:
 
 
 def _labels(scale: Scale, lines: int) -> dict[int, str]:
-    """The labels of the vertical axis by the row that they stand in."""
-    values = scale.ticks(max(lines // 3, 2))
-    parts = scale.part(np.array(values))
-    placed = zip(parts, values, strict=True)
-    rows = {lines - 1 - min(int(part * lines), lines - 1): v for part, v in placed if part == part}
+    """The labels of the vertical axis by the row that they stand in; two at least, where there is room."""
+    rows: dict[int, float] = {}
+    for most in (max(lines // 3, 2), max(lines // 2, 3), lines):
+        values = scale.ticks(most)
+        placed = zip(scale.part(np.array(values)), values, strict=True)
+        rows = {lines - 1 - min(int(part * lines), lines - 1): v for part, v in placed if 0 <= part <= 1}
+        if len(rows) > 1:
+            break
     return {row: fig.shorten(fig.compact(value), LABELS - 1) for row, value in rows.items()}
 
 

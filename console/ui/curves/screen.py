@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import set_cell_size
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -21,7 +22,7 @@ from ...sanitize import printable
 from ..navigation import NavigableScreen, launch_screen
 from ..widgets.key_line import KeyLine
 from ..widgets.lists import CursorSheet
-from ..widgets.rows import Row
+from ..widgets.rows import Row, clip
 from .sheet import BEHIND, CurveSheet, Traced
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ class MetricList(CursorSheet[str]):
         last = fig.UNKNOWN if value is None else fig.metric(value)
         room = max(width - len(last) - 3, 4)
         style = fig.metric_style(value) if value is not None else "muted"
+        ((shown, _),) = clip(((printable(name), ""),), room)
         return (
-            (f" {fig.shorten(printable(name), room):<{room}} ", ground.strip()),
+            (f" {set_cell_size(shown, room)} ", ground.strip()),
             (f"{last} ", f"{style}{ground}"),
         )
 
@@ -125,7 +127,10 @@ class CurvesScreen(NavigableScreen):
         tints = [BEHIND] if self._which is Behind.BEST else [f"tint-{n}" for n in range(1, TINTS)]
         past = [Traced(name, curves, tint) for (name, curves), tint in zip(runs, tints, strict=False)]
         sheet.trace([Traced(self._label, self._curves, band=True), *past])
+        chosen = metrics.chosen
         metrics.curves, metrics.items = self._curves, sheet.metrics
+        if chosen in metrics.items:  # a metric that has just arrived may stand above it
+            metrics.cursor = metrics.items.index(chosen)
         if sheet.metric is None and metrics.chosen and not self._shows_all:
             sheet.metric = metrics.chosen
             sheet.refresh_rows()

@@ -267,8 +267,7 @@ def marks(curves: RunCurves, axis: Axis, metric: str) -> list[Mark]:
     found = []
     for each in curves.happened:
         at = each.at(axis, curves.begin)
-        own = each.what is not What.NOT_FINITE or each.text.startswith(f"{metric} ")
-        if at is not None and own:
+        if at is not None and each.metric in ("", metric):
             found.append(Mark(at, *_MARKS[each.what], printable(each.text)))
     return found
 

@@ -124,7 +124,6 @@ class ComparisonScreen(NavigableScreen):
     AUTO_FOCUS = "#comparison"
     DEFAULT_CSS = """
     ComparisonScreen #curves { height: 2fr; display: none; }
-    ComparisonScreen #comparison { height: 3fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Back", id="compare.back"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import Reactive
 from textual.scroll_view import ScrollView
 
@@ -21,41 +22,44 @@ from launcher.state.events import LimitNear
 from launcher.state.run_state import RunState
 
 from ... import formatting as fig
+from ...data.history.arguments import Differences
+from ...data.history.columns import ARGS, CURVE, STATE, RunColumn, run_columns, text_line
 from ...data.history.query import took_text
 from ...data.run.model import PHASE_GLYPHS
 from ...data.run.narration import record_line, xid_lines
+from ...data.run.usage import use_texts
 from ...sanitize import printable
 from ..launch.panes import outcome
 from ..run.failure import circumstances, place
-from ..widgets.lists import Column, LongList, fitting
+from ..widgets.lists import NUMBERED, Column, LongList, Sorted, fitting, marked_head
 from ..widgets.rows import MadeRows, Row, ScrollingSheet, clip, differing, wrapped_rows
 
 if TYPE_CHECKING:
+    from textual import events
+
     from ...data.history.run_list import RunRecord
+    from ...data.history.series import Series, Wanted
 
-_LEAD, _LEAST = 13, 20
-_TEXT = 500
-
-
-def _target(run: Status) -> str:
-    return _line(f"{os.path.basename(run.target[-_TEXT:])} {run.args}")
+_IMPORTANT = 80
+_LEAD, _LEAST, _NARROW, _SOME_ARGS = 13, 20, 64, 18
 
 
-COLUMNS: tuple[Column[Status], ...] = (
-    Column("name", 16, lambda run: _line(run.name or run.id), 9, "bold", left=True),
-    Column("target", 24, _target, 3, left=True),
-    Column("ranks", 5, lambda run: str(run.num_processes), 7),
-    Column("mode", 7, lambda run: _line(run.mode), 2, "muted", left=True),
-    Column("who", 10, lambda run: _line(run.user), 4, left=True),
-    Column("started", 12, lambda run: fig.date(run.started), 6, "muted", left=True),
-    Column("took", 7, lambda run: took_text(run), 8),
-    Column("exit", 4, lambda run: "" if run.exit_code is None else str(run.exit_code), 5),
-)
+def _fitted(columns: Sequence[RunColumn], width: int, wanted: int) -> list[Column[Status]]:
+    """The columns that fit beside the state and some words of the reason.
 
-
-def _columns(width: int) -> list[Column[Status]]:
-    """The columns that fit beside the state and some words of the reason."""
-    return fitting(COLUMNS, width - _LEAD - max(_LEAST, width // 4))
+    Arguments get the `wanted` width, or as much of it as leaves the most important others.
+    """
+    room = width - _LEAD - (max(_LEAST, width // 4) if width >= _NARROW else _LEAST // 2)
+    known = [Column(c.title, c.width, c.text, c.keep, c.style, c.left, c.name) for c in columns]
+    must = {c.name for c in fitting(known, room) if c.name == ARGS or c.keep >= _IMPORTANT}
+    for args in (wanted, _SOME_ARGS, 0):
+        shown = fitting([replace(c, width=max(c.width, args)) if c.name == ARGS else c for c in known], room)
+        if args == 0 or must <= {column.name for column in shown}:
+            break
+    left = room - sum(column.width + 1 for column in shown)
+    return [
+        replace(c, width=max(min(c.width + left, wanted), c.width)) if c.name == ARGS else c for c in shown
+    ]
 
 
 class RunsList(LongList[Status]):
@@ -65,6 +69,13 @@ class RunsList(LongList[Status]):
         Binding("space", "mark", "Mark", id="history.mark"),
     ]
 
+    class SortAsked(Message):
+        """The head of a column was clicked; an empty name is that of the reasons."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
     # a watched attribute and no message, so that the card is painted in the same frame as the cursor
     here: Reactive[Status | None] = Reactive(None, repaint=False)
     """The run under the cursor."""
@@ -73,15 +84,67 @@ class RunsList(LongList[Status]):
         super().__init__(id=id, classes="pane")
         self.marked: dict[str, None] = {}
         self.empty = ""
+        self.sorted_by: Sorted = NUMBERED
+        self.wants: Callable[[Sequence[Wanted]], None] = lambda _: None
+        self._differences = Differences()
+        self.series: Mapping[str, Series] = {}
+        self._fitting: tuple[object, list[Column[Status]]] = None, []
 
-    def show(self, runs: Sequence[Status], *, empty: str) -> None:
+    def show(self, runs: Sequence[Status], *, empty: str, differences: Differences | None = None) -> None:
         """Show these runs, with the cursor on the same run; `empty` is the text if there is none."""
         here = self.chosen
         self.items, self.empty = tuple(runs), empty
+        self._differences = differences or Differences()
         at = next((i for i, run in enumerate(runs) if here is not None and run.id == here.id), None)
+        before = self.cursor
         self.cursor = min(self.cursor, max(len(runs) - 1, 0)) if at is None else at
         self.refresh_rows()
+        if self.cursor != before:  # else the person may have scrolled elsewhere
+            self.reveal(self.cursor + self.fixed)
         self.here = self.chosen
+
+    def add_series(self, series: Mapping[str, Series]) -> None:
+        """Draw the curves of these runs."""
+        self.series = series
+        self.refresh_rows()
+
+    def refresh_rows(self) -> None:
+        """Make the rows again, and ask for the curves of those that are visible."""
+        super().refresh_rows()
+        self._want()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Ask for the curves of the rows that have become visible."""
+        super().watch_scroll_y(old_value, new_value)
+        self._want()
+
+    def _want(self) -> None:
+        if any(column.name == CURVE for column in self._columns(self.scrollable_content_region.width)):
+            top = self.scroll_offset.y
+            self.wants([(run.id, run.state.final) for run in self.items[top : top + self.size.height]])
+
+    def _columns(self, width: int) -> list[Column[Status]]:
+        wanted = self._differences.width
+        if self._fitting[0] != (width, wanted):
+            chosen: Mapping[str, Sequence[str]] = getattr(self.app, "columns", {})
+            names = chosen.get("history", ())
+            known = [c for c in run_columns(names) if names or c.name != ARGS or wanted]
+            self._fitting = (width, wanted), _fitted(known, width, wanted)
+        return self._fitting[1]
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by the column whose head was clicked."""
+        if event.y - self.gutter.top == 0:
+            event.prevent_default()
+            self.post_message(self.SortAsked(self._column_at(event.x - self.gutter.left)))
+
+    def _column_at(self, x: int) -> str:
+        at = _LEAD
+        for column in self._columns(self.scrollable_content_region.width):
+            if at <= x <= at + column.width:
+                return column.name
+            at += column.width + 1
+        return STATE if x < _LEAD else ""
 
     @property
     def shows_cursor(self) -> bool:
@@ -118,8 +181,11 @@ class RunsList(LongList[Status]):
 
     def head_row(self, width: int) -> Row:
         """The titles of the columns."""
-        cells = "".join(f"{column.head} " for column in _columns(width))
-        return clip(((f"   {'state':<{_LEAD - 3}}{cells}why, or the last figures", "muted"),), width)
+        heads = [(f"   {'state':<{_LEAD - 4}}", STATE)]
+        heads += [(f" {column.head}", column.name) for column in self._columns(width)]
+        by = self.sorted_by
+        cells = [(marked_head(head, by, name), "" if name == by.name else "muted") for head, name in heads]
+        return clip((*cells, (" why, or the last figures", "muted")), width)
 
     def empty_row(self) -> Row:
         """The text `empty`."""
@@ -133,14 +199,27 @@ class RunsList(LongList[Status]):
         row: Row = (
             (mark, f"bold{ground}"),
             (f"{glyph} {run.state:<{_LEAD - 3}}", style + ground),
-            *((f"{column.text(run)} ", column.style + ground) for column in _columns(width)),
-            *((text, style + ground) for text, style in outcome(run)),
+            *((f"{self._cell(column, run)} ", column.style + ground) for column in self._columns(width)),
+            *((text, style + ground) for text, style in _reached(run)),
         )
         return clip(row, width)
 
+    def _cell(self, column: Column[Status], run: Status) -> str:
+        if column.name == ARGS:
+            return column.aligned(text_line(self._differences.text(run)))
+        if column.name == CURVE:
+            return fig.curve(self.series.get(run.id, ()), column.width, low=True)
+        return column.text(run)
 
-def _line(text: str) -> str:
-    return " ".join(text[:_TEXT].split())
+
+def _reached(run: Status) -> Row:
+    """Why a run ended, or its last figures: the state is in a column of its own."""
+    first, *more = outcome(run)
+    if first[0] != run.state:
+        return (first, *more)
+    return tuple(
+        (text.removeprefix(" · ") if at == 0 else text, style) for at, (text, style) in enumerate(more)
+    )
 
 
 _WHY, _LABEL = 2000, 9
@@ -215,6 +294,8 @@ def card_rows(run: Status, record: RunRecord | None, width: int) -> Iterator[Row
     for label, value in _facts(run):
         if value:
             yield ((f" {label:<{_LABEL}}", "muted"), (" ".join(printable(value).split()), ""))
+    if record is not None and (used := " · ".join(use_texts(record.use))):
+        yield ((f" {'used':<{_LABEL}}", "muted"), (used, ""))
     if record is not None and (came := total_line(record.state)):
         yield ((f" {'files':<{_LABEL}}", "muted"), (f"{came}: rankdeck artifacts {run.id}", ""))
     if figures := _figures(run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,11 @@ from launcher.runs.status import Status
 
 from ... import formatting as fig
 from ...data.filtering import help_line
+from ...data.history.columns import ORDERS, run_column
 from ...data.history.comparison import MOST_RUNS
-from ...data.history.query import ORDERS, fields, parse_run_filter
+from ...data.history.query import fields, parse_run_filter
 from ...data.history.run_list import Listing, RunListPoller, RunQuery, RunRecord, RunRecordPoller
+from ...data.history.series import Series, SeriesPoller
 from ...data.launch.draft import command_text, draft_of, require_editable
 from ...settings import current_defaults
 from ..dialogs import ConfirmScreen
@@ -34,6 +36,7 @@ from ..run.screen import RunScreen
 from ..widgets.failed_pane import contained
 from ..widgets.fields import FilterField
 from ..widgets.key_line import KeyLine, keys_of
+from ..widgets.lists import Sorted
 from .compare import ComparisonScreen
 from .panes import RunCard, RunsList
 
@@ -76,8 +79,8 @@ class HistoryScreen(StartsAgain):
         Binding("enter", "open", "Open", id="history.open"),
         Binding("escape", "back", "Back", id="history.back"),
         Binding("slash", "filter", "Filter", key_display="/", id="history.filter"),
-        Binding("s", "sort", "Sort", id="history.sort"),
-        Binding("S", "reverse", "Reverse the order", show=False, id="history.reverse"),
+        Binding("s,o", "sort", "Sort", id="history.sort"),
+        Binding("S,O", "reverse", "Reverse the order", show=False, id="history.reverse"),
         Binding("c", "compare", "Compare", id="history.compare"),
         Binding("1", "pane('#runs')", "Runs", show=False, id="history.pane_1"),
         Binding("2", "pane('#card')", "Run in full", show=False, id="history.pane_2"),
@@ -90,6 +93,17 @@ class HistoryScreen(StartsAgain):
         def __init__(self, record: RunRecord) -> None:
             super().__init__()
             self.record = record
+
+    class SeriesRead(Message):
+        """The curves of more runs were read. It replaces an older one."""
+
+        def __init__(self, series: Mapping[str, Series]) -> None:
+            super().__init__()
+            self.series = series
+
+        def can_replace(self, message: Message) -> bool:
+            """Only the newest value needs to be shown: it has all curves."""
+            return isinstance(message, type(self))
 
     class RunsListed(Message):
         """A new list of runs. It replaces an older one that is not yet shown."""
@@ -109,7 +123,8 @@ class HistoryScreen(StartsAgain):
         self._listing: Listing | None = None
         self._past = RunListPoller(site.root, self._publish)
         self._records = RunRecordPoller(site.root, self._publish_record)
-        self._pollers = (self._past.poller, self._records.poller)
+        self._series = SeriesPoller(site.root, self._publish_series)
+        self._pollers = (self._past.poller, self._records.poller, self._series.poller)
 
     def compose(self) -> ComposeResult:
         """The list, and below it one run in full."""
@@ -123,6 +138,7 @@ class HistoryScreen(StartsAgain):
         """Start the pollers."""
         with contained(self):
             self.watch(self.query_one(RunsList), "here", self._show_card)
+            self.query_one(RunsList).wants = self._series.ask
         self.query_one(RunsList).show((), empty="reading …")
         self._entitle()
         for poller in self._pollers:
@@ -149,11 +165,18 @@ class HistoryScreen(StartsAgain):
     def _publish_record(self, record: RunRecord) -> None:
         self.post_message(self.RecordRead(record))
 
+    def _publish_series(self, series: Mapping[str, Series]) -> None:
+        self.post_message(self.SeriesRead(series))
+
+    @on(SeriesRead)
+    def _show_series(self, message: SeriesRead) -> None:
+        self.query_one(RunsList).add_series(message.series)
+
     @on(RunsListed)
     def _show(self, message: RunsListed) -> None:
         listing = self._listing = message.listing
         empty = listing.problem or (self._no_match_text() if listing.total else self._no_runs_text())
-        self.query_one(RunsList).show(listing.runs, empty=empty)
+        self.query_one(RunsList).show(listing.runs, empty=empty, differences=listing.differences)
         self._entitle()
 
     def _show_card(self, run: Status | None) -> None:
@@ -169,9 +192,13 @@ class HistoryScreen(StartsAgain):
         listing, question = self._listing or Listing(), self._question
         count = f"{fig.number(listing.total, 'run')}"
         shown = f" · {len(listing.runs):,} shown" if question.filter.text else ""
-        order = f"sorted by {question.order}{', reversed' * question.reverse}"
+        runs = self.query_one(RunsList)
+        column = run_column(question.order)
+        runs.sorted_by = Sorted(column.name, rises=column.rising is not question.reverse)
+        runs.refresh_rows()
+        order = f"sorted by {column.name} {runs.sorted_by.arrow}"
         below = problem or (f"filter: {question.filter.text}" if question.filter.text else "")
-        self.query_one(RunsList).entitle(f"1 Runs · {count}{shown} · {order}", below)
+        runs.entitle(f"1 Runs · {count}{shown} · {order}", below)
 
     def _no_runs_text(self) -> str:
         launch = keys_of(self, "go.launch", "f4")
@@ -199,14 +226,21 @@ class HistoryScreen(StartsAgain):
         self.action_pane("#runs")
 
     def action_sort(self) -> None:
-        """Sort by the next order."""
-        names = list(ORDERS)
-        following = names[(names.index(self._question.order) + 1) % len(names)]
-        self._ask(replace(self._question, order=following, reverse=False))
+        """Sort by the next column."""
+        order = self._question.order
+        at = ORDERS.index(order) if order in ORDERS else -1
+        self._ask(replace(self._question, order=ORDERS[(at + 1) % len(ORDERS)], reverse=False))
 
     def action_reverse(self) -> None:
         """Reverse the order."""
         self._ask(replace(self._question, reverse=not self._question.reverse))
+
+    @on(RunsList.SortAsked)
+    def _sort_by(self, message: RunsList.SortAsked) -> None:
+        if message.name == self._question.order:
+            self.action_reverse()
+        elif message.name:
+            self._ask(replace(self._question, order=message.name, reverse=False))
 
     def _ask(self, question: RunQuery) -> None:
         self._question = question

@@ -3,189 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
 
-from launcher.spec.job import applies
-from launcher.spec.modes import DEFAULT_MODE, Mode
-from launcher.spec.options import PATH, SHARED_PATH
-from launcher.spec.script_options import ScriptOption
+from launcher.spec.modes import Mode
 from launcher.spec.signature import Signature
 
-from ...data.launch.completion import describe
+from ... import formatting as fig
+from ...data.launch.completion import describe, option_line
 from ...data.launch.detect import Detected, mode_line, room_line
-from ...data.launch.draft import EXTRAS, MODES, Draft, words_of
+from ...data.launch.draft import MODES, Draft
+from ...data.options.arguments import read_line, suited
+from ...data.options.option import ScriptParser
 from ..rendering.focus import Framed
-from ..widgets.fields import ArgumentSuggester, Choice, Field, FormRow, PathSuggester, harmless
-from ..widgets.rows import Row, Sheet, clip
+from ..widgets.fields import ArgumentSuggester, Choice, Field, FormRow, harmless
+from .more import Fold, MoreForm
+from .options import OptionForm
 from .parameters import ParamForm, takes_positional
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from textual import events
     from textual.app import ComposeResult
-    from textual.widget import AwaitMount
-
-    from launcher.spec.options import Option
-
-
-class Fold(Sheet, can_focus=True):
-    """The line that unfolds and folds the options of `MoreForm`."""
-
-    DEFAULT_CSS = """
-    Fold { height: 1; width: 1fr; padding: 0 1; }
-    Fold:focus { background: $cursor-row; }
-    Fold:focus:nocolor { text-style: reverse; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,space,right,l", "unfold", "Unfold or fold", show=False, id="more.toggle"),
-    ]
-
-    class Toggled(Message):
-        """A person unfolded or folded the options."""
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._text = ""
-
-    def show(self, text: str) -> None:
-        """Show a summary of the options that are set."""
-        self._text = harmless(text)
-        self.refresh_rows()
-
-    def rows(self, width: int) -> list[Row]:
-        """The summary."""
-        return [clip(((self._text, ""),), width)]
-
-    def action_unfold(self) -> None:
-        """Post `Toggled`."""
-        self.post_message(self.Toggled())
-
-    def on_click(self) -> None:
-        """Post `Toggled`."""
-        self.action_unfold()
-
-
-class MoreForm(Vertical):
-    """The folded options: a field for each one that applies in the mode.
-
-    The fields are made when they are first unfolded or filled in: most launches do not need them, and Textual
-    styles every widget again whenever the focus moves.
-    """
-
-    DEFAULT_CSS = """
-    MoreForm { height: auto; }
-    MoreForm #more-fields { height: auto; display: none; }
-    """
-
-    class Filled(Message):
-        """The fields have been filled in with other values."""
-
-    def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._workdir = workdir
-        self._mode = DEFAULT_MODE
-        self._fields: dict[str, Field] = {}
-        self._made: AwaitMount | None = None
-        self._fold, self._room = Fold(id="fold"), Vertical(id="more-fields")
-        self.unfolded = False
-
-    def compose(self) -> ComposeResult:
-        """The line, and room for the fields."""
-        yield FormRow("More", self._fold)
-        yield self._room
-
-    def on_mount(self) -> None:
-        """Hide the fields."""
-        self._fit()
-
-    @property
-    def values(self) -> dict[str, str]:
-        """The values that are not empty, by name."""
-        return {name: field.value for name, field in self._fields.items() if field.value}
-
-    def fill(self, values: Mapping[str, str]) -> None:
-        """Fill in these, and empty the others."""
-        if values:
-            self._make()
-        for name, field in self._fields.items():
-            field.value = values.get(name, "")
-        self._fit()
-        self.post_message(self.Filled())
-
-    def suit(self, mode: Mode) -> None:
-        """Show the options that apply in a mode; other fields keep their values, which are not used."""
-        self._mode = mode
-        self._fit()
-
-    def toggle(self, *, unfold: bool | None = None) -> None:
-        """Show or hide the fields."""
-        self.unfolded = not self.unfolded if unfold is None else unfold
-        if not self.unfolded:
-            self._fit()
-            self._fold.focus()
-            return
-        self._make()
-        self._fit()
-        first = next(row for row in self._rows() if row.display)
-        self.call_later(self._go_to, first.name)
-
-    def judge(self, name: str | None, problem: str | None) -> None:
-        """Show what is wrong with a field; while folded, on the line of the fold."""
-        for row in self._rows():
-            row.judge(problem if row.name == name else None)
-        own = name in {extra.name for extra in EXTRAS}
-        self.query_one(FormRow).judge(problem if own and not self.unfolded else None)
-
-    def reveal(self, name: str) -> None:
-        """Unfold and go to the field of this name, if it is one of these."""
-        if any(extra.name == name for extra in EXTRAS):
-            self.toggle(unfold=True)
-            self.call_later(self._go_to, name)
-
-    def summarise(self) -> None:
-        """Show the options that are set on the line of the fold."""
-        words = words_of(self.values, self._mode)
-        sign = "▾" if self.unfolded else "▸"
-        self._fold.show(f"{sign} {shlex.join(words) or 'limits, restarts, environment …'}")
-
-    def _make(self) -> None:
-        """Make the fields on the first call."""
-        if self._made is None:
-            rows = [self._row(extra) for extra in EXTRAS]
-            self._made = self._room.mount_all(rows)
-
-    def _row(self, extra: Option) -> FormRow:
-        suggester = PathSuggester(self._workdir) if extra.kind in (PATH, SHARED_PATH) else None
-        field = Field(placeholder=extra.placeholder, name=extra.name, suggester=suggester)
-        self._fields[extra.name] = field
-        return FormRow(f" {extra.label}", field, name=extra.name)
-
-    async def _go_to(self, name: str) -> None:
-        if self._made is not None:
-            await self._made
-        self._fields[name].focus(scroll_visible=False)
-        # scrolling needs the field's region, which it has only after the layout
-        self.call_after_refresh(self._show_around, self._fields[name])
-
-    def _show_around(self, field: Field) -> None:
-        """Scroll so that as many of the fields as possible are visible, and this one among them."""
-        self.scroll_visible(top=True, animate=False, immediate=True)
-        field.scroll_visible(animate=False, immediate=True)
-
-    def _fit(self) -> None:
-        self._room.display = self.unfolded
-        for extra, row in zip(EXTRAS, self._rows(), strict=False):  # no rows before `_make`
-            row.display = applies(extra, self._mode)
-        self.summarise()
-
-    def _rows(self) -> list[FormRow]:
-        return [row for row in self._room.children if isinstance(row, FormRow)]
 
 
 SCRIPT = "the whole script"
@@ -207,7 +54,9 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         """Something was filled in."""
 
     class FindWanted(Message):
-        """Enter was pressed in an empty target field: the picker should open."""
+        """Enter was pressed in the target field, and it names nothing: something should be found."""
+
+    _subtitling = False
 
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
@@ -219,6 +68,8 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         self._arguments = ArgumentSuggester(workdir)
         self._detected: Detected | None = None
         self._offering = asyncio.Lock()
+        self.unfound = False
+        """Whether the target is no file or function, while something similar is offered."""
         self.border_title = "1 New run"
 
     def compose(self) -> ComposeResult:
@@ -228,7 +79,9 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         )
         yield FormRow("Run", Choice((SCRIPT,), id="entry"), id="entry-row", remark="")
         yield ParamForm(self._workdir, id="params")
-        args = Field(placeholder="--lr 0.1 --epochs 3", id="args", suggester=self._arguments)
+        line = self._arguments_line
+        yield OptionForm(self._workdir, line, self._write_arguments, id="options")
+        args = Field(placeholder="as in a shell", id="args", suggester=self._arguments)
         yield FormRow("Arguments", args, id="args-row", name="args")
         yield FormRow("", id="hint-row", remark="")
         processes = Field(value="1", id="processes", restrict=r"[0-9:]*", max_length=11)
@@ -294,9 +147,8 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
 
     def go_on(self) -> None:
         """After a target was picked, go to the next field to fill in."""
-        first = next(iter(self._params.query("Input, Choice")), None)
-        script = bool(self._arguments.options) and bool(self.query_one("#args-row").display)
-        field = first or self._input("args" if script else "processes")
+        field = next(iter(self._params.query("Input, Choice")), None) or self._options.first()
+        field = field or self._input("processes")
         field.focus()
         if isinstance(field, Field):
             field.action_select_all()  # so that typing replaces the value, even if it was focused before
@@ -315,34 +167,35 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         self.query_one("#entry-row", FormRow).remark(text)
 
     async def offer(
-        self, functions: Sequence[Signature], options: Sequence[ScriptOption], draft: Draft
+        self,
+        functions: Sequence[Signature],
+        parser: ScriptParser,
+        draft: Draft,
+        about: Mapping[str, str] | None = None,
     ) -> None:
-        """Offer the functions found in the target's file, and fields for the one that is chosen.
+        """Offer the functions found in the target's file, and fields for what is chosen.
 
         One call after another: a second one with the same function finds its fields made, not being made.
+        `about` is what the function's docstring says about its parameters.
         """
         async with self._offering:
-            await self._offer(functions, options, draft)
-
-    async def _offer(
-        self, functions: Sequence[Signature], options: Sequence[ScriptOption], draft: Draft
-    ) -> None:
-        values = [SCRIPT] if draft.source.endswith(".py") or not functions else []
-        entry = self.query_one("#entry", Choice)
-        entry.offer([*values, *(f.name for f in functions)], draft.function or SCRIPT)
-        signature = next((f for f in functions if f.name == draft.function), None)
-        self.query_one("#args-row").display = (
-            not draft.function or signature is None or takes_positional(signature)
-        )
-        self._arguments.options = options
-        self._hint()
-        await self._show_params(signature, draft)
+            values = [SCRIPT] if draft.source.endswith(".py") or not functions else []
+            entry = self.query_one("#entry", Choice)
+            entry.offer([*values, *(f.name for f in functions)], draft.function or SCRIPT)
+            signature = next((f for f in functions if f.name == draft.function), None)
+            self.query_one("#args-row").display = (
+                not draft.function or signature is None or takes_positional(signature)
+            )
+            self._params.about = about or {}
+            await self._options.show(parser, self._input("args").value)
+            self._hint()
+            await self._show_params(signature, draft)
 
     async def _show_params(self, signature: Signature | None, draft: Draft) -> None:
         """Show the fields of a function; values are remembered for each target, and filled in again."""
         pending, self._pending_params = self._pending_params, {}
         form, changed = self._params, draft.target != self._shown_target
-        if form.signature == signature and not pending and not (changed and signature is None):
+        if form.signature == signature and not pending and not (changed and form.is_open):
             self._shown_target = draft.target
             return
         self._params_by_target[self._shown_target] = form.values
@@ -388,12 +241,47 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
     def _toggled(self) -> None:
         self.toggle_more()
 
+    def _arguments_line(self) -> str:
+        return self._input("args").value
+
+    def _write_arguments(self, text: str) -> None:
+        """Take over the line of arguments that a field has changed."""
+        field = self._input("args")
+        field.value = text
+        field.cursor_position = len(text)
+
     @on(Field.Changed, "#args")
+    def _arguments_typed(self) -> None:
+        self._options.follow(self._input("args").value)
+        self._hint()
+
     def _hint(self) -> None:
-        options = self._arguments.options
+        """Describe the option that is being typed, else say what is not read of the script."""
+        parser, text = self._options.parser, self._input("args").value
+        line = read_line(parser.options, text)
+        self._arguments.options = suited(parser.options, line.command if line else "")
         row = self.query_one("#hint-row", FormRow)
-        row.display = bool(options) and bool(self.query_one("#args-row").display)
-        row.remark(describe(options, self._input("args").value))
+        row.display = bool(parser) and bool(self.query_one("#args-row").display)
+        typed = describe(self._arguments.options, text) if self._input("args").has_focus else ""
+        row.remark(harmless(typed or read_of(parser)))
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Tell in the border what the option is whose field has the focus."""
+        option = self._options.option_at(event.widget)
+        text = harmless(option_line(option)) if option is not None else ""
+        subtitle = Content(fig.shorten(text, max(self.size.width - 6, 8)))
+        if (self.border_subtitle or "") != subtitle.markup:
+            self._subtitling = True
+            self.border_subtitle = subtitle
+            self._subtitling = False
+
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> Self:
+        """Repaint; while the text in the lower border is set, only that line."""
+        if self._subtitling and not layout:
+            regions = (Region(-1, self.outer_size.height - 2, self.outer_size.width, 1),)
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def _remark(self) -> None:
         draft = self.draft
@@ -422,7 +310,7 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
 
     @on(Field.Submitted)
     def _submitted(self, message: Field.Submitted) -> None:
-        if message.input.id == "target" and not message.value.strip():
+        if message.input.id == "target" and (self.unfound or not message.value.strip()):
             self.post_message(self.FindWanted())
         else:
             self.screen.focus_next()
@@ -432,14 +320,26 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         return self.query_one(ParamForm)
 
     @property
+    def _options(self) -> OptionForm:
+        return self.query_one(OptionForm)
+
+    @property
     def _more(self) -> MoreForm:
         return self.query_one(MoreForm)
 
     def _row(self, name: str) -> FormRow:
-        return next(row for row in self.query(FormRow).results(FormRow) if row.name == name)
+        rows = self.query("LaunchForm > FormRow").results(FormRow)  # a parameter may have the same name
+        return next(row for row in rows if row.name == name)
 
     def _input(self, name: str) -> Field:
         return self.query_one(f"#{name}", Field)
+
+
+def read_of(parser: ScriptParser) -> str:
+    """Which library reads a script's arguments, and what of it is not read here."""
+    if not parser.unread:
+        return f"{parser.library}: the fields above write this line, and it fills them in"
+    return f"{parser.library}: options of {', '.join(parser.unread)} are not read; type them here"
 
 
 _GPU = {

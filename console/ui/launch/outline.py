@@ -9,20 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Static
 
 from ...formatting import tilde
+from .workbench.layout import FORM, FOUND, PLAN, PREVIEW, RECENT, TITLE_FOUND, TITLE_PLAN, LaunchPanes, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.geometry import Size
-
-WIDE = 150
-"""The least number of columns at which past runs are beside the form."""
-LOW = 22
-"""With fewer lines, past runs below the form get half of its room."""
 
 _LABELS = ("Target", "Run", "Arguments", "Processes", "GPUs", "Mode", "Spark", "More")
 COMMAND_TITLE = "The same on a command line"
@@ -38,9 +32,9 @@ class Outline(Screen[None]):
     Outline #keys-here { height: 1; dock: bottom; }
     """
 
-    def __init__(self, workdir: Path | None, *, spark: bool = False) -> None:
+    def __init__(self, workdir: Path | None, *, spark: bool = False, seeking: bool = True) -> None:
         super().__init__()
-        self._workdir = workdir
+        self._workdir, self._seeking = workdir, seeking
         self._labels = [label for label in _LABELS if spark or label != "Spark"]
 
     def compose(self) -> ComposeResult:
@@ -48,9 +42,20 @@ class Outline(Screen[None]):
         if self._workdir is None:
             return
         yield Static(banner(self._workdir), id="banner", markup=False)
-        with Container(id="launch", classes=placed(self.app.size)):
-            yield _pane("1 New run", "form", "\n".join(self._labels))
-            yield _pane("2 Recent runs", "recent")
+        panes = shown(self.app.size, seeking=self._seeking, recent_first=not self._seeking)
+        titles = {
+            FORM: "1 New run",
+            RECENT: "2 Recent runs",
+            FOUND: TITLE_FOUND,
+            PLAN: TITLE_PLAN,
+            PREVIEW: "",
+        }
+        texts = {FORM: "\n".join(self._labels)}
+        with LaunchPanes(id="launch"):
+            for name, title in titles.items():
+                pane = _pane(title, name, texts.get(name, ""))
+                pane.display = name in panes
+                yield pane
         yield _pane(COMMAND_TITLE, "command")
         yield Static(id="keys-here")
 
@@ -64,8 +69,3 @@ def _pane(title: str, name: str, text: str = "") -> Static:
 def banner(workdir: Path) -> str:
     """The program's name and the folder, with ``~`` for the home folder."""
     return f" rankdeck  {tilde(workdir)}"
-
-
-def placed(size: Size) -> str:
-    """The CSS class of the launch screen's container in a terminal of that size."""
-    return "-wide" if size.width >= WIDE else "-low" if size.height < LOW else ""

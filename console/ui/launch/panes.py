@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from textual.message import Message
 from textual.widgets import Input
 
 from launcher.runs.status import Status
@@ -15,7 +17,10 @@ from ...data.history.query import took_text
 from ...data.run.model import PHASE_GLYPHS
 from ..widgets.key_line import keys_of
 from ..widgets.lists import CursorSheet
-from ..widgets.rows import Row, Sheet, clip
+from ..widgets.rows import Row, Sheet, clip, wrapped_rows
+
+if TYPE_CHECKING:
+    from textual import events
 
 _MOST_LINES = 3
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
@@ -120,21 +125,29 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line]
 
 
+WELCOME = "rankdeck runs one training on many processes, GPUs and hosts, and shows every rank."
+DEMO = "demo: 8 ranks, recorded"
+_TIGHT = 12
 _ROOMY, _WIDE = 64, 84
 _USER, _WHY = 10, 500
 
 
 class RecentRuns(CursorSheet[Status]):
-    """A line for each run, newest first."""
+    """A line for each run, newest first. Before the first run: what this program is, and where to begin."""
+
+    class DemoWanted(Message):
+        """The line of the demo was clicked."""
 
     def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.time) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
         self._users = False
         self._clock = clock
+        self.listed = False
+        self._machine = ""
 
     def show(self, runs: Sequence[Status]) -> None:
         """Show these runs, with the cursor on the same one as before."""
-        here = self.chosen
+        here, self.listed = self.chosen, True
         self.items = tuple(runs)
         self._users = any(run.user for run in runs)
         at = (i for i, run in enumerate(runs) if here is not None and run.id == here.id)
@@ -142,9 +155,40 @@ class RecentRuns(CursorSheet[Status]):
         self.entitle(f"2 Recent runs · {len(runs)}" if runs else "2 Recent runs")
         self.refresh_rows()
 
-    def empty_row(self) -> Row:
-        """The text before the first run."""
-        return ((" none yet", "muted"),)
+    def tell_machine(self, text: str) -> None:
+        """Say what this machine has, before the first run."""
+        self._machine = text
+        if not self.items:
+            self.refresh_rows()
+
+    def rows(self, width: int) -> Sequence[Row]:
+        """A row for each run; before the first one, the welcome."""
+        if self.items:
+            return super().rows(width)
+        return [clip(row, width) for row in self._welcome(width)] if self.listed else []
+
+    def _welcome(self, width: int) -> Iterator[Row]:
+        yield from wrapped_rows(WELCOME, width)
+        tight = self.size.height < _TIGHT
+        if not tight:
+            yield ()
+        demo = keys_of(self, "launch.demo", "f7")
+        yield (f" {demo}", "bold"), (f" {DEMO}", "rank-ok")
+        keys = (("go.history", "f2", "History"), ("go.cluster", "f3", "Cluster"), ("app.help", "f1", "Help"))
+        yield tuple(
+            span
+            for name, usual, what in keys
+            for span in ((f" {keys_of(self, name, usual)}", "bold"), (f" {what}", "muted"))
+        )
+        if self._machine:
+            yield from wrapped_rows(f"here: {self._machine}", width, "muted")
+
+    def on_click(self, event: events.Click) -> None:
+        """Open the demo, if that is the line that was clicked."""
+        number = self.row_at(event.y - self.gutter.top)
+        if not self.items and 0 <= number < len(self._rows) and DEMO in str(self._rows[number]):
+            event.prevent_default()
+            self.post_message(self.DemoWanted())
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
         """State, name, size, when, how long, by whom, and why it ended or what it reached."""

@@ -17,7 +17,7 @@ from launcher.spec.signature import Parameter, ParameterKind, Signature, literal
 from ... import formatting as fig
 from ...data.launch.completion import names_path
 from ...data.launch.draft import split_pairs
-from ..widgets.fields import Choice, Field, FormRow, PathSuggester, Toggle
+from ..widgets.fields import Choice, Field, FormRow, PathSuggester, Toggle, harmless
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -39,6 +39,8 @@ class ParamForm(Vertical):
     ParamForm { height: auto; }
     ParamForm .label { color: $foreground; }
     ParamForm .remark { width: 18; }
+    ParamForm.-told Field, ParamForm.-told Choice { min-width: 18; }
+    ParamForm.-told .remark { width: 1.5fr; }
     """
 
     def __init__(self, workdir: Path, *, id: str | None = None) -> None:  # noqa: A002
@@ -47,12 +49,13 @@ class ParamForm(Vertical):
         self._workdir = workdir
         self._given: Mapping[str, str] = {}
         self._open = False
+        self.about: Mapping[str, str] = {}
 
     def compose(self) -> ComposeResult:
         """A line for each parameter."""
         for parameter in named(self.signature):
             label = f" {fig.shorten(parameter.name, 11)}"
-            yield FormRow(label, self._field(parameter), remark=_note(parameter), name=parameter.name)
+            yield FormRow(label, self._field(parameter), remark=self._note(parameter), name=parameter.name)
         if self._open:
             text = shlex.join(f"{name}={value}" for name, value in self._others().items())
             field = Field(value=text, placeholder="name=value other='a b'", id=OTHERS)
@@ -61,8 +64,14 @@ class ParamForm(Vertical):
     async def show(self, signature: Signature | None, given: Mapping[str, str], *, is_function: bool) -> None:
         """Make the fields of another function, filled with the values `given`."""
         self.signature, self._given = signature, given
+        self.set_class(bool(self.about), "-told")
         self._open = is_function and (takes_others(signature) or bool(self._others()))
         await self.recompose()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a field for other parameters, whose content is of one target only."""
+        return self._open
 
     @property
     def values(self) -> dict[str, str]:
@@ -119,6 +128,11 @@ class ParamForm(Vertical):
                 return "" if field.value == fig.UNKNOWN else field.value
         return ""
 
+    def _note(self, parameter: Parameter) -> str:
+        """The type, and what the docstring says."""
+        kind = "" if choices_of(parameter) else fig.shorten(parameter.annotation, 16)
+        return harmless(" · ".join(filter(None, [kind, self.about.get(parameter.name, "")])))
+
     def _field(self, parameter: Parameter) -> Widget:
         default, given = typed_default(parameter), self._given.get(parameter.name)
         values = choices_of(parameter)
@@ -126,7 +140,7 @@ class ParamForm(Vertical):
             start = given or default or fig.UNKNOWN
             kind = Toggle if is_switch(parameter) else Choice
             return kind(values if start in values else (start, *values), start, name=parameter.name)
-        hint = "required" if parameter.required else default or parameter.default or ""
+        hint = _required(parameter) if parameter.required else default or parameter.default or ""
         suggester = PathSuggester(self._workdir) if is_path(parameter) else None
         return Field(value=given or "", placeholder=hint, name=parameter.name, suggester=suggester)
 
@@ -190,5 +204,12 @@ def _inside_path(node: ast.expr) -> ast.expr:
     return node.args[0] if name == "Path" else node
 
 
-def _note(parameter: Parameter) -> str:
-    return "" if choices_of(parameter) else fig.shorten(parameter.annotation, 16)
+_EXAMPLES = (("list", "['a', 'b']"), ("tuple", "(1, 2)"), ("dict", "{'a': 1}"))
+
+
+def _required(parameter: Parameter) -> str:
+    """What an empty field shows of a parameter without default: how to write a container."""
+    kind = parameter.annotation.lower().removeprefix("typing.")
+    example = next((text for name, text in _EXAMPLES if kind.startswith((name, f"optional[{name}"))), "")
+    example = "[1, 2]" if example[:1] == "[" and ("int" in kind or "float" in kind) else example
+    return f"required, such as {example}" if example else "required"

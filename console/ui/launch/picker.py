@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual import on, work
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
@@ -19,20 +19,29 @@ from textual.worker import get_current_worker
 from launcher.runs.status import Status
 
 from ... import formatting as fig
+from ...data.launch.preview import Preview, preview_of
 from ...data.launch.targets import Candidate, candidates, matched, narrow, recent_candidates, with_recent
 from ...formatting import tilde
 from ..widgets.fields import Field
 from ..widgets.lists import CursorSheet
-from ..widgets.rows import Row, Span, clip
+from ..widgets.rows import Row, clip, width_of
+from .target_text import marked_target
+from .workbench.preview import SourcePreview
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 _SHOWN = 200
+_LEAST_TAKES = 12
+_BESIDE, _BELOW = 100, 22
+"""The least number of columns for a preview beside the candidates, and of lines for one below them."""
 
 
 class Candidates(CursorSheet[Candidate]):
     """The matching candidates, a line each."""
+
+    class Aimed(Message):
+        """Another candidate is under the cursor."""
 
     def __init__(self) -> None:
         super().__init__(id="candidates")
@@ -43,6 +52,7 @@ class Candidates(CursorSheet[Candidate]):
         self.items, self.cursor, self.query_text = candidates, 0, query
         self.refresh_rows()
         self.reveal(0)
+        self.post_message(self.Aimed())
 
     @property
     def shows_cursor(self) -> bool:
@@ -54,31 +64,24 @@ class Candidates(CursorSheet[Candidate]):
         return ((" nothing matches", "muted"),)
 
     def item_row(self, index: int, width: int, ground: str) -> Row:
-        """Name and signature."""
+        """Target, docstring, and the signature where there is room for it."""
         candidate = self.items[index]
-        source, colon, name = candidate.target.partition(":")
         at = matched(candidate.target, self.query_text)
-        row = (
+        name = (
             (" ", ground),
-            *_marked(source, 0, at, "muted" if colon else "", ground),
-            *_marked(colon + name, len(source), at, "bold", ground),
+            *marked_target(candidate.target, at, ground),
             (" · recent" if candidate.recent else "", f"muted{ground}"),
-            (f"  {self._takes(candidate, width)}", f"muted{ground}"),
-            (f"  {candidate.doc}" if candidate.doc else "", f"muted{ground}"),
         )
-        return clip(row, width)
+        doc = f"  {candidate.doc}" if candidate.doc else ""
+        takes = "" if candidate.takes in ("recent", "script") else f"  {candidate.takes}"
+        room = width - width_of(name) - cell_len(doc)
+        takes = fig.shorten(takes, max(room, 0)) if room >= _LEAST_TAKES or not doc else ""
+        return clip((*name, (takes, f"muted{ground}"), (doc, f"muted{ground}")), width)
 
-    def _takes(self, candidate: Candidate, width: int) -> str:
-        """The signature, shortened where a docstring follows."""
-        text = "" if candidate.takes == "recent" else candidate.takes
-        return fig.shorten(text, max(width // 3, 8)) if candidate.doc else text
-
-
-def _marked(text: str, start: int, at: Collection[int], style: str, ground: str) -> Iterator[Span]:
-    """The part of a target that begins at `start`, with the letters at positions `at` underlined."""
-    for hit, letters in groupby(enumerate(text, start), lambda pair: pair[0] in at):
-        mark = f"{style} underline" if hit else style
-        yield "".join(letter for _, letter in letters), f"{mark}{ground}"
+    def action_move(self, items: int) -> None:
+        """Move the cursor."""
+        super().action_move(items)
+        self.post_message(self.Aimed())
 
 
 class PickerScreen(ModalScreen[str]):
@@ -113,11 +116,20 @@ class PickerScreen(ModalScreen[str]):
         self._all: list[Candidate] = []
         self._done = False
 
+    class CandidateRead(Message):
+        """The candidate under the cursor was read."""
+
+        def __init__(self, preview: Preview) -> None:
+            super().__init__()
+            self.preview = preview
+
     def compose(self) -> ComposeResult:
-        """A field, and the candidates that match it."""
+        """A field, the candidates that match it, and a preview of one."""
         with Vertical(id="picker"):
             yield Field(value=self._query, placeholder="letters of a file or function")
-            yield Candidates()
+            with Container(id="choices"):
+                yield Candidates()
+                yield SourcePreview(id="candidate", classes="")
             yield Static("", id="tally", markup=False)
 
     def on_mount(self) -> None:
@@ -125,7 +137,39 @@ class PickerScreen(ModalScreen[str]):
         self.query_one("#picker").border_title = Content(
             f"Scripts and functions below {tilde(self._workdir)}"
         )
+        self._place_preview()
         self._read()
+
+    def on_resize(self) -> None:
+        """Place the preview where there is room."""
+        self._place_preview()
+
+    def _place_preview(self) -> None:
+        width, height = self.app.size
+        choices = self.query_one("#choices")
+        choices.set_class(width >= _BESIDE, "-beside")
+        choices.set_class(width < _BESIDE and height >= _BELOW, "-below")
+
+    @on(Candidates.Aimed)
+    def _follow(self) -> None:
+        chosen = self.query_one(Candidates).chosen
+        if chosen is None:
+            self.query_one(SourcePreview).show(None)
+        elif self.query_one(SourcePreview).display:
+            self._read_preview(chosen.target)
+
+    @work(thread=True, exclusive=True, group="preview")
+    def _read_preview(self, target: str) -> None:
+        worker = get_current_worker()
+        preview = preview_of(target, self._workdir)
+        if not worker.is_cancelled:
+            self.post_message(self.CandidateRead(preview))
+
+    @on(CandidateRead)
+    def _show_preview(self, message: CandidateRead) -> None:
+        chosen = self.query_one(Candidates).chosen
+        if chosen is not None and chosen.target == message.preview.target:
+            self.query_one(SourcePreview).show(message.preview)
 
     @work(thread=True, group="read")
     def _read(self) -> None:

@@ -10,32 +10,31 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.message import Message
 from textual.widgets import Static
-from textual.worker import get_current_worker
 
 from launcher.errors import LauncherError
 from launcher.runs.catalog import read_private
 from launcher.runs.reader import read_spec
 from launcher.runs.status import Status
 from launcher.spec.request import Request
-from launcher.spec.script_options import ScriptOption
 from launcher.spec.signature import Signature
 
 from ...commands import Commands
 from ...data.history.query import recent_runs
-from ...data.launch.completion import misgiven
-from ...data.launch.detect import Detected, look
+from ...data.launch.detect import Detected, look, machine_line
 from ...data.launch.draft import Draft, Misfit, command_text, draft_of, require_editable, unwritten
-from ...data.launch.targets import framework_of, functions_of, options_of
+from ...data.launch.targets import framework_of, functions_of
+from ...data.options.check import misgiven
+from ...data.options.option import ScriptParser
 from ...sanitize import escaped
 from ..navigation import Site
 from ..rerun import StartsAgain
 from ..widgets.key_line import KeyLine
 from .form import LaunchForm
-from .outline import COMMAND_TITLE, banner, placed
+from .outline import COMMAND_TITLE, banner
 from .panes import CommandLine, RecentRuns
+from .workbench.bench import Workbench
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -43,8 +42,20 @@ if TYPE_CHECKING:
 
     from launcher.diagnosis.checks.check import CheckReport
 
+    from ...data.demo import DemoStage
 
 _LIST_S = 2.0
+_KEYS = (
+    "launch.start",
+    "launch.find",
+    "list.choose",
+    "launch.again",
+    "launch.preflight",
+    "go.history",
+    "go.cluster",
+    "launch.leave",
+)
+"""The keys at the bottom, the first ones also where there is little room."""
 
 
 class LaunchScreen(StartsAgain):
@@ -61,13 +72,15 @@ class LaunchScreen(StartsAgain):
         Binding("y,ctrl+y", "copy", "Copy command", show=False, id="launch.copy"),
         Binding("slash", "find", "Find", show=False, key_display="/", id="launch.search"),
         Binding("ctrl+r", "launch", "Launch", priority=True, id="launch.start"),
-        Binding("ctrl+o", "recent", "Recent runs", id="launch.recent", priority=True),
+        Binding("f6", "recent", "Recent runs", id="launch.recent", priority=True),
         Binding("e", "edit", "Edit and run again", id="launch.edit"),
         Binding("r", "again", "Run again", id="launch.again"),
         Binding("1", "form", "New run", show=False, id="launch.pane_1"),
         Binding("2", "recent", "Recent runs", show=False, id="launch.pane_2"),
-        Binding("down", "app.focus_next", "Next field", show=False, id="launch.down"),
-        Binding("up", "app.focus_previous", "Previous field", show=False, id="launch.up"),
+        Binding("3", "workbench", "Trainings, or the plan", show=False, id="launch.pane_3"),
+        Binding("f7,d", "demo", "Demo", show=False, id="launch.demo"),
+        Binding("down", "step(1)", "Next field", show=False, id="launch.down"),
+        Binding("up", "step(-1)", "Previous field", show=False, id="launch.up"),
         Binding("escape", "leave_field", "Leave field", show=False, id="launch.escape"),
         Binding("q", "app.detach", "Quit", show=False, id="launch.quit"),
         Binding("ctrl+q", "app.detach", "Quit", priority=True, id="launch.leave"),
@@ -80,16 +93,18 @@ class LaunchScreen(StartsAgain):
             self,
             draft: Draft,
             functions: tuple[Signature, ...],
-            options: tuple[ScriptOption, ...],
+            parser: ScriptParser,
             framework: str,
             misfit: Misfit | None,
+            about: Mapping[str, str],
         ) -> None:
             super().__init__()
             self.draft = draft
             self.functions = functions
-            self.options = options
+            self.parser = parser
             self.framework = framework
             self.misfit = misfit
+            self.about = about
 
     class MachineFound(Message):
         """The resources of this machine were detected."""
@@ -128,20 +143,24 @@ class LaunchScreen(StartsAgain):
         self._refused: tuple[Draft, Misfit] | None = None
         self._checked: tuple[Draft, CheckReport] | None = None
         self._launching = False
+        self._reading: Draft | None = None
+        self._newest: Draft | None = None
         self._list_timer: Timer
+        self._demo: DemoStage | None = None
 
     def compose(self) -> ComposeResult:
         """The form, the past runs, and the command below both."""
         yield Static(banner(self._workdir), id="banner", markup=False)
-        with Container(id="launch", classes=placed(self.app.size)):
-            yield LaunchForm(self._workdir, id="form")
-            yield RecentRuns(id="recent")
+        form, recent = LaunchForm(self._workdir, id="form"), RecentRuns(id="recent")
+        seeking = not (self._first and self._first.target)
+        yield Workbench(form, recent, self._root, self._workdir, seeking=seeking)
         yield CommandLine(id="command")
-        yield KeyLine("launch.start", "launch.find", "list.choose", "launch.again", id="keys-here")
+        yield KeyLine(*_KEYS, id="keys-here")
 
     def on_mount(self) -> None:
         """Fill in the first draft, list past runs and detect the machine's resources."""
         self.query_one(CommandLine).entitle(COMMAND_TITLE)
+        self.query_one(KeyLine).reword({"go.history": "History", "go.cluster": "Cluster"})
         self.action_form()
         self._changed()
         if self._first is not None:
@@ -150,55 +169,71 @@ class LaunchScreen(StartsAgain):
         self.detect()
         self._list_timer = self.set_interval(_LIST_S, self._list)
 
-    def on_resize(self) -> None:
-        """Place past runs beside or below the form."""
-        middle = self.query_one("#launch")
-        for name in ("-wide", "-low"):
-            middle.set_class(name == placed(self.size), name)
-
     def on_screen_suspend(self) -> None:
         """Stop listing while another screen is shown, which Textual repaints when this one changes."""
         self._list_timer.pause()
+        self.query_one(Workbench).pause()
 
     def on_screen_resume(self) -> None:
         """List past runs now, because they may have changed, and then regularly."""
         self._list()
         self._list_timer.resume()
+        self.query_one(Workbench).resume()
+        self._end_demo()
 
     @on(LaunchForm.Edited)
     def _changed(self) -> None:
         draft = self.draft
         self.query_one(CommandLine).show(command_text(draft, self._defaults))
+        self.query_one(LaunchForm).unfound = False  # until it is checked
+        self.query_one(Workbench).edited(draft)
         self._show_checks()
         self._check(draft)
 
-    @work(thread=True, exclusive=True, group="check")
     def _check(self, draft: Draft) -> None:
-        worker = get_current_worker()
-        checked = self._read(draft)
-        if not worker.is_cancelled:
-            self.post_message(checked)
+        """Check a draft in a thread; while one is being checked, only the newest of the others waits."""
+        if self._reading is None:
+            self._reading = draft
+            self._read_aside(draft)
+        self._newest = draft
+
+    @work(thread=True, group="check")
+    def _read_aside(self, draft: Draft) -> None:
+        self.post_message(self._read(draft))
+
+    @on(Checked)
+    async def _checked_aside(self, message: Checked) -> None:
+        self._reading = None
+        if self._newest is not None and self._newest != message.draft:
+            self._check(self._newest)
+        await self._show_checked(message)
 
     def _read(self, draft: Draft) -> Checked:
         """Check a draft by reading its source; blocks."""
+        from ...data.options.reading import parameter_texts, parser_of
+
         misfit, framework = None, ""
         try:
             framework = framework_of(draft.resolved())
         except Misfit as error:
             misfit = error
         functions = functions_of(draft.target, draft.base)
-        options = options_of(draft.target, draft.base)
-        return self.Checked(draft, functions, options, framework, misfit)
+        parser, about = ScriptParser(), dict[str, str]()
+        if draft.function:
+            about = parameter_texts(draft.source, draft.function, draft.base)
+        else:
+            parser = parser_of(draft.source, draft.base, draft.args)
+        return self.Checked(draft, functions, parser, framework, misfit, about)
 
-    @on(Checked)
     async def _show_checked(self, message: Checked) -> None:
         if message.draft.target != self.draft.target:
             return
         form = self.query_one(LaunchForm)
-        await form.offer(message.functions, message.options, message.draft)
+        form.unfound = self.query_one(Workbench).settle(message.draft, message.misfit)
+        await form.offer(message.functions, message.parser, message.draft, message.about)
         form.show_framework(message.framework)
         if message.draft == self.draft:
-            self.judge(message.misfit, misgiven(message.options, message.draft.args) or form.trouble)
+            self.judge(message.misfit, misgiven(message.parser, message.draft.args) or form.trouble)
 
     async def learn(self) -> None:
         """Read the target and offer fields for what it takes. Input that arrives meanwhile waits."""
@@ -215,10 +250,21 @@ class LaunchScreen(StartsAgain):
     @on(MachineFound)
     def _show_detected(self, message: MachineFound) -> None:
         self.query_one(LaunchForm).set_detected(message.detected)
+        self.query_one(Workbench).know(message.detected)
+        self.query_one(RecentRuns).tell_machine(machine_line(message.detected))
 
     def action_recent(self) -> None:
         """Go to the list of past runs."""
-        self.query_one(RecentRuns).focus()
+        self.query_one(Workbench).prefer(recent=True).focus()
+
+    def action_workbench(self) -> None:
+        """Go to the trainings found here, or to the plan of the one that is filled in."""
+        self.query_one(Workbench).prefer(recent=False).focus()
+
+    def action_step(self, by: int) -> None:
+        """Go to the next or the previous field; in an empty Target, to the next training first."""
+        if not self.query_one(Workbench).move(by):
+            (self.focus_next if by > 0 else self.focus_previous)()
 
     def action_leave_field(self) -> None:
         """Take the focus from the field, so that letters are keys of the screen again."""
@@ -260,7 +306,11 @@ class LaunchScreen(StartsAgain):
 
     @on(RecentListed)
     def _show_runs(self, message: RecentListed) -> None:
-        self.query_one(RecentRuns).show(message.runs)
+        recent = self.query_one(RecentRuns)
+        first = not recent.listed
+        recent.show(message.runs)
+        if first:
+            self.query_one(Workbench).fit()
 
     def action_launch(self) -> None:
         """Start the run, and open its screen."""
@@ -335,6 +385,18 @@ class LaunchScreen(StartsAgain):
         self.query_one(LaunchForm).go_to(misfit.field)
 
     @on(LaunchForm.FindWanted)
+    def _find_wanted(self) -> None:
+        """Take the training under the cursor of the list, if one is shown; else open the picker."""
+        bench = self.query_one(Workbench)
+        if bench.choosing:
+            bench.choose()
+        else:
+            self.action_find()
+
+    @on(Workbench.Picked)
+    async def _training_picked(self, message: Workbench.Picked) -> None:
+        await self._picked(message.target)
+
     def action_find(self) -> None:
         """Open the picker for a script or function."""
         from .picker import PickerScreen
@@ -344,10 +406,48 @@ class LaunchScreen(StartsAgain):
 
     async def _picked(self, target: str | None) -> None:
         if target:
-            form = self.query_one(LaunchForm)
-            form.pick(target)
-            await self.learn()
-            form.go_on()
+            await self.take(target)
+
+    async def take(self, target: str) -> None:
+        """Fill in a target, and go to the first field of what it takes."""
+        form = self.query_one(LaunchForm)
+        form.pick(target)
+        await self.learn()
+        form.go_on()
+
+    @on(RecentRuns.DemoWanted)
+    def action_demo(self) -> None:
+        """Show the recorded run of eight ranks, beside this console's own runs."""
+        if self._demo is None:
+            from ...data.demo import DemoStage
+
+            self._demo = DemoStage()
+            self._show_demo(self._demo)
+
+    @work(thread=True, group="demo")
+    def _show_demo(self, demo: DemoStage) -> None:
+        """In a thread, because the run is recorded first."""
+        run = demo.start()
+        self.app.call_from_thread(self._open_demo, demo, run)
+
+    def _open_demo(self, demo: DemoStage, run: Path) -> None:
+        from ..run.screen import RunScreen
+
+        if self._demo is demo and self.is_current:
+            self.app.push_screen(RunScreen(run, demo.commands))
+        else:  # the person has gone elsewhere meanwhile
+            self._end_demo()
+
+    def _end_demo(self) -> None:
+        """Remove the demo's folders, once its screen is closed."""
+        demo, self._demo = self._demo, None
+        if demo is not None:
+            self.run_worker(demo.close, thread=True, group="demo")
+
+    def on_unmount(self) -> None:
+        """Remove the demo's folders."""
+        if self._demo is not None:
+            self._demo.close()
 
     def action_more(self) -> None:
         """Unfold or fold the other options."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on, work
-from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
@@ -19,6 +17,7 @@ from textual.message import Message
 from ... import formatting as fig
 from ...data.logs.book import LogState, Rows, copy_rows, new_file
 from ...data.logs.search import Level, Search, parse_destination
+from ..external import run_in_terminal
 from ..widgets.fields import Field
 from ..widgets.key_line import keys_of
 from ..widgets.rows import Titled
@@ -51,9 +50,6 @@ def _so_far(search: Search, share: float | None, done: str) -> str:
     if search.slow:
         return f" (given up at {fig.percent((share or 0.0) * 100)})"
     return "" if share is not None and share >= 1.0 else f" ({fig.percent((share or 0.0) * 100)} {done})"
-
-
-TERMINAL = "/dev/tty"
 
 
 class LogOutput(Titled, Vertical):
@@ -101,13 +97,8 @@ class LogOutput(Titled, Vertical):
     def open_pager(self, path: str) -> None:
         """Suspend the console and run the pager until it ends."""
         command = [*shlex.split(os.environ.get("PAGER") or "less"), path]
-        try:
-            with self.app.suspend(), open(TERMINAL, "r+b", buffering=0) as terminal:
-                subprocess.run(command, stdin=terminal, stdout=terminal, stderr=terminal, check=False)
-        except SuspendNotSupported:
-            self.notify("a pager needs a terminal of its own", severity="warning", markup=False)
-        except OSError as error:
-            self.notify(f"cannot start {command[0]}: {error.strerror}", severity="error", markup=False)
+        if problem := run_in_terminal(self.app, command):
+            self.notify(problem, severity="warning", markup=False)
 
     def _begin_copy(self) -> bool:
         if self.copied is not None:

@@ -17,6 +17,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ...data.code.source import Spot, spot_in
 from ...data.logs.book import LogLine
 from ...data.logs.search import Level, LogDestination, Search
 from ..rendering.focus import Framed
@@ -311,6 +312,14 @@ class LogView(LogScroll, can_focus=True):
         """The lines on the screen, as text."""
         shown = {line: None for line, _ in self._places() if line < self._total}
         return "\n".join(self._plain(line) for line in shown)
+
+    @property
+    def spot(self) -> Spot | None:
+        """The place that the match of a search names, else that of the lowest visible line that names one."""
+        shown = sorted({line for line, _ in self._places() if line < self._total}, reverse=True)
+        if self.current is not None and self.current < self._total:
+            shown.insert(0, self.current)
+        return next((found for line in shown if (found := spot_in(self._plain(line))) is not None), None)
 
     def redraw(self) -> None:
         """Draw all lines again."""

@@ -74,9 +74,13 @@ def exit_anyway(code: int) -> None:
     timer.start()
 
 
-def copy(text: str, environ: Mapping[str, str], write: Callable[[str], object] | None) -> str:
-    """Copy `text` through tmux, else by `write` to the terminal; return a sentence for the user."""
+def copy(text: str, environ: Mapping[str, str], write: Callable[[str], object] | None, what: str = "") -> str:
+    """Copy `text` through tmux, else by `write` to the terminal; return a sentence for the user.
+
+    `what` names the text in that sentence.
+    """
     size = f"{len(text.splitlines())} lines" if "\n" in text.strip() else "1 line"
+    size = f"{what}, {size}," if what else size
     if offer_to_tmux(text, environ):
         return f"copied {size} through tmux"
     sequence = clipboard_sequence(text)

@@ -17,7 +17,7 @@ from ...data.run.model import RankView, RunView, gpus_of, one_a_gpu, together
 from ...data.run.narration import xid_line, xid_lines
 from ...data.run.stragglers import differences, loader_line
 from ...sanitize import printable
-from ..curves.sheet import CurveSheet, Traced
+from ..curves.sheet import LEAST, CurveSheet, Traced
 from ..widgets.plots import plot_rows
 from ..widgets.rows import MadeRows, Row, Span, clip
 from .view_sheet import ViewSheet
@@ -47,9 +47,10 @@ class Charts(ViewSheet, CurveSheet, can_focus=True):
         if self.view is None or not self.display:
             return [()]
         above = alert_rows(self.view)
-        hosts = host_rows(self.view)
-        below = [*pace_rows(self.view), *sampled_rows(self.view, width), *([()] if hosts else []), *hosts]
-        plots = self.plots(width, self.scrollable_content_region.height - len(above))
+        pace, hosts = pace_rows(self.view), host_rows(self.view) if self.view.live else []
+        below = [*pace, *sampled_rows(self.view, width), *([()] if hosts else []), *hosts]
+        room = self.scrollable_content_region.height - len(above)
+        plots = self.plots(width, room - len(pace) - len(hosts) if room > 2 * LEAST else room)
         if not self.metrics:
             above.append(hint_row(self.view))
         return one_after_another(

@@ -10,7 +10,9 @@ from textual.containers import Container, Horizontal, Vertical
 from ..logs.pane import LogPane
 from ..logs.view import LogView
 from .charts import Charts
+from .devices.pane import DevicesPane
 from .rank_detail import RankDetail
+from .rank_filter import RankFilter
 from .rank_grid import RankGrid
 from .result import ResultPane
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.geometry import Size
 
-PANES = ("ranks", "detail", "logs", "result", "charts")
+PANES = ("ranks", "detail", "logs", "result", "charts", "devices")
+_UPPER = frozenset({"ranks", "detail", "charts", "devices"})
 
 
 class Deck(Vertical):
@@ -29,7 +32,7 @@ class Deck(Vertical):
     Deck { height: 1fr; }
     Deck > * { height: 1fr; width: 1fr; }
     Deck #ranks { width: 3fr; height: 1fr; }
-    Deck #detail, Deck #charts { width: 2fr; height: 1fr; }
+    Deck #detail, Deck #charts, Deck #devices { width: 2fr; height: 1fr; }
     Deck #logs, Deck #result { height: 1fr; }
     """
 
@@ -44,9 +47,12 @@ class Deck(Vertical):
     def compose(self) -> ComposeResult:
         """The panes about ranks above, output and result below."""
         with Horizontal(id="upper"):
-            yield RankGrid(id="ranks", classes="pane")
+            ranks = RankGrid(id="ranks", classes="pane")
+            yield RankFilter(ranks)
+            yield ranks
             yield RankDetail(id="detail", classes="pane")
             yield Charts(id="charts", classes="pane")
+            yield DevicesPane(id="devices", classes="pane")
         with Container(id="lower"):
             yield LogPane(id="logs", classes="pane")
             yield ResultPane(id="result", classes="pane")
@@ -79,7 +85,7 @@ class Deck(Vertical):
 
     def show(self, name: str) -> None:
         """Put a pane on the screen."""
-        if name in ("ranks", "detail", "charts"):
+        if name in _UPPER:
             self.upper = name
         else:
             self.lower = name
@@ -156,7 +162,7 @@ class Arrangement:
     @property
     def has_upper(self) -> bool:
         """Whether a pane about ranks is shown."""
-        return not {"ranks", "detail", "charts"}.isdisjoint(self.panes)
+        return not _UPPER.isdisjoint(self.panes)
 
     @property
     def has_lower(self) -> bool:
@@ -186,7 +192,7 @@ def arrange(
     tall = terminal.height >= TALL
     above = _above(terminal.width, upper, beside, tall=tall)
     below = ("logs", "result") if tall else (lower,)
-    full_height = lines + 2
+    full_height = room if upper == "devices" else lines + 2
     if len(above) > 1:
         full_height = max(full_height, (_CHART_ROWS if len(above) > 2 else _DETAIL_ROWS) + 2)
     upper_height = max(min(full_height, room - _LEAST_LOG, room * 3 // 5), 4)
@@ -196,8 +202,10 @@ def arrange(
 
 def _above(width: int, upper: str, beside: str, *, tall: bool) -> tuple[str, ...]:
     """The panes about ranks, side by side."""
+    if upper == "devices":
+        return ("ranks", "devices") if width >= WIDEST and tall else ("devices",)
     if width >= WIDEST and tall:
-        return ("ranks", "detail", "charts")
+        return ("ranks", "detail", "devices" if beside == "detail" else "charts")
     if width >= WIDE:
         return ("ranks", beside if upper == "ranks" else upper)
     return (upper,)

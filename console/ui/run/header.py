@@ -18,6 +18,7 @@ from ... import formatting as fig
 from ...data.run.model import PHASE_GLYPHS, Progress, RunView
 from ...data.run.narration import record_line
 from ...data.run.trackers import tracker_records
+from ...data.run.usage import short_texts
 from ...sanitize import printable
 from ..widgets.rows import Row, Span, clip, spread, width_of, wrapped_rows
 from .charts import alarm_line, pace_row
@@ -286,8 +287,11 @@ def verdict_row(view: RunView, width: int) -> Row:
         spans.append((f"  step {_steps(view.progress)}", ""))
     spans += fig.metric_spans(view.progress.metrics)
     spans += [(f"  {alert}", "rank-failed") for alert in view.progress.not_finite]
-    if view.results:
-        spans.append((f"  results {len(view.results)}/{len(view.ranks)}", ""))
+    results = f"  results {len(view.results)}/{len(view.ranks)}" if view.results else ""
+    used = "".join(f"  {text}" for text in short_texts(view.use))
+    if width_of(tuple(spans)) + len(results) + len(used) <= width:
+        spans.append((used, "bold"))
+    spans.append((results, ""))
     return _with_course(tuple(spans), view.progress, width)
 
 

@@ -95,10 +95,14 @@ class CompactRows:
 def compact_lines(
     ranks: Sequence[RankView], width: int, *, by_host: bool = True
 ) -> list[tuple[str, list[RankView]]]:
-    """The label and the ranks of each line; lines by host require ranks in their natural order."""
+    """The label and the ranks of each line; lines by host require ranks in their natural order.
+
+    A label is the number of the first rank; where ranks are in another order, the position of that rank.
+    """
     if len(ranks) > HOST_RANKS or not by_host:
         per = 64 if width >= 72 else 32
-        return [(f"{at:>5}", list(ranks[at : at + per])) for at in range(0, len(ranks), per)]
+        starts = range(0, len(ranks), per)
+        return [(f"{ranks[at].rank.rank if by_host else at:>5}", list(ranks[at : at + per])) for at in starts]
     names = host_labels((v.rank.host for v in ranks), 10)
     hosts = ((host, list(group)) for host, group in groupby(ranks, key=lambda v: v.rank.host))
     per = max(width - 50, 8)

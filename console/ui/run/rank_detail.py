@@ -51,7 +51,7 @@ class RankDetail(ScrollingSheet):
         together = "  ".join(parts)
         lines = [together] if _LABEL + len(together) <= width else [*parts]
         rows = [_fact("there" * (not n), (text, "")) for n, text in enumerate(lines)]
-        return [_fact("its host", (system, "")), *rows]
+        return [*([_fact("its host", (system, ""))] if self.view.live else []), *rows]
 
 
 def detail_rows(view: RankView, width: int) -> list[Row]:

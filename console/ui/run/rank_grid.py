@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
+from launcher.errors import SpecError
+
+from ...data.filtering import Filter
+from ...data.ranks.columns import (
+    CHART,
+    RANK,
+    RankColumn,
+    chosen_columns,
+    column_of,
+    metric_column,
+    severity,
+    usual_columns,
+)
+from ...data.ranks.filter import parse_rank_filter
+from ...data.ranks.listing import WORST, RankLister, RankQuery, worst_column
 from ...data.run.health import Condition
 from ...data.run.metrics import TABLE, Metric
-from ...data.run.model import RankView, RunView
+from ...data.run.model import RankListing, RankView, RunView
+from ...formatting import count, shorten
+from ...sanitize import printable
+from ..widgets.key_line import keys_of
+from ..widgets.lists import NUMBERED, Sorted
 from ..widgets.rows import Row, ScrollingSheet
 from .messages import RankChosen
 from .rank_cells import GLYPHS, TABLE_RANKS, CompactRows, compact_lines, unplaced_row
@@ -20,11 +40,11 @@ from .rank_table import HostLine, Line, RankTable, table_lines
 if TYPE_CHECKING:
     from textual import events
 
-_PAGE, _A_LINE = 8, 32
+_PAGE, _A_LINE, _FILTER = 8, 32, 60
 
 
 class RankGrid(ScrollingSheet):
-    """Every rank of a run. Up to 64 as a table, more as cells."""
+    """The ranks of a run that pass a filter, in the order of a column. Up to 64 as a table, more as cells."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", "Next rank", show=False, id="ranks.down"),
@@ -38,7 +58,11 @@ class RankGrid(ScrollingSheet):
         Binding("enter", "choose", "Rank's log", show=False, id="ranks.choose"),
         Binding("w", "worst", "Worst rank", show=False, id="ranks.worst"),
         Binding("m", "metric", "Metric", id="ranks.metric"),
-        Binding("s", "sort", "Worst first", show=False, id="ranks.sort"),
+        Binding("s", "worst_first", "Worst first", show=False, id="ranks.sort"),
+        Binding("o", "sort", "Sort", id="ranks.order"),
+        Binding("O", "reverse", "Reverse the order", show=False, id="ranks.reverse"),
+        Binding("f", "filter", "Filter", id="ranks.filter"),
+        Binding("escape", "clear", "All ranks", show=False, id="ranks.clear"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
@@ -46,10 +70,16 @@ class RankGrid(ScrollingSheet):
         self.view: RunView | None = None
         self.cursor = 0
         self.moved: Callable[[int], None] = lambda _: None
-        self.worst_first = False
+        self.asks: Callable[[RankQuery], None] = lambda _: None
+        self.opens_filter: Callable[[], None] = lambda: None
+        self.cleared: Callable[[], object] = lambda: None
+        self.asked = RankQuery()
+        self._typed, self._problem = "", ""
+        self._typing = False
+        self._names: frozenset[str] = frozenset()
+        self._lister, self._listing = RankLister(), RankListing(self.asked)
         self._metric: Metric | None = None
         self._table, self._cells = RankTable(), CompactRows()
-        self._order: list[RankView] = []
         self._listed: list[Line] = []
         self._lines: list[tuple[str, list[RankView]]] | None = None
         self._starts = [0]  # the position in the order of each line's first rank
@@ -57,7 +87,8 @@ class RankGrid(ScrollingSheet):
     def show(self, view: RunView) -> None:
         """Show a newer view of the run."""
         self.view = view
-        self.fixed = 1 if self.is_table else 0
+        if self._typed and view.reported != self._names:
+            self._parse(view.reported)
         self._arrange()
 
     @property
@@ -69,30 +100,45 @@ class RankGrid(ScrollingSheet):
     def _devices(self) -> bool:
         return self.view is None or self.view.has_devices
 
-    def _arrange(self) -> None:
-        if self.view is None:
-            return
-        self._lines = None
-        self._order = list(self.view.ranks)
-        if self.worst_first:
-            self._order.sort(key=self._badness)
-        self._listed = table_lines(self._order, by_host=not self.worst_first) if self.is_table else []
-        self.refresh_rows()
-        self.entitle(*self._titles(self.view))
+    @property
+    def worst_first(self) -> bool:
+        """Whether the worst ranks come first."""
+        return self.asked.column is not None and self.asked.column.name == WORST
 
-    def _badness(self, view: RankView) -> tuple[int, int, int]:
-        """The sort key for "worst first"; in coarse steps, so that small changes of a figure move no rank."""
-        step = self.metric.top / 8
-        return (
-            -_SEVERITY[view.condition],
-            -int(self.metric.badness(view.figure(self.metric)) // step),
-            view.rank.rank,
-        )
+    def _ask(self, query: RankQuery) -> None:
+        """List the ranks like this, now and in the views to come."""
+        self.asked = query
+        self.asks(query)
+        self._arrange()
+        self._reveal(self.cursor)
+
+    def _arrange(self) -> None:
+        view, before = self.view, self._listing
+        if view is None:
+            return
+        made = view.listing
+        if made is None or made.query is not self.asked:  # the feed has yet to hear of it
+            made = self._lister.arrange(view.ranks, query=self.asked, now=view.now, live=view.live)
+        self._listing, self._lines = made, None
+        self._listed = table_lines(self._order, by_host=self.asked.by_number) if self.is_table else []
+        self.fixed = 1 if self._listed else 0
+        here = made.place(self.cursor)
+        moved = here is not None and here != before.place(self.cursor)
+        if here is None and self._order:
+            self._go(before.place(self.cursor) or 0)
+        self.refresh_rows()
+        if moved:
+            self._reveal(self.cursor)
+        self.entitle(*self._titles(view))
+
+    @property
+    def _order(self) -> Sequence[RankView]:
+        return self._listing.ranks
 
     @property
     def is_table(self) -> bool:
         """Whether every rank has a line of its own."""
-        return self.view is None or len(self.view.ranks) <= TABLE_RANKS
+        return self.view is None or len(self._order) <= TABLE_RANKS
 
     @property
     def lines_wanted(self) -> int:
@@ -107,7 +153,10 @@ class RankGrid(ScrollingSheet):
         """The ranks as table or cells; a note before they have places."""
         if self.view is None or not self.view.ranks:
             return [unplaced_row(self.view)]
-        metric, hosts = self.metric, self.view.state.hosts
+        if not self._order:
+            change, back = keys_of(self, "ranks.filter", "f"), keys_of(self, "ranks.clear", "esc")
+            return [((f" no rank matches: {change} changes the filter, {back} removes it", "muted"),)]
+        metric, hosts = self.metric, self.view.state.hosts if self.view.live else {}
         if self.is_table:
             return self._table.rows(
                 self._listed,
@@ -116,7 +165,9 @@ class RankGrid(ScrollingSheet):
                 devices=self.view.has_devices,
                 metric=metric,
                 hosts=hosts,
-                predicts=self.view.state.prediction is not None,
+                predicts=self._predicts,
+                chosen=self._chosen,
+                sorted_by=self._sorted_by,
             )
         return self._cells.rows(
             self._compact(), width, cursor=self._place(self.cursor), metric=metric, hosts=hosts
@@ -130,10 +181,10 @@ class RankGrid(ScrollingSheet):
             self._reveal(self.cursor)
 
     def move_to(self, rank: int) -> None:
-        """Put the cursor on a rank."""
-        if self.view is None or not self.view.ranks:
+        """Put the cursor on a rank; on the next one that is listed, if that one is not."""
+        if self.view is None or not self._order:
             return
-        rank = min(max(rank, 0), len(self.view.ranks) - 1)
+        rank = self._listed_rank(min(max(rank, 0), len(self.view.ranks) - 1), 1)
         if rank != self.cursor:
             self.cursor = rank
             self.moved(rank)
@@ -142,8 +193,20 @@ class RankGrid(ScrollingSheet):
             self.entitle(*self._titles(self.view))
         self._reveal(rank)
 
+    def beside(self, step: int) -> int:
+        """The listed rank with the next number after the cursor's, or the one before it, in a circle."""
+        return self._listed_rank(self.cursor + step, step)
+
+    def _listed_rank(self, rank: int, step: int) -> int:
+        """This rank, or the next one in the direction of `step` that is listed."""
+        total = len(self.view.ranks) if self.view is not None else 0
+        around = (number % total for number in range(rank, rank + total * step, step))
+        return next((number for number in around if self._listing.place(number) is not None), self.cursor)
+
     def _reveal(self, rank: int) -> None:
         """Scroll to a rank, and to its host's line if that is directly above."""
+        if not self._order:
+            return
         line = self._line_of(rank)
         if self.is_table and line > 1 and isinstance(self._listed[line - 2], HostLine):
             self.reveal(line - 1)
@@ -180,29 +243,138 @@ class RankGrid(ScrollingSheet):
     def action_metric(self) -> None:
         """Chart the next metric."""
         self._metric = TABLE.after(self.metric, devices=self._devices)
-        self._arrange()
+        if self.worst_first:
+            self._ask(replace(self.asked, column=worst_column(self.metric)))
+        else:
+            self._arrange()
+
+    # --- order and filter ----------------------------------------------------------------------------
+
+    def action_worst_first(self) -> None:
+        """Sort the worst ranks first, or by their numbers again; the cursor stays on its rank."""
+        self._sort(None if self.worst_first else worst_column(self.metric))
 
     def action_sort(self) -> None:
-        """Sort the worst ranks first, or by their numbers again; the cursor stays on its rank."""
-        self.worst_first = not self.worst_first
-        self._arrange()
-        self._reveal(self.cursor)
+        """Sort by the next column; after the last one, by number."""
+        columns = self._sortable()
+        names = [column.name for column in columns]
+        now = self.asked.column
+        at = -1 if now is None else names.index(now.name) if now.name in names else len(names)
+        self._sort(columns[at + 1] if at + 1 < len(columns) else None)
+
+    def action_reverse(self) -> None:
+        """Reverse the order."""
+        self._ask(replace(self.asked, reverse=not self.asked.reverse))
+
+    def sort_by(self, name: str) -> None:
+        """Sort by a column; if that is so already, in the other direction."""
+        column = None if name == RANK else metric_column(self.metric) if name == CHART else column_of(name)
+        here = self.asked.column
+        if (here is None) is (column is None) and (
+            here is None or column is None or here.name == column.name
+        ):
+            self.action_reverse()
+        else:
+            self._sort(column)
+
+    def _sort(self, column: RankColumn | None) -> None:
+        self._ask(replace(self.asked, column=column, reverse=False))
+
+    def _sortable(self) -> list[RankColumn]:
+        """The columns that are shown; for cells, those that a table would have."""
+        if self.is_table and self._table.names:
+            names: Sequence[str] = self._table.names
+        elif self._chosen:
+            names = [column.name for column in chosen_columns(self._chosen, devices=self._devices)]
+        else:
+            usual = usual_columns(
+                devices=self._devices, charted=self.metric, hosts=True, predicts=self._predicts
+            )
+            names = [column.name for column in usual]
+        charted = metric_column(self.metric)
+        columns = [charted if name == CHART else column_of(name) for name in names]
+        # the charted metric mostly has a column of its own, too
+        return list({column.name: column for column in columns}.values())
+
+    @property
+    def _sorted_by(self) -> Sorted:
+        column, query = self.asked.column, self.asked
+        if column is None:
+            return Sorted(RANK, rises=False) if query.reverse else NUMBERED
+        return Sorted(column.name, rises=query.rises)
+
+    @property
+    def _chosen(self) -> Sequence[str]:
+        """The columns of the settings; empty for the usual ones."""
+        columns: Mapping[str, Sequence[str]] = getattr(self.app, "columns", {})
+        return columns.get("ranks", ())
+
+    @property
+    def _predicts(self) -> bool:
+        return self.view is not None and self.view.state.prediction is not None
+
+    def action_filter(self) -> None:
+        """Open the line in which the filter is typed."""
+        self.opens_filter()
+
+    def action_clear(self) -> None:
+        """List all ranks."""
+        self.cleared()
+        self.narrow("")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only a filter can be cleared."""
+        return bool(self._typed) if action == "clear" else super().check_action(action, parameters)
+
+    def narrow(self, text: str) -> str:
+        """List the ranks that pass a filter; return what is wrong with it, and then list those as before."""
+        if text.strip() == self._typed:
+            return self._problem
+        self._typed = text.strip()
+        self._parse(self.view.reported if self.view is not None else frozenset())
+        if self.view is not None:
+            self.entitle(*self._titles(self.view))
+        return self._problem
+
+    def typing(self, typing: bool) -> None:
+        """Note whether the filter is typed: what is wrong with it is then told beside it."""
+        self._typing = typing
+        if self.view is not None:
+            self.entitle(*self._titles(self.view))
+
+    def _parse(self, reported: frozenset[str]) -> None:
+        self._names = reported
+        try:
+            wanted, self._problem = parse_rank_filter(self._typed, reported), ""
+        except SpecError as error:
+            self._problem = str(error)
+        else:
+            if wanted.tests or self.asked.filter.tests:
+                self._ask(replace(self.asked, filter=wanted if wanted.tests else Filter()))
 
     def action_worst(self) -> None:
         """Go to the first failure, else to the rank in the worst condition that is furthest behind."""
         if self.view and self.view.ranks:
             failed = self.view.state.first_failure
-            worst = max(self.view.ranks, key=lambda v: (_SEVERITY[v.condition], -(v.rank.step or 0)))
-            self.move_to(failed.rank if failed else worst.rank.rank)
+            listed = failed is not None and self._listing.place(failed.rank) is not None
+            worst = max(self._order, key=lambda v: (severity(v), -(v.rank.step or 0)), default=None)
+            if failed is not None and listed:
+                self.move_to(failed.rank)
+            elif worst is not None:
+                self.move_to(worst.rank.rank)
 
     def action_choose(self) -> None:
         """Request the log of the rank under the cursor."""
-        if self.view and self.view.ranks:
+        if self._order:
             self.post_message(RankChosen(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked rank; a second click requests its log."""
-        rank = self._rank_at(event.x - self.gutter.left, self.row_at(event.y - self.gutter.top))
+        """Move the cursor to the clicked rank; a second click requests its log. A head is sorted by."""
+        x, y = event.x - self.gutter.left, event.y - self.gutter.top
+        if self.fixed and y == 0:
+            self.sort_by(self._table.column_at(x))
+            return
+        rank = self._rank_at(x, self.row_at(y))
         if rank is not None:
             self.move_to(rank)
             if event.chain == 2:
@@ -225,14 +397,12 @@ class RankGrid(ScrollingSheet):
             self.move_to(self._order[min(max(position, 0), len(self._order) - 1)].rank.rank)
 
     def _position(self, rank: int) -> int:
-        if not self.worst_first:
-            return rank
-        return next((n for n, view in enumerate(self._order) if view.rank.rank == rank), 0)
+        return self._listing.place(rank) or 0
 
     def _compact(self) -> list[tuple[str, list[RankView]]]:
         if self._lines is None:
             width = self.scrollable_content_region.width
-            self._lines = compact_lines(self._order, width, by_host=not self.worst_first)
+            self._lines = compact_lines(self._order, width, by_host=self.asked.by_number)
             self._starts = [0, *accumulate(len(members) for _, members in self._lines)]
         return self._lines
 
@@ -251,12 +421,22 @@ class RankGrid(ScrollingSheet):
 
     def _titles(self, view: RunView) -> tuple[str, str]:
         shown = self.metric.title if view.has_devices else f"no GPU, showing {self.metric.title}"
-        order = " · worst first" if self.worst_first else self._at_host(view)
         if not view.live and view.has_devices:
             shown += ", means and peaks"
-        title = f"1 Ranks · {shown}{order}" if view.ranks else "1 Ranks"
+        some = f" · {count(len(self._order))} of {count(len(view.ranks))}" if self.asked.filter.tests else ""
+        title = f"1 Ranks{some} · {shown}{self._order_text(view)}" if view.ranks else "1 Ranks"
+        if self._problem and not self._typing:
+            return title, printable(f"✗ {self._problem}").replace("\n", " ")
         tally = sorted(view.conditions.items(), key=_order)
-        return title, " ".join(f"{GLYPHS[c]} {n} {c}" for c, n in tally)
+        wanted = [shorten(f"filter: {printable(self._typed)} ·", _FILTER)] if self._typed else []
+        return title, " ".join([*wanted, *(f"{GLYPHS[c]} {n} {c}" for c, n in tally)])
+
+    def _order_text(self, view: RunView) -> str:
+        """By what the ranks are sorted; in their own order, the cursor's host."""
+        if self.worst_first:
+            return " · worst first" if not self.asked.reverse else " · best first"
+        by = self._sorted_by
+        return f" · by {by.name} {by.arrow}" if by.name else self._at_host(view)
 
     def _at_host(self, view: RunView) -> str:
         """The host of the rank under the cursor where no column shows it: its line may be out of sight."""
@@ -265,8 +445,8 @@ class RankGrid(ScrollingSheet):
         return f" · on {view.ranks[self.cursor].rank.host}"
 
 
-_SEVERITY = {condition: number for number, condition in enumerate(Condition)}
+_CONDITIONS = list(Condition)
 
 
 def _order(item: tuple[Condition, int]) -> int:
-    return _SEVERITY[item[0]]
+    return _CONDITIONS.index(item[0])

@@ -6,23 +6,32 @@ Pure except for the cache of rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from launcher.spec.places import host_labels
 from launcher.state.run_state import Host
 
 from ... import formatting as fig
+from ...data.ranks.columns import (
+    AGES,
+    CHART,
+    HOST,
+    OWN,
+    RANK,
+    STATE,
+    RankColumn,
+    chosen_columns,
+    usual_columns,
+)
 from ...data.run.health import Condition
-from ...data.run.metrics import LAG, TABLE, Metric, Source
+from ...data.run.metrics import Metric
 from ...data.run.model import RankView
 from ...sanitize import printable
-from ..widgets.lists import Column, fitting
+from ..widgets.lists import NUMBERED, Column, Sorted, fitting, marked_head
 from ..widgets.rows import Row, Span, clip, width_of
 from .charts import gpu_figures, system_figures
 from .rank_cells import GLYPHS, STYLES
-
-_HOST, _FIGURE = 12, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,54 +56,24 @@ def table_lines(ranks: Sequence[RankView], *, by_host: bool) -> list[Line]:
     return lines
 
 
-def _step(view: RankView) -> str:
-    return fig.count(view.rank.step)
-
-
-def _ages(view: RankView) -> str:
-    return "  ".join(f"{fig.age(a):>8}" for a in (view.step_age, view.log_age, view.sample_age))
-
-
-def _figure(metric: Metric) -> Column[RankView]:
-    width, keep = max(metric.width, _FIGURE), metric.keep or _ONLY_CHARTED
-    return Column(metric.head, width, lambda v: metric.written(v.amount(metric)), keep)
-
-
-def _figures(charted: Metric, *, devices: bool) -> tuple[Column[RankView], ...]:
-    """The metrics of the devices, or of the processes if there are none; and the charted metric."""
-    shown = TABLE.shown(Source.DEVICE if devices else Source.PROCESSES)
-    more = () if charted in (*shown, LAG) else (charted,)
-    return tuple(map(_figure, (*shown, *more)))
-
-
-def columns(
-    *, devices: bool, charted: Metric, hosts: Mapping[str, str], predicts: bool = False
-) -> tuple[Column[RankView], ...]:
-    """The columns of a rank, with or without GPUs, or of a worker that predicts.
-
-    `hosts` are the names for a column of hosts, if any.
-    """
-    where: tuple[Column[RankView], ...] = (
-        Column("host", _HOST, lambda v: hosts.get(v.rank.host, fig.UNKNOWN), 6, left=True),
-    )
-    return (
-        *(where if hosts else ()),
-        *((_ROWS,) if predicts else _STEPS),
-        *_figures(charted, devices=devices),
-        Column("pid", 8, lambda v: fig.UNKNOWN if v.rank.pid is None else str(v.rank.pid), 3, "muted"),
-        Column(f"{'rows' if predicts else 'step'} age   log age  tele age", 29, _ages, 1, "muted"),
-    )
-
-
-_STEPS: tuple[Column[RankView], ...] = (
-    Column("step", 8, _step, 8),
-    Column(LAG.head, LAG.width, lambda v: LAG.written(v.lag), LAG.keep),
-)
-_ROWS: Column[RankView] = Column("rows", 8, lambda v: fig.count(v.rank.rows), 8)
-_ONLY_CHARTED = 6
-_LEAD = 16
+_LEAD = 7
+_MOST_CHART = 48
 _WORD = 8
-_STRIP = (8, 48)
+
+
+def _shown_columns(
+    known: Sequence[RankColumn], hosts: Mapping[str, str], charted: Metric
+) -> list[Column[RankView]]:
+    """The columns, with names of hosts that tell them apart, and the charted metric as the chart's head."""
+    columns = []
+    for column in known:
+        text = (lambda v: hosts.get(v.rank.host, fig.UNKNOWN)) if column.name == HOST else column.text
+        title = charted.title if column.name == CHART else column.title
+        left = column.left or column.name == CHART
+        columns.append(
+            Column(title, column.width, text, column.keep, column.style, left=left, name=column.name)
+        )
+    return columns
 
 
 class RankTable:
@@ -103,7 +82,6 @@ class RankTable:
     def __init__(self) -> None:
         self._layout: tuple[object, ...] = ()
         self._shown: Sequence[Column[RankView]] = ()
-        self._strip = 0
         self._made: dict[int, tuple[RankView, bool, Row]] = {}
         self._headed: dict[int, tuple[HostLine, Host | None, Row]] = {}
 
@@ -117,16 +95,16 @@ class RankTable:
         metric: Metric,
         hosts: Mapping[int, Host],
         predicts: bool = False,
+        chosen: Sequence[str] = (),
+        sorted_by: Sorted = NUMBERED,
     ) -> list[Row]:
-        """A header, and a row for each of `table_lines`; `hosts` are those of the run, by agent."""
-        self._lay_out(lines, width, devices, metric, predicts)
-        label = fig.shorten(metric.title, self._strip)
-        head = "".join(" " + c.head for c in self._shown)
-        header: Row = (
-            ("   rank  state  ".ljust(_LEAD)[:_LEAD] + f" {label:<{self._strip}}" + head, "muted"),
-        )
+        """A header, and a row for each of `table_lines`.
+
+        `hosts` are those of the run, by agent; `chosen` are the columns that a person wants, if any.
+        """
+        self._lay_out(lines, width, devices, metric, predicts, tuple(chosen))
         return [
-            header,
+            self._header(sorted_by),
             *(
                 self._headline(line, hosts.get(line.agent), width)
                 if isinstance(line, HostLine)
@@ -135,21 +113,54 @@ class RankTable:
             ),
         ]
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns that are shown beside the rank."""
+        return [column.name for column in self._shown]
+
+    def column_at(self, x: int) -> str:
+        """The name of the column at a cell of the header; that of the rank where there is none."""
+        at = _LEAD
+        for column in self._shown:
+            if at <= x <= at + column.width:
+                return column.name
+            at += column.width + 1
+        return RANK
+
+    def _header(self, sorted_by: Sorted) -> Row:
+        cells = [(marked_head("rank ".rjust(_LEAD), sorted_by, RANK), RANK)]
+        cells += [(marked_head(f" {c.head}", sorted_by, c.name), c.name) for c in self._shown]
+        return tuple((text, "bold" if name == sorted_by.name else "muted") for text, name in cells)
+
     def _lay_out(
-        self, lines: Sequence[Line], width: int, devices: bool, metric: Metric, predicts: bool
+        self,
+        lines: Sequence[Line],
+        width: int,
+        devices: bool,
+        metric: Metric,
+        predicts: bool,
+        chosen: tuple[str, ...],
     ) -> None:
         grouped = isinstance(lines[0], HostLine)
-        hosts = () if grouped else tuple(dict.fromkeys(v.rank.host for v in lines if isinstance(v, RankView)))
-        layout = (hosts, width, devices, metric, predicts)
+        views = [v for line in lines for v in (line.members if isinstance(line, HostLine) else [line])]
+        hosts = tuple(dict.fromkeys(v.rank.host for v in views)) if chosen or not grouped else ()
+        layout = (hosts, width, devices, metric, predicts, chosen)
         if layout == self._layout:
             return
         self._layout = layout
         self._made.clear()
         self._headed.clear()
-        known = columns(devices=devices, charted=metric, hosts=host_labels(hosts, _HOST), predicts=predicts)
-        self._shown = fitting(known, width - _LEAD - _STRIP[0] - 1)
-        used = _LEAD + 1 + sum(c.width + 1 for c in self._shown)
-        self._strip = min(max(width - used, 0), _STRIP[1])
+        labels = host_labels(hosts, OWN[HOST].width)
+        if chosen:
+            known = chosen_columns(chosen, devices=devices)
+        else:
+            known = usual_columns(devices=devices, charted=metric, hosts=bool(labels), predicts=predicts)
+        fit = fitting(_shown_columns(known, labels, metric), width - _LEAD)
+        if not chosen and not {c.name for c in fit}.issuperset(AGES):
+            fit = [
+                c for c in fit if c.name not in AGES
+            ]  # the chart has more use for the room of some of them
+        self._shown = _stretched(fit, width - _LEAD)
 
     def _headline(self, line: HostLine, host: Host | None, width: int) -> Row:
         made = self._headed.get(line.agent)
@@ -161,9 +172,20 @@ class RankTable:
     def _row(self, view: RankView, here: bool, metric: Metric) -> Row:
         made = self._made.get(view.rank.rank)
         if made is None or made[0] is not view or made[1] is not here:
-            made = view, here, _table_row(view, self._shown, self._strip, here, metric)
+            made = view, here, _table_row(view, self._shown, here, metric)
             self._made[view.rank.rank] = made
         return made[2]
+
+
+def _stretched(columns: Sequence[Column[RankView]], room: int) -> Sequence[Column[RankView]]:
+    """The columns with a chart as wide as there is room."""
+    left = max(room - sum(column.width + 1 for column in columns), 0)
+    return [
+        replace(c, width=min(c.width + left, _MOST_CHART), title=fig.shorten(c.title, c.width + left))
+        if c.name == CHART
+        else c
+        for c in columns
+    ]
 
 
 def _host_row(members: Sequence[RankView], host: Host | None, width: int) -> Row:
@@ -176,21 +198,27 @@ def _host_row(members: Sequence[RankView], host: Host | None, width: int) -> Row
     return clip(row, width)
 
 
-def _table_row(
-    view: RankView, shown: Sequence[Column[RankView]], strip: int, here: bool, metric: Metric
-) -> Row:
+def _table_row(view: RankView, shown: Sequence[Column[RankView]], here: bool, metric: Metric) -> Row:
     ground = " on cursor-row" if here else ""
     state = STYLES[view.condition]
     cells: list[Span] = [
         (f"{GLYPHS[view.condition]:>2}", state + ground),
         (f"{view.rank.rank:>4} ", "bold" + ground),
     ]
-    if view.condition is Condition.PAUSED and view.rank.paused:
-        text = f"paused: {' '.join(printable(view.rank.paused).split())}"
-        cells.append((f" {fig.shorten(text, _WORD + 1 + strip):<{_WORD + 1 + strip}}", state + ground))
-    else:
-        history = view.past.of(metric, strip)
-        cells.append((f" {view.condition:<{_WORD}}", state + ground))
-        cells.append((" " + fig.strip(history, strip, top=metric.scale_of(history)), "bar dim" + ground))
-    cells += [(" " + c.text(view), c.style + ground) for c in shown]
+    columns = list(shown)
+    while columns:
+        column = columns.pop(0)
+        if column.name == CHART:
+            history = view.past.of(metric, column.width)
+            strip = fig.strip(history, column.width, top=metric.scale_of(history))
+            cells.append((f" {strip}", "bar dim" + ground))
+        elif column.name != STATE:
+            cells.append((" " + column.text(view), column.style + ground))
+        elif view.condition is Condition.PAUSED and view.rank.paused:
+            # the reason takes the room of the chart, if that is next
+            more = columns.pop(0).width + 1 if columns and columns[0].name == CHART else 0
+            text = f"paused: {' '.join(printable(view.rank.paused).split())}"
+            cells.append((f" {fig.shorten(text, _WORD + more):<{_WORD + more}}", state + ground))
+        else:
+            cells.append((f" {view.condition:<{_WORD}}", state + ground))
     return tuple(cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,24 +16,27 @@ from launcher.display.artifacts import total_line
 from launcher.display.hangs import hung_line
 from launcher.errors import size_text
 from launcher.spec.places import host_labels
+from launcher.state.library_code import is_library
 from launcher.state.ranks import Rank
 from launcher.state.run_state import RunState
 
 from ... import formatting as fig
+from ...data.code.source import Spot
 from ...data.run.model import RankView, RunView
 from ...data.run.narration import xid_lines
 from ...data.run.trackers import tracker_records
+from ...data.run.usage import use_texts
 from ..widgets.plots import plot_rows
-from ..widgets.rows import Row, clip, wrapped_rows
+from ..widgets.rows import Row, wrapped_rows
 from .failure import circumstances, ending
+from .frames import FrameSheet, fitted
 from .rank_cells import GLYPHS, STYLES
-from .view_sheet import ScrollingViewSheet
 
 _HOST = 12
 _FILES = 50
 
 
-class ResultPane(ScrollingViewSheet):
+class ResultPane(FrameSheet):
     """Results by rank. Values are read from their JSON summary; nothing is unpickled here."""
 
     TOPIC = "results"
@@ -46,19 +49,35 @@ class ResultPane(ScrollingViewSheet):
         code = "" if view.state.exit_code is None else f" · exit {view.state.exit_code}"
         self.entitle(f"4 Result{back}{code}")
 
-    def rows(self, width: int) -> Sequence[Row]:
+    def framed_rows(self, width: int) -> tuple[Sequence[Row], Mapping[int, Spot]]:
         """The failure if there is one, then a row for each rank."""
         if self.view is None:
-            return [()]
-        return [clip(row, width) for row in result_rows(self.view, width)]
+            return [()], {}
+        spots: dict[int, Spot] = {}
+        rows = result_rows(self.view, width, spots)
+        return [fitted(row, spots.get(number), width) for number, row in enumerate(rows)], spots
+
+    def first_of(self, spots: Mapping[int, Spot]) -> int | None:
+        """The innermost frame of the user's code: it is where the exception was raised."""
+        own = [row for row, spot in spots.items() if not is_library(spot.file)]
+        failing = failing_spot(self.view) if self.view is not None else None
+        at = [row for row in own if failing is not None and (spots[row].file, spots[row].line) == failing]
+        return next(reversed(at or own), None)
 
 
-def result_rows(view: RunView, width: int) -> list[Row]:
-    """All rows of the pane."""
+def failing_spot(view: RunView) -> tuple[str, int] | None:
+    """The file and line of the user's code at which the first failure was raised; None if not known."""
+    first = view.state.first_failure
+    frames = first.raised.frames if first is not None and first.raised else ()
+    return frames[-1][:2] if frames else None
+
+
+def result_rows(view: RunView, width: int, spots: MutableMapping[int, Spot] | None = None) -> list[Row]:
+    """All rows of the pane; the traceback's frames are put into `spots`, by the numbers of their rows."""
     rows: list[Row] = []
     first = view.state.first_failure
     if first is not None:
-        rows += _failure(view, first, width)
+        rows += _failure(view, first, width, {} if spots is None else spots)
     elif hung := hung_line(view.state, view.now):
         rows.append(((f" {hung.partition(':')[0]}", "rank-hung bold"),))
         rows += [((f"   {place}", ""),) for place in standstills(view.state.last_stacks)]
@@ -69,6 +88,8 @@ def result_rows(view: RunView, width: int) -> list[Row]:
         rows.append(((f" {view.state.why}", "bold"),))
     if not view.live and first is None:
         rows += _standing(view.state, width)
+    if not view.live and (used := use_texts(view.use)):
+        rows.append(((f" {' · '.join(used)}", ""),))
     values = {int(entry["rank"]): entry for entry in view.results}
     rows += _shaped(view.results, width)
     hosts = host_labels([v.rank.host for v in view.ranks], _HOST)
@@ -119,7 +140,7 @@ def _standing(state: RunState, width: int) -> Iterator[Row]:
         yield from wrapped_rows(f"  {line}", width, "bold" if line.startswith("cause") else "")
 
 
-def _failure(view: RunView, first: Rank, width: int) -> list[Row]:
+def _failure(view: RunView, first: Rank, width: int, spots: MutableMapping[int, Spot]) -> list[Row]:
     rows: list[Row] = [
         ((f" ✗ rank {first.rank} on {first.host} {ending(first)}", "rank-failed bold"),),
         ((f"   {circumstances(view.state, first)}", "muted"),),
@@ -128,6 +149,8 @@ def _failure(view: RunView, first: Rank, width: int) -> list[Row]:
         rows += wrapped_rows(f"  {line}", width, "bold" if line.startswith("cause") else "")
     if first.raised:
         for shown in traceback_lines(first.raised):
+            if shown.place is not None:
+                spots[len(rows)] = Spot(*shown.place)
             rows += _traceback_rows(shown, width)
     return [*rows, ()]
 

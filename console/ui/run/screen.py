@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -12,10 +13,14 @@ from textual.binding import Binding, BindingType
 from launcher.errors import LauncherError
 from launcher.runs.reader import read_spec
 
+from ...attention import TerminalTitle
 from ...commands import Commands
+from ...data.code.source import Spot
 from ...data.launch.draft import command_text, draft_of
+from ...data.ranks.listing import RankLister, RankQuery
 from ...data.run.feed import RunFeed
 from ...data.run.model import RunView
+from ...data.run.notices import NewNotices, title_of
 from ...data.run.trackers import pages
 from ...settings import current_defaults
 from ..curves.screen import CurvesScreen
@@ -27,18 +32,32 @@ from ..travel.screen import TRAVEL_BINDINGS, TRAVEL_KEYS, TravelScreen
 from ..travel.timeline import Timeline
 from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
+from .code_at_hand import copy_named, edit
 from .deck import Deck
+from .devices.pane import DevicesPane
 from .failure import failure_text
+from .frames import FrameSheet
 from .header import AlertLine, Headline, PhaseStrip, RunHeader, gang
 from .messages import FeedFailed, RankChosen, RunChanged
 from .rank_detail import RankDetail
 from .rank_grid import RankGrid
-from .result import no_result_yet
+from .result import failing_spot, no_result_yet
 from .stacks import StacksScreen
 from .view_sheet import ViewSheet
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+
+
+class _Calls(Protocol):
+    """What this screen needs of the app to reach the terminal."""
+
+    @property
+    def terminal_title(self) -> TerminalTitle: ...
+
+    def write_terminal(self, sequence: str) -> None: ...
+
+    def call_person(self, kind: str, text: str) -> None: ...
 
 
 class RunScreen(TravelScreen):
@@ -73,8 +92,10 @@ class RunScreen(TravelScreen):
         Binding("3", "pane('logs')", "Logs", show=False, id="run.pane_3"),
         Binding("4", "pane('result')", "Result", show=False, id="run.pane_4"),
         Binding("5", "pane('charts')", "Curves and alerts", show=False, id="run.pane_5"),
+        Binding("6", "pane('devices')", "Devices", show=False, id="run.pane_6"),
         Binding("0", "reset", "Usual layout", show=False, id="run.reset"),
         Binding("y", "copy", "Copy", id="run.copy"),
+        Binding("e", "edit", "Open the code in the editor", show=False, id="run.edit"),
         Binding("u", "copy_page", "Copy the run's page", show=False, id="run.page"),
         Binding("slash", "search", "Search", key_display="/", show=False, id="run.search"),
     ]
@@ -87,6 +108,8 @@ class RunScreen(TravelScreen):
         self.view: RunView | None = None
         self._was_live = False
         self._failure_shown = -1
+        self._notices = NewNotices()
+        self._lister = RankLister()
         self._feed = RunFeed(run, publish=self._publish, failed=self._publish_failure)
 
     def compose(self) -> ComposeResult:
@@ -97,20 +120,30 @@ class RunScreen(TravelScreen):
         yield Headline(id="headline")
         yield AlertLine(id="alerts")
         yield Deck(id="deck")
-        usual = ("run.detach", "run.stop", "run.stacks", "run.again", "run.back", "run.copy", "run.rank")
-        yield KeyLine(*TRAVEL_KEYS, *usual)
+        keys = ("detach", "stop", "stacks", "edit", "again", "back", "copy", "rank")
+        yield KeyLine(*TRAVEL_KEYS, *(f"run.{key}" for key in keys))
 
     def on_mount(self) -> None:
         """Begin to watch."""
         with contained(self):
             self.query_one(LogPane).attach(self._feed.book)
-        self.query_one(RankGrid).moved = self._show_detail
+        grid = self.query_one(RankGrid)
+        grid.moved, grid.asks = self._show_detail, self._list_ranks
+        self.query_one(DevicesPane).moved = grid.move_to
         self._feed.poller.start()
+
+    def _list_ranks(self, query: RankQuery) -> None:
+        """Have the ranks listed in the feed's thread: those of a large gang take long to sort."""
+        self._feed.list_ranks(partial(self._lister.arrange, query=query))
+        self.list_past(partial(RankLister().arrange, query=query))
 
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""
         super().on_unmount()
         self._feed.close()
+        if not any(isinstance(screen, RunScreen) for screen in self.app.screen_stack if screen is not self):
+            app = cast("_Calls", self.app)
+            app.terminal_title.restore(app.write_terminal)
 
     def _publish(self, view: RunView) -> None:
         self.post_message(RunChanged(view))
@@ -137,7 +170,10 @@ class RunScreen(TravelScreen):
     @on(RunChanged)
     def show(self, message: RunChanged) -> None:
         """Show the newest view, unless an earlier moment is shown."""
+        last = self.now
         self.note_now(message.view)
+        if last is None or replace(message.view, logs=last.logs) != last:
+            self._tell(message.view)
         if not self.travelling:
             self.show_view(message.view)
 
@@ -153,6 +189,13 @@ class RunScreen(TravelScreen):
     def reword_keys(self, view: RunView) -> None:
         """Name in the key line what keys do now."""
         self.query_one(KeyLine).reword({**_key_words(view), **self.travel_words()})
+
+    def _tell(self, view: RunView) -> None:
+        """Tell the terminal what a person who looks elsewhere should know."""
+        app = cast("_Calls", self.app)
+        app.terminal_title.show(title_of(view), app.write_terminal)
+        for notice in self._notices.of(view):
+            app.call_person(notice.kind, notice.text)
 
     def _show_all(self, view: RunView) -> None:
         if not view.live:
@@ -197,12 +240,21 @@ class RunScreen(TravelScreen):
         """Show the rank under the cursor in the detail pane, in the same frame as the cursor."""
         if self.view is not None:
             self.query_one(RankDetail).show(self.view, rank)
+            self.query_one(DevicesPane).point_at(rank)
 
     @on(RankChosen)
     def show_rank(self, message: RankChosen) -> None:
         """Show a rank's log."""
         self.query_one(LogPane).select(message.rank)
         self.action_pane("logs")
+
+    def go_to_rank(self, rank: int) -> None:
+        """Go to a rank in the grid, and in the log if it shows a single rank."""
+        grid = self.query_one(RankGrid)
+        grid.move_to(rank)
+        if self.query_one(LogView).rank is not None:
+            self.query_one(LogPane).select(grid.cursor)
+        self.action_pane("ranks")
 
     def action_toggle_rank(self) -> None:
         """Switch between all ranks' output and that of the rank under the cursor."""
@@ -214,7 +266,7 @@ class RunScreen(TravelScreen):
         grid = self.query_one(RankGrid)
         if self.view is None or not self.view.ranks:
             return
-        grid.move_to((grid.cursor + step) % len(self.view.ranks))
+        grid.move_to(grid.beside(step))
         if self.query_one(LogView).rank is not None:
             self.query_one(LogPane).select(grid.cursor)
 
@@ -246,7 +298,7 @@ class RunScreen(TravelScreen):
     def action_copy(self) -> None:
         """Copy why the run failed, or the command that starts it."""
         if self.view is not None and self.view.state.first_failure is not None:
-            self.app.copy_to_clipboard(failure_text(self.view))
+            copy_named(self.app, failure_text(self.view), "the failure")
         else:
             self._copy_command()
 
@@ -288,7 +340,7 @@ class RunScreen(TravelScreen):
     def action_stacks(self) -> None:
         """Show what every rank is doing: now if the run is live, else when stacks were taken last."""
         if self.view is not None:
-            self.app.push_screen(StacksScreen(self.view))
+            self.app.push_screen(StacksScreen(self.view, self.run))
             if self.live and not self.travelling:
                 self._take_stacks()
 
@@ -298,6 +350,19 @@ class RunScreen(TravelScreen):
             self._commands.take_stacks(self.run)
         except LauncherError as error:
             self.notify(str(error), severity="error", markup=False)
+
+    def action_edit(self) -> None:
+        """Open the selected frame, else the line that the log names, else where the first failure was."""
+        edit(self, self.run, self._spot())
+
+    def _spot(self) -> Spot | None:
+        focused = self.focused
+        if isinstance(focused, FrameSheet) and focused.spot is not None:
+            return focused.spot
+        if isinstance(focused, LogView) and (found := focused.spot) is not None:
+            return found
+        failing = failing_spot(self.view) if self.view is not None else None
+        return Spot(*failing) if failing is not None else None
 
     def action_again(self) -> None:
         """Show what would be started, and start it if a person confirms."""
@@ -331,4 +396,5 @@ def _key_words(view: RunView) -> dict[str, str]:
     """What keys do now, where it differs: leave an ended run; take stacks of a run without progress."""
     leave = {} if view.live else {"run.detach": "Leave"}
     stalled = view.state.last_stacks or (view.state.near is not None and view.state.near.limit == "progress")
-    return {**leave, "run.stacks": "Stacks"} if stalled else leave
+    stacks = {"run.stacks": "Stacks"} if stalled else {}
+    return {**leave, **stacks, **({"run.edit": "Edit"} if failing_spot(view) is not None else {})}

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from ...data.curves.run_curves import Axis
-from ...data.run.feed import RunFeed, usual_interval
+from ...data.run.feed import Arrange, RunFeed, usual_interval
 from ...data.run.model import RunView
 from ...data.travel.log_cut import LogsUntil
 from ...data.travel.moment import Moment, MomentFeed
@@ -68,6 +68,13 @@ class TravelScreen(StartsAgain):
     _feed: RunFeed
     _moments: MomentFeed | None = None
     _logs: LogsUntil | None = None
+    _listed_by: Arrange | None = None
+
+    def list_past(self, arrange: Arrange) -> None:
+        """List the ranks like this at the moments to come."""
+        self._listed_by = arrange
+        if self._moments is not None:
+            self._moments.list_ranks(arrange)
 
     def show_view(self, view: RunView) -> None:
         """Show a view in every pane."""
@@ -168,6 +175,8 @@ class TravelScreen(StartsAgain):
                 failed=self._complain_of_past,
                 interval=usual_interval(),
             )
+            if self._listed_by is not None:
+                feed.list_ranks(self._listed_by)
             self._logs = LogsUntil(self._feed.book)
             self.query_one(LogPane).attach(self._logs)
             began, ended = self.now.state.started or self.now.now, self.now.state.ended or self.now.now

@@ -13,16 +13,16 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
-from textual.reactive import reactive
+from textual.reactive import Reactive, reactive
 from textual.strip import Strip
 from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from launcher.spec.script_options import ScriptOption
-
 from ...data.launch.completion import complete_options, complete_path, takes_path
+from ...data.options.option import ScriptOption
 
 if TYPE_CHECKING:
     from textual import events
@@ -94,6 +94,9 @@ class Field(Input):
 
     Its value may come from a record of another machine, so control characters are not sent to the terminal.
     """
+
+    # Textual would lay the whole screen out for each character; a field's place does not depend on its text
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
     def __init__(self, value: str | None = None, **options: Any) -> None:
         super().__init__(value, compact=True, **options)

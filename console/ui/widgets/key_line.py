@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
 
+_MOVES = ("scroll_", "page_", "page(", "move(", "move_", "cursor_", "focus_", "first", "last", "sidestep(")
+
+
+def is_move(binding: Binding) -> bool:
+    """Whether a binding only moves a cursor, a view or the focus: nobody looks for it by its name."""
+    return binding.action.removeprefix("app.").startswith(_MOVES)
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key as it is shown, what it does here, and the key that a click on it simulates."""
@@ -47,7 +55,7 @@ class KeyLine(Sheet):
 
     def __init__(self, *first: str, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._first = first
+        self.first = first
         self.words: Mapping[str, str] = {}
 
     def reword(self, words: Mapping[str, str]) -> None:
@@ -88,7 +96,7 @@ class KeyLine(Sheet):
                 yield Key(self.app.get_key_display(binding), what, binding.key)
 
     def _place(self, binding: str | None) -> int:
-        return self._first.index(binding) if binding in self._first else len(self._first)
+        return self.first.index(binding) if binding in self.first else len(self.first)
 
 
 def fitting_keys(keys: Sequence[Key], width: int) -> list[Key]:

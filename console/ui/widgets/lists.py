@@ -220,6 +220,7 @@ class Column(Generic[ItemT]):
         keep: where room is short, columns with the least value are dropped first.
         style: the style of its cells.
         left: whether it is aligned to the left, as texts are; figures are aligned to the right.
+        name: what people call it where they choose it or sort by it.
     """
 
     title: str
@@ -228,6 +229,7 @@ class Column(Generic[ItemT]):
     keep: int
     style: str = ""
     left: bool = False
+    name: str = ""
 
     @property
     def head(self) -> str:
@@ -244,6 +246,31 @@ class Column(Generic[ItemT]):
         if missing < 0:
             return set_cell_size(text, self.width - 1) + "…"
         return text + " " * missing if self.left else " " * missing + text
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """By which column a table is sorted, and whether the least value comes first."""
+
+    name: str = ""
+    rises: bool = True
+
+    @property
+    def arrow(self) -> str:
+        """The direction as an arrow: up where values rise from row to row."""
+        return "↑" if self.rises else "↓"
+
+
+NUMBERED = Sorted()
+"""A table in the order of its items, which no head shows."""
+
+
+def marked_head(head: str, by: Sorted, name: str) -> str:
+    """A column's head, which begins with a space; before the title is an arrow if it is sorted by."""
+    if by.name != name:
+        return head
+    at = len(head) - len(head.lstrip())
+    return f"{head[: at - 1]}{by.arrow}{head[at:]}"
 
 
 def fitting(columns: Sequence[Column[ItemT]], room: int) -> list[Column[ItemT]]:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, overload
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -267,6 +267,10 @@ class Sheet(Titled, ScrollView):
             style = self._palette[words] = self.rich_style + self._parsed(words)
         return style
 
+    def color_of(self, word: str) -> Color:
+        """The colour of a style word in the current theme."""
+        return Color.parse(self.app.theme_variables[word])
+
     def _parsed(self, words: str) -> Style:
         ground, style = False, Style()
         for word in words.split():
@@ -275,7 +279,7 @@ class Sheet(Titled, ScrollView):
             elif word in _FLAGS:
                 style += Style.parse(word)
             else:
-                color = Color.parse(self.app.theme_variables[word]).rich_color
+                color = self.color_of(word).rich_color
                 plain = ground and self.app.no_color
                 style += (
                     Style(reverse=True) if plain else Style(bgcolor=color) if ground else Style(color=color)
@@ -361,7 +365,7 @@ def clip(row: Row, width: int) -> Row:
     room = width - 1
     for text, style in row:
         if cell_len(text) > room:
-            clipped.append((text[:room] + "…", style))
+            clipped.append((set_cell_size(text, max(room, 0)) + "…", style))
             break
         clipped.append((text, style))
         room -= cell_len(text)

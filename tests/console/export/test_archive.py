@@ -21,10 +21,12 @@ from click.testing import CliRunner, Result
 
 from console.cli import history, manage
 from console.cli.run_lookup import ALL, find
+from console.data.curves.making import curves_of
 from console.export.archive import COPIED, unpack
 from console.export.report import MAX_POINTS, curves, report_page, thinned
 from launcher.errors import AgentLost, RecordError, RunNotFound, SpecError
 from launcher.runs import paths
+from launcher.runs.curves import CurveWriter
 from launcher.runs.logs.line_index import LineIndex
 from launcher.runs.logs.writer import Chunk
 from launcher.runs.paths import runs_root
@@ -383,6 +385,21 @@ def test_only_what_is_asked_for_comes_out(run: Path, here: Path) -> None:
     assert not [name for name in names if name.startswith("logs") or name.endswith(".pickle")]
     assert (whole / "logs/0/chunks").exists()
     assert not (whole / "report.html").exists()
+
+
+def test_curves_go_along_and_come_out(run: Path, here: Path) -> None:
+    for path in (run / "curves").iterdir():
+        path.unlink()
+    writer = CurveWriter(run)
+    writer.take(ev.RankReported(time=3.0, rank=0, step=7, metrics={"loss": 0.5}))
+    writer.flush()
+    writer.close()
+    (run / "curves/.points.partial").write_bytes(b"of a writer that was killed")
+    export(ID, "-o", "run.zip")
+
+    assert [7] == curves_of(unpack(here / "run.zip", ())).points["loss"].step.tolist()
+    assert [7] == curves_of(unpack(here / "run.zip")).points["loss"].step.tolist()
+    assert f"{ID}/curves/.points.partial" not in names(here / "run.zip")
 
 
 def test_what_a_killed_process_left_goes_with_the_next(run: Path, here: Path) -> None:

@@ -71,6 +71,12 @@ def bundle(run: Path, tmp_path: Path, findings: Callable[[], object] = dict) -> 
         return {name.removeprefix(f"{ID}/"): packed.read(name).decode() for name in packed.namelist()}
 
 
+def test_it_holds_the_curves(run: Path, tmp_path: Path) -> None:
+    held = bundle(run, tmp_path)
+    assert (run / "curves/points").read_text() == held["curves/points"]
+    assert "" == held["curves/names"]
+
+
 def test_it_holds_the_facts_the_last_output_and_the_stacks(run: Path, tmp_path: Path) -> None:
     held = bundle(run, tmp_path, lambda: {"checks": []})
     assert {"events.jsonl", "status.json", "spec.json"} <= held.keys()

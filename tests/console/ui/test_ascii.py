@@ -47,14 +47,15 @@ ROUTES: dict[str, tuple[str, ...]] = {
     "PresetsScreen": ("escape", "escape", "o"),
     "HistoryScreen": ("f2",),
     "ClusterScreen": ("f3",),
-    "CommandPalette": ("ctrl+p",),
+    "BarScreen": ("ctrl+p",),
+    "JumpScreen": ("ctrl+o",),
 }
 """From a run that goes on, which is a screen too: the keys that lead to every other one."""
 
 MADE: dict[str, Callable[[RunScreen, Path], Screen[Any]]] = {
     "ComparisonScreen": lambda shown, other: ComparisonScreen([shown.run, other]),
     "StartScreen": lambda shown, other: StartScreen([("run", other.name)]),
-    "StacksScreen": lambda shown, other: StacksScreen(shown.view) if shown.view else shown,
+    "StacksScreen": lambda shown, other: StacksScreen(shown.view, shown.run) if shown.view else shown,
 }
 """Screens that need more than keys: how they are made from a run that is shown, and another one."""
 

@@ -48,7 +48,7 @@ async def test_an_own_theme_is_taken_and_can_be_left_while_a_run_is_shown(
         await until(pilot, lambda: shown(app))
         before = app.screen.styles.background.hex
         await pilot.press("ctrl+p")
-        await until(pilot, lambda: type(app.screen).__name__ == "CommandPalette")
+        await until(pilot, lambda: type(app.screen).__name__ == "BarScreen")
         await pilot.press("escape")
         app.theme = "paper"
         await pilot.pause()

@@ -15,7 +15,8 @@ from console import ui
 from console.app import RankdeckApp
 from console.demo import record_demo
 from console.settings import ConsoleSettings
-from console.ui.dialogs import HelpScreen, Keys
+from console.ui.finding.bar import BarList, BarScreen
+from console.ui.finding.help import HelpScreen, Keys
 from console.ui.keymap import is_key, key_problems, key_text, keys_now, known_bindings, normal, usable
 from console.ui.launch.panes import CommandLine
 from console.ui.launch.screen import LaunchScreen
@@ -191,17 +192,21 @@ async def test_help_can_be_searched(keyed: Open, until: Until) -> None:
 
 
 @pytest.mark.parametrize("key", ["ctrl+p", "colon"])
-async def test_the_palette_offers_themes_and_every_key(keyed: Open, until: Until, key: str) -> None:
+async def test_the_bar_offers_every_action_with_the_key_that_holds(
+    keyed: Open, until: Until, key: str
+) -> None:
     app = keyed(run__zoom="Z")
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: shown(app))
-        offered = {command.title: command.help for command in app.get_system_commands(app.screen)}
         await pilot.press("1", key)
-        await until(pilot, lambda: type(app.screen).__name__ == "CommandPalette")
+        await until(pilot, lambda: isinstance(app.screen, BarScreen))
+        await pilot.press(*"action ")
+        offered = {entry.name: entry.key for entry in app.screen.query_one(BarList).items}
         await pilot.press("escape")
 
-    assert "Theme" in offered
-    assert offered["Zoom"] == "key Z"
+        assert offered["Zoom"] == "Z"
+        assert offered["Run again"] == "R"
+        assert {"Delete all to the left", "Down", "Scroll Up"}.isdisjoint(offered)
 
 
 async def test_sentences_name_the_keys_that_hold(keyed: Open, until: Until) -> None:

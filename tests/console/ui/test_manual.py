@@ -9,7 +9,7 @@ import pytest
 
 from console.app import RankdeckApp
 from console.manual import topics
-from console.ui.dialogs import HelpScreen
+from console.ui.finding.help import HelpScreen
 from console.ui.keymap import known_bindings
 from console.ui.manual import ManualScreen, TopicSheet, topic_of
 from console.ui.run.screen import RunScreen

@@ -8,6 +8,7 @@ import pytest
 
 from console.data.cluster.model import ClusterView, GpuView, HostView, Use
 from console.data.cluster.query import MapQuery, arranged, charted_metrics, parse_machine_filter
+from console.data.ranks.columns import usual_columns
 from console.data.run.health import Alarms, AlertInput
 from console.data.run.metrics import CLOCK, TABLE, UTIL, Aggregate, Metric, Rule, Source
 from console.data.run.model import RankViews, RunView
@@ -17,7 +18,7 @@ from console.ui.cluster.machines import gpu_row, head_row, host_row
 from console.ui.run.charts import gpu_figures, sampled_rows, system_figures
 from console.ui.run.rank_cells import CompactRows, compact_lines
 from console.ui.run.rank_detail import detail_rows
-from console.ui.run.rank_table import RankTable, columns
+from console.ui.run.rank_table import RankTable
 from console.ui.widgets.rows import Row
 from launcher.spec.places import Assignment, Device
 from launcher.state import events as ev
@@ -112,9 +113,9 @@ def test_it_is_a_column_a_choice_and_a_detail_of_each_rank(
     first = TABLE.first(devices=devices)
 
     (column,) = (
-        c for c in columns(devices=devices, charted=first, hosts={}) if c.title == metric.name
+        c for c in usual_columns(devices=devices, charted=first, hosts=False) if c.title == metric.name
     )  # fmt: skip
-    assert texts == tuple(column.cell(rank) for rank in run.ranks)
+    assert texts == tuple(column.text(rank) for rank in run.ranks)
     rows = RankTable().rows(
         list(run.ranks), 140, cursor=None, devices=devices, metric=metric, hosts=run.state.hosts
     )
@@ -170,7 +171,7 @@ def test_gpus_and_machines_show_it_and_are_sought_by_it() -> None:
 
 def test_a_row_without_importance_has_a_column_only_while_it_is_charted() -> None:
     def titles(charted: Metric) -> list[str]:
-        return [column.title for column in columns(devices=True, charted=charted, hosts={})]
+        return [column.title for column in usual_columns(devices=True, charted=charted, hosts=False)]
 
     assert "clock" not in titles(UTIL)
     assert "clock" in titles(CLOCK)

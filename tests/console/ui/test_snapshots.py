@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,8 @@ import pytest
 
 from console.app import RankdeckApp
 from console.data.cluster.monitor import MachinePoller
+from console.data.finding import sources
+from console.data.finding.own import OwnCommand
 from console.data.launch import preflight as preflight_source
 from console.data.launch.detect import Detected, Gpu
 from console.data.launch.draft import Draft
@@ -21,6 +24,10 @@ from console.manual import Topic
 from console.settings import ConsoleSettings
 from console.ui import manual
 from console.ui.cluster.screen import ClusterScreen
+from console.ui.curves.screen import CurvesScreen
+from console.ui.curves.sheet import CurveSheet
+from console.ui.finding.bar import BarScreen
+from console.ui.finding.jump import JumpScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
 from console.ui.history.panes import RunCard, RunsList
 from console.ui.history.screen import HistoryScreen
@@ -29,6 +36,10 @@ from console.ui.launch.parameters import ParamForm
 from console.ui.launch.picker import Candidates, PickerScreen
 from console.ui.launch.preflight import Checks, PreflightScreen
 from console.ui.launch.screen import LaunchScreen
+from console.ui.launch.workbench.bench import Workbench
+from console.ui.launch.workbench.found import TrainingList
+from console.ui.launch.workbench.plan import LaunchPlan
+from console.ui.launch.workbench.preview import SourcePreview
 from console.ui.manual import ManualScreen
 from console.ui.rendering import insides
 from console.ui.rendering.driver import frugal
@@ -52,6 +63,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
+SMALL = (50, 14)
 GIB = 1 << 30
 NOW_S = 61
 """How many seconds after the recorded run's start every clock stands still."""
@@ -107,6 +119,9 @@ DRAFT = Draft(
     spark="spark://head:7077",
 )
 
+HERE = replace(DRAFT, mode=Mode.LOCAL, spark="", params={"lr": "1e-3"})
+"""On the machine of the console, with its GPUs."""
+
 
 @dataclass
 class Stage:
@@ -149,6 +164,7 @@ PAST: tuple[tuple[Phase, dict[str, Any]], ...] = (
         Phase.SUCCEEDED,
         {
             "name": "llama-ft",
+            "args": "lr=0.001 depth=24 data=c4",
             "num_processes": 64,
             "ended": RECORDED_AT - 33_000,
             "exit_code": 0,
@@ -159,7 +175,7 @@ PAST: tuple[tuple[Phase, dict[str, Any]], ...] = (
     (
         Phase.LOST,
         {"name": "llama-ft", "num_processes": 64, "ended": RECORDED_AT - 77_000, "exit_code": 75}
-        | {"why": "the executor on gpu-07 was lost, and no restart was left"},
+        | {"why": "the executor on gpu-07 was lost, and no restart was left", "args": "lr=0.01 data=c4"},
     ),
     (
         Phase.STOPPED,
@@ -184,11 +200,16 @@ def stage(
     for name, value in (("HOME", str(home)), ("TZ", "UTC")):
         monkeypatch.setenv(name, value)
     time.tzset()
-    for kind in (RunFeed, MachinePoller, RecentRuns):
+    for kind in (RunFeed, MachinePoller, RecentRuns, LaunchPlan):
         monkeypatch.setitem(kind.__init__.__kwdefaults__ or {}, "clock", now)
     monkeypatch.setattr(time, "time", now)
+    monkeypatch.setattr("socket.gethostname", lambda: "gpu-01")
+    for source in project.glob("*.py"):
+        os.utime(source, (RECORDED_AT - 7200,) * 2)
     monkeypatch.setattr(preflight_source, "look", lambda _: FOUND)
-    monkeypatch.setattr(manual, "topics", lambda: {"runs": Topic("runs", TOPIC)})
+    for module in (manual, sources):
+        monkeypatch.setattr(module, "topics", lambda: {"runs": Topic("runs", TOPIC)})
+    monkeypatch.setattr(sources, "this_host", lambda: "driver")
     monkeypatch.setattr(preflight_source, "make_bundle", lambda _: SENT)
     monkeypatch.setattr(preflight_source, "carried_by", lambda _: {})
     yield Stage(root, project, commands, until)
@@ -212,12 +233,26 @@ async def filled(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     )
     await stage.until(pilot, lambda: all(worker.is_finished for worker in app.workers))
     app.screen.post_message(LaunchScreen.MachineFound(FOUND))
+    bench, plan = app.screen.query_one(Workbench), app.screen.query_one(LaunchPlan)
+    await stage.until(pilot, lambda: not plan.display or (bench._planned or (0, 0))[1] is FOUND)
+    await stage.until(pilot, lambda: all(worker.is_finished for worker in app.workers))
+    await stage.until(pilot, lambda: not plan.display or plan.known)
     await pilot.pause()
 
 
 async def shown(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     """The run screen has its first view."""
     await stage.until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+
+
+async def first_start(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Nothing was launched yet, and no target is filled in."""
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    app.screen.post_message(LaunchScreen.MachineFound(FOUND))
+    found = app.screen.query_one(TrainingList)
+    await stage.until(pilot, lambda: found.items and found.border_subtitle in (None, ""))
+    preview = app.screen.query_one(SourcePreview)
+    await stage.until(pilot, lambda: not preview.display or preview.preview)
 
 
 def keys(*pressed: str, first: Go) -> Go:
@@ -249,8 +284,10 @@ async def listed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await filled(stage, app, pilot)
     await pilot.press("f2")
     await stage.until(pilot, lambda: isinstance(app.screen, HistoryScreen))
-    await stage.until(pilot, lambda: app.screen.query_one(RunsList).items)
+    runs = app.screen.query_one(RunsList)
+    await stage.until(pilot, lambda: runs.items)
     await stage.until(pilot, lambda: app.screen.query_one(RunCard).run)
+    await stage.until(pilot, lambda: len(runs.series) == len(runs.items) or app.size.width < 100)
 
 
 async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
@@ -259,6 +296,41 @@ async def compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     app.push_screen(ComparisonScreen([left[0], right[0]]))
     await stage.until(pilot, lambda: app.screen.query(ComparisonSheet))
     await stage.until(pilot, lambda: app.screen.query_one(ComparisonSheet).found)
+
+
+async def offered(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The command bar has read everything."""
+    await shown(stage, app, pilot)
+    await pilot.press("3", "ctrl+p")
+    await stage.until(pilot, lambda: isinstance(app.screen, BarScreen) and app.screen.complete)
+
+
+async def lettered(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Jump mode on the launch screen."""
+    await filled(stage, app, pilot)
+    await pilot.press("ctrl+o")
+    await stage.until(pilot, lambda: isinstance(app.screen, JumpScreen))
+
+
+async def three_compared(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """Three invented runs of the same target, over each other."""
+    runs = []
+    for number, (seconds, fail) in enumerate([(60, False), (45, True), (30, False)]):
+        run = record_demo(stage.root, seconds=seconds, fail=fail)
+        runs.append(run.rename(run.with_name(new_id(RECORDED_AT + number, f"c{number}0"))))
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    app.push_screen(ComparisonScreen(runs))
+    await stage.until(pilot, lambda: app.screen.query(CurveSheet) and app.screen.query_one(CurveSheet).traced)
+
+
+async def curved(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The screen of curves, with the first metric in full."""
+    await shown(stage, app, pilot)
+    await pilot.press("c")
+    await stage.until(pilot, lambda: isinstance(app.screen, CurvesScreen))
+    await stage.until(
+        pilot, lambda: app.screen.query(CurveSheet) and app.screen.query_one(CurveSheet).metrics
+    )
 
 
 async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
@@ -294,6 +366,7 @@ class Scene:
     past: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     environ: dict[str, str] = field(default_factory=dict)
+    draft: Draft = DRAFT
 
 
 def succeeded(stage: Stage) -> Path:
@@ -323,21 +396,40 @@ def large(stage: Stage) -> Path:
     return record_demo(stage.root, ranks=64, until=NOW_S)
 
 
+def without_gpus(stage: Stage) -> Path:
+    return record_demo(stage.root, ranks=4, gpus=False, until=NOW_S)
+
+
+OWN = {
+    "code": OwnCommand("code", ("code", "-g", "{file}:{line}"), "ctrl+g", "the failing line in the editor"),
+    "top": OwnCommand("top", ("ssh", "-t", "{host}", "nvtop"), terminal=True),
+}
 SCENES = {
     "launch": Scene(filled, past=True),
+    "launch-first": Scene(first_start, draft=Draft()),
+    "launch-here": Scene(filled, past=True, draft=HERE),
     "launch-more": Scene(keys("ctrl+t", first=filled), past=True),
     "picker": Scene(picking, past=True),
     "preflight": Scene(checking, past=True),
     "run-training": Scene(keys("1", first=shown), training),
     "run-64-ranks": Scene(keys("1", first=shown), large),
+    "run-64-sorted": Scene(keys("1", "o", "o", "O", "f", *"gpu>90 host:2", "enter", first=shown), large),
     "run-logs": Scene(keys("3", "z", first=shown), training),
     "run-result": Scene(keys("4", first=shown), succeeded),
     "run-failed": Scene(shown, failed),
     "run-past": Scene(travelled, failed),
     "run-charts": Scene(keys("5", "z", first=shown), training),
+    "curves": Scene(curved, training),
+    "run-devices": Scene(keys("6", "z", first=shown), training),
+    "run-devices-cpu": Scene(keys("6", "z", first=shown), without_gpus),
+    "run-devices-64-ranks": Scene(keys("6", "z", first=shown), large),
+    "run-devices-ended": Scene(keys("6", first=shown), succeeded),
     "stop": Scene(keys("x", first=shown), training),
     "help": Scene(keys("question_mark", first=shown), training),
     "manual": Scene(reading, training),
+    "bar": Scene(offered, training, settings={"commands": OWN}),
+    "bar-typed": Scene(keys(*"ra", first=offered), training),
+    "jump": Scene(lettered, past=True),
     "history": Scene(listed, past=True),
     "compare": Scene(compared, past=True),
     "cluster": Scene(surveyed, working),
@@ -349,15 +441,39 @@ LOOKS = {
     "run-past-ascii": Scene(travelled, failed, settings={"ascii": True}),
     "run-failed-no-color": Scene(shown, failed, environ={"NO_COLOR": "1"}),
     "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
+    "run-devices-ascii": Scene(keys("6", first=shown), training, settings={"ascii": True}),
+    "run-devices-no-color": Scene(keys("6", first=shown), training, environ={"NO_COLOR": "1"}),
+    "run-devices-map-no-color": Scene(keys("6", "z", first=shown), large, environ={"NO_COLOR": "1"}),
     "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
     "manual-ascii": Scene(reading, training, settings={"ascii": True}),
     "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
+    "launch-first-ascii": Scene(first_start, settings={"ascii": True}, draft=Draft()),
+    "launch-here-no-color": Scene(filled, past=True, environ={"NO_COLOR": "1"}, draft=HERE),
+    "bar-ascii": Scene(keys(*"run lft", first=offered), training, settings={"ascii": True}),
+    "bar-no-color": Scene(keys(*"run lft", first=offered), training, environ={"NO_COLOR": "1"}),
+    "jump-no-color": Scene(lettered, past=True, environ={"NO_COLOR": "1"}),
+    "run-64-sorted-ascii": Scene(
+        keys("1", "o", "o", "O", "f", *"gpu>90 foo<3", first=shown), large, settings={"ascii": True}
+    ),
     "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
+    "run-charts-ascii": Scene(keys("5", "z", first=shown), training, settings={"ascii": True}),
+    "run-charts-no-color": Scene(keys("5", "z", first=shown), training, environ={"NO_COLOR": "1"}),
+    "curves-ascii": Scene(curved, training, settings={"ascii": True}),
+    "curves-no-color": Scene(curved, training, environ={"NO_COLOR": "1"}),
+    "curves-read": Scene(keys("plus", "left", "l", "s", first=curved), training),
 }
-"""Pictured once: other themes, ASCII, no colours."""
+"""Pictured once: other themes, ASCII, no colours, and curves that are zoomed, read and smoothed."""
 
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
+CASES += [
+    (name, SMALL)
+    for name in (
+        *("run-devices", "run-devices-cpu", "run-devices-64-ranks", "run-charts", "curves"),
+        *("launch-first", "launch-here", "bar", "bar-typed", "jump", "help"),
+    )
+]
+CASES += [("compare-three", SIZES[1])]
 
 
 def file_of(name: str, size: tuple[int, int]) -> str:
@@ -368,12 +484,12 @@ def file_of(name: str, size: tuple[int, int]) -> str:
 async def test_a_screen_looks_as_it_did(
     stage: Stage, album: Album, name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = (SCENES | LOOKS)[name]
+    scene = (SCENES | LOOKS | {"compare-three": Scene(three_compared)})[name]
     for variable, value in scene.environ.items():
         monkeypatch.setenv(variable, value)
     if scene.past:
         stage.past()
-    app = stage.app(scene.run(stage) if scene.run else None, **scene.settings)
+    app = stage.app(scene.run(stage) if scene.run else None, draft=scene.draft, **scene.settings)
     async with app.run_test(headless=False, size=size) as pilot:
         await scene.go(stage, app, pilot)
         await album.check(file_of(name, size), app, pilot)
@@ -396,7 +512,7 @@ async def test_a_screen_looks_the_same_without_textuals_insides(
     scene = SCENES[name]
     if scene.past:
         stage.past()
-    app = stage.app(scene.run(stage) if scene.run else None, **scene.settings)
+    app = stage.app(scene.run(stage) if scene.run else None, draft=scene.draft, **scene.settings)
     async with app.run_test(headless=False, size=SIZES[0]) as pilot:
         await scene.go(stage, app, pilot)
         assert "textual._compositor" == type(app.screen._compositor).__module__

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from console.data.history.query import ORDERS, arranged, parse_run_filter
+from console.data.history.columns import ORDERS, arranged
+from console.data.history.query import parse_run_filter
 from launcher.errors import SpecError
 from launcher.runs.status import Status
 from launcher.state.run_state import Phase

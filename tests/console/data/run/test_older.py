@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def test_the_past_that_is_read_afterwards_is_the_one_that_is_read_at_once(
     assert first.recalled < 0.1
     assert len(first.ranks[0].past) < 10
     assert first.progress.losses[-1] == at_once.progress.losses[-1]
-    assert views[-1] == at_once
+    assert replace(views[-1], curves=at_once.curves) == at_once
     assert len(at_once.ranks[0].past) == SECONDS - 3
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.app import RankdeckApp
+from console.data.history.columns import ORDERS
+from console.settings import ConsoleSettings
 from console.ui.cluster.screen import ClusterScreen
 from console.ui.dialogs import ConfirmScreen, StartScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
@@ -21,6 +23,7 @@ from console.ui.launch.panes import CommandLine
 from console.ui.launch.screen import LaunchScreen
 from console.ui.run.screen import RunScreen
 from launcher.runs.catalog import create_folder
+from launcher.runs.curves import CurveWriter
 from launcher.runs.status import Owner, Status
 from launcher.runs.writer import RunWriter
 from launcher.serialization import to_plain
@@ -353,6 +356,68 @@ async def test_hostile_and_huge_texts_stay_texts(open_app: Open, until: Until, r
         shown = lines(runs) + lines(app.screen.query_one(RunCard))
 
     assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+async def test_runs_of_one_script_are_told_apart_and_sorted_by_any_column(
+    open_app: Open, until: Until, root: Path
+) -> None:
+    for number in range(6):
+        args = f"--data /d --lr {10.0**-number:g} --depth {number}"
+        run = put(root, number, target="/p/train_lm.py", args=args, name="train_lm.py", user="ada")
+        writer = CurveWriter(root / run)
+        for step in range(20):
+            writer.take(ev.RankReported(time=step, rank=0, step=step, metrics={"loss": 9.0 - step}))
+        writer.flush()
+        writer.close()
+    app = open_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        runs = await opened(app, pilot, until, 6)
+        await until(pilot, lambda: "▆" in lines(runs).splitlines()[1])
+        head, *rows = lines(runs).splitlines()
+        assert "↓started" in head
+        assert "lr=1e-05 depth=5" in rows[0]
+        assert "/d" not in "".join(rows[:6])
+        curve = re.search(r"[▁▂▃▄▅▆]{10}", rows[5])
+        assert curve is not None
+        assert sorted(curve[0], reverse=True) == list(curve[0]), "it falls"
+        await pilot.click(RunsList, offset=(head.index("args") + 2, 1))
+        await until(pilot, lambda: "↑args" in lines(runs))
+        await until(pilot, lambda: "lr=1e-05" in lines(runs).splitlines()[1])
+        await pilot.click(RunsList, offset=(head.index("args") + 2, 1))
+        await until(pilot, lambda: "lr=1 depth=0" in lines(runs).splitlines()[1])
+        assert "sorted by args ↓" in str(runs.border_title)
+        for column in ORDERS:
+            await pilot.press("o")
+            assert isinstance(app.screen, HistoryScreen), column
+        await pilot.press("slash", *"lr:0.01")
+        await until(pilot, lambda: len(runs.items) == 1)
+
+
+@pytest.mark.parametrize("size", [(50, 14), (80, 24), (120, 40), (200, 60)])
+async def test_the_state_is_not_told_twice(
+    open_app: Open, until: Until, root: Path, size: tuple[int, int]
+) -> None:
+    put(root, 1, metrics={"loss": 2.0, "lo\x1b[31mss": float("nan")}, target="t.py:fit", name="fit")
+    app = open_app()
+    async with app.run_test(size=size) as pilot:
+        runs = await opened(app, pilot, until, 1)
+        row = lines(runs).splitlines()[1]
+        assert 1 == row.count("succeeded")
+        assert "t.py:fit" in row
+        assert "loss 2" in row or size[0] == 50
+
+
+async def test_columns_of_runs_are_those_of_the_settings(
+    root: Path, project: Path, commands: FakeCommands, until: Until
+) -> None:
+    put(root, 1, metrics={"loss": 2.125}, target="t.py", exit_code=3, state=Phase.FAILED, why="it did")
+    settings = ConsoleSettings(columns={"history": ("loss", "exit", "name")})
+    app = RankdeckApp(root=root, workdir=project, commands=commands, settings=settings)
+    async with app.run_test(size=(100, 30)) as pilot:
+        runs = await opened(app, pilot, until, 1)
+        head, row, *_ = lines(runs).splitlines()
+        assert ["state", "loss", "exit", "name", "why,"] == head.split()[:5]
+        assert ["✗", "failed", "2.125", "3", "n1", "it", "did"] == row.split()
 
 
 async def test_a_history_of_ended_runs_sends_nothing_to_the_terminal(

@@ -16,13 +16,15 @@ from console.app import RankdeckApp
 from console.data.launch.draft import Draft
 from console.data.launch.presets import list_presets, presets_folder, save_preset
 from console.demo import record_demo
-from console.ui.launch.form import Fold, LaunchForm, MoreForm
+from console.ui.launch.form import LaunchForm
+from console.ui.launch.more import Fold, MoreForm
 from console.ui.launch.panes import CommandLine, RecentRuns
 from console.ui.launch.parameters import ParamForm, typed_default
 from console.ui.launch.picker import Candidates, PickerScreen
 from console.ui.launch.preflight import Checks, PreflightScreen
 from console.ui.launch.presets import Presets, PresetsScreen, SaveScreen
 from console.ui.launch.screen import LaunchScreen
+from console.ui.launch.workbench.plan import LaunchPlan
 from console.ui.run.screen import RunScreen
 from console.ui.widgets.fields import Choice, FormRow, Toggle
 from console.ui.widgets.key_line import KeyLine
@@ -238,7 +240,7 @@ async def test_what_is_folded_away_is_said_and_reaches_the_run(
         field(app, "conf").value = "spark.x=1"  # has no meaning here, and is kept for where it has
         await pilot.press("ctrl+t")
         await until(pilot, lambda: command(app).endswith("--max-restarts 2 --env LEVEL=3 --env 'NOTE=a b'"))
-        assert "--max-restarts 2" in app.screen.query_one(Fold)._text
+        assert "--max-restarts 2" in app.screen.query_one("#fold", Fold)._text
         await pilot.press("ctrl+r")
         await until(pilot, lambda: bool(commands.started))
 
@@ -281,7 +283,7 @@ async def test_leaving_and_returning_loses_nothing(open_app: Open, until: Until,
         field(app, "lr").value = "0.5"
         form(app).query_one(MoreForm).fill({"name": "mine"})
         await until(pilot, lambda: command(app).endswith("--param lr=0.5 --name mine"))
-        await pilot.press("ctrl+o", "enter")
+        await pilot.press("f6", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
@@ -505,6 +507,7 @@ async def test_going_from_field_to_field_paints_the_two_and_no_more(open_app: Op
     async with app.run_test(size=(160, 50), headless=False) as pilot:
         await opened(app, pilot, until, "script.py")
         await until(pilot, lambda: bool(app.screen.query_one("#hint-row").display))
+        await until(pilot, lambda: app.screen.query_one(LaunchPlan).complete)
         await pilot.pause(0.1)
         Counted.sent = 0
         for _ in range(4):

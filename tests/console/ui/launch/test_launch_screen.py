@@ -167,6 +167,8 @@ async def test_the_picker_finds_a_function_by_a_few_letters(open_app: Open, unti
         await pilot.press("4", "ctrl+f")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await until(pilot, lambda: app.screen.query_one(Candidates).length == 4)
+        await pilot.press("s", "c", "o")
+        await until(pilot, lambda: app.screen.query_one(Candidates).length == 1)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one("#processes", Input).has_focus)
@@ -265,9 +267,9 @@ async def test_a_past_run_opens_with_enter_and_fills_the_form_with_e(
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(app, pilot, until)
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
-        await pilot.press("ctrl+o", "e")
+        await pilot.press("f6", "e")
         await until(pilot, lambda: "-n 8" in command(app))
-        await pilot.press("ctrl+o", "enter")
+        await pilot.press("f6", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
 
 
@@ -346,7 +348,7 @@ async def test_a_run_on_a_cluster_is_filled_in_and_started_with_all_that_it_had(
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(app, pilot, until)
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
-        await pilot.press("ctrl+o", "e")
+        await pilot.press("f6", "e")
         await until(pilot, lambda: problem(app) is None and "--max-restarts 2" in command(app))
         assert shown(app)
         assert "-n 2:4 --mode cluster --master spark://head:7077" in command(app)

@@ -100,7 +100,7 @@ async def test_a_run_is_started_again_when_it_was_shown_and_said_yes_to(
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
-        await pilot.press("ctrl+o", "r")
+        await pilot.press("f6", "r")
         await until(pilot, lambda: isinstance(app.screen, StartScreen))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
@@ -116,7 +116,7 @@ async def test_a_run_that_cannot_be_started_again_says_why(
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
-        await pilot.press("ctrl+o", "r")
+        await pilot.press("f6", "r")
         await until(pilot, lambda: any("API_TOKEN" in n.message for n in app._notifications))
         assert not app.screen._starting  # type: ignore[attr-defined]
 
@@ -135,7 +135,7 @@ async def test_a_run_from_elsewhere_keeps_its_folder_when_it_is_edited(
     async with app.run_test(size=(200, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
-        await pilot.press("ctrl+o", "e")
+        await pilot.press("f6", "e")
         line = app.screen.query_one(CommandLine)
         await until(pilot, lambda: line.problem is None and f"--workdir {away}" in line.command)
         assert f"run {away}/score.py " in line.command
@@ -155,7 +155,7 @@ async def test_what_no_form_can_say_is_not_filled_in(
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         await until(pilot, lambda: app.screen.query_one(RecentRuns).length)
         before = app.screen.query_one(CommandLine).command
-        await pilot.press("ctrl+o", "e")
+        await pilot.press("f6", "e")
         await until(pilot, lambda: any("pickle" in n.message for n in app._notifications))
 
         assert before == app.screen.query_one(CommandLine).command

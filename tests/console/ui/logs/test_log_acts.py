@@ -269,7 +269,7 @@ async def test_the_pager_gets_merged_lines_or_a_ranks_own_bytes(
     app: BookApp, pager: Path, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
     terminal, other = os.openpty()
-    monkeypatch.setattr("console.ui.logs.pane.TERMINAL", os.ttyname(other))
+    monkeypatch.setattr("console.ui.external.TERMINAL", os.ttyname(other))
     monkeypatch.setattr(app, "suspend", nothing)
     app.say("\x1b[1mbold")
     async with app.run_test(size=(80, 12)) as pilot:

@@ -51,7 +51,7 @@ async def test_the_result_pane_shows_the_failing_lines_in_their_source(
             await pilot.press("j")
             await pilot.pause()
 
-    assert '     File "/home/ada/llm/model.py", line 212, in forward' in seen
+    assert '   ▸ File "/home/ada/llm/model.py", line 212, in forward' in seen, "it is selected"
     at = seen.index("       > 212  scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale")
     assert seen[at - 1].startswith("         211  k, v = repeat_heads(k, self.groups), repeat_heads(v, self")
     assert '         213  scores = scores.masked_fill(self.future, float("-inf"))' == seen[at + 1]

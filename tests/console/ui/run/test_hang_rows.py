@@ -11,7 +11,7 @@ from console.data.run.metrics import UTIL
 from console.ui.run.failure import failure_rows
 from console.ui.run.header import headline_rows
 from console.ui.run.rank_detail import detail_rows
-from console.ui.run.rank_table import _table_row
+from console.ui.run.rank_table import RankTable
 from console.ui.run.result import result_rows
 from console.ui.run.stacks import stack_rows
 from launcher.state import events as ev
@@ -87,6 +87,7 @@ def test_a_pause_is_in_the_row_and_in_the_headline(hung: Scripted) -> None:
     )
     view = view_of(hung)
     assert ["rank 1 is paused: debugging"] == words(headline_rows(view, 100))
-    (row,) = words([_table_row(view.ranks[1], (), 16, False, UTIL)])
-    assert row.endswith("paused: debugging")
+    table = RankTable().rows(view.ranks, 60, cursor=None, devices=False, metric=UTIL, hosts={})
+    row = words(table)[2]
+    assert "paused: debugging" in row
     assert "‖ paused debugging" in words(detail_rows(view.ranks[1], 80))[0]

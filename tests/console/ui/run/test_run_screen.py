@@ -310,7 +310,7 @@ async def test_zoom_shows_one_pane_and_then_all_again(open_app: Open, until: Unt
         await pilot.press("escape")
 
         assert (alone, other) == ({"logs"}, {"ranks"})
-        assert panes(app) == set(PANES) - {"detail"}
+        assert panes(app) == set(PANES) - {"detail", "devices"}
 
 
 async def test_enter_on_a_rank_shows_its_log_and_r_all_again(open_app: Open, until: Until) -> None:
@@ -713,8 +713,8 @@ async def test_charts_and_alerts_take_the_place_of_the_detail(open_app: Open, un
         await pilot.pause()
         charts = app.screen.query_one(Charts)
 
-        assert panes(app) == set(PANES) - {"detail"}
-        assert "loss 2.018" in text(charts)
+        assert panes(app) == set(PANES) - {"detail", "devices"}
+        assert "loss 2.022 (1.988 … 2.058)" in text(charts)
         await pilot.press("z", "G")
         assert "step   p50 0.25 s  p99 0.25  max 0.25 (r0)" in text(charts)
 

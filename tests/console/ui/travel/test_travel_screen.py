@@ -13,7 +13,7 @@ import pytest
 from console.app import RankdeckApp
 from console.data.replay import replay
 from console.demo import RECORDED_AT, record_demo
-from console.ui.dialogs import HelpScreen
+from console.ui.finding.help import HelpScreen
 from console.ui.logs.pane import LogPane
 from console.ui.logs.view import LogView
 from console.ui.run.charts import Charts

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.spec.script_options import ScriptOption, options_in
+from console.data.options.option import ScriptOption
+from console.data.options.reading import parser_in
 
 
 def found(tmp_path: Path, source: str) -> tuple[ScriptOption, ...]:
     path = tmp_path / "script.py"
     path.write_text("raise SystemExit('imported')\n" + source)
-    return options_in(path)
+    return parser_in(path, tmp_path).options
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def found(tmp_path: Path, source: str) -> tuple[ScriptOption, ...]:
         ("'--out', type=pathlib.Path, help='a '\n 'b'", ScriptOption(("--out",), kind="Path", help="a b")),
         ("'--log', type=argparse.FileType('w')", ScriptOption(("--log",), kind="Path")),
         ("'--n', type=str, choices=range(COUNT)", ScriptOption(("--n",))),
-        ("'data'", ScriptOption(("data",))),
+        ("'data'", ScriptOption(("data",), required=True)),
     ],
 )
 def test_argparse_is_read(tmp_path: Path, call: str, option: ScriptOption) -> None:
@@ -35,17 +36,31 @@ def test_argparse_is_read(tmp_path: Path, call: str, option: ScriptOption) -> No
 
 
 @pytest.mark.parametrize(
-    ("call", "names"),
+    ("call", "names", "off"),
     [
-        ("'--amp', action='store_true'", ("--amp",)),
-        ("'--amp', action=argparse.BooleanOptionalAction", ("--amp", "--no-amp")),
-        ("'-v', action='count', default=0", ("-v",)),
+        ("'--amp', action='store_true'", ("--amp",), ()),
+        ("'--amp', action=argparse.BooleanOptionalAction", ("--amp",), ("--no-amp",)),
+        ("'-v', action='count', default=0", ("-v",), ()),
     ],
 )
-def test_flags_take_no_value(tmp_path: Path, call: str, names: tuple[str, ...]) -> None:
+def test_flags_take_no_value(tmp_path: Path, call: str, names: tuple[str, ...], off: tuple[str, ...]) -> None:
     (got,) = found(tmp_path, f"p.add_argument({call})")
 
-    assert (got.flag, got.names) == (True, names)
+    assert (got.flag, got.names, got.off) == (True, names, off)
+
+
+def test_a_flag_that_switches_another_one_off_is_no_option_of_its_own(tmp_path: Path) -> None:
+    source = (
+        "p.add_argument('--ema', action='store_true')\n"
+        "p.add_argument('--no-ema', action='store_false', dest='ema')\n"
+        "p.add_argument('--fast', action='store_true')\n"
+        "p.set_defaults(ema=True, fast=True)\n"
+    )
+
+    assert found(tmp_path, source) == (
+        ScriptOption(("--ema",), default="True", flag=True, off=("--no-ema",)),
+        ScriptOption(("--fast",), default="False", flag=True),  # nothing switches it off
+    )
 
 
 def test_what_is_computed_is_left_out(tmp_path: Path) -> None:
@@ -67,9 +82,9 @@ def test_click_is_read(tmp_path: Path) -> None:
     assert found(tmp_path, source) == (
         ScriptOption(("--lr",), kind="float", default="0.1", help="rate"),
         ScriptOption(("--opt",), choices=("adam", "sgd")),
-        ScriptOption(("--amp", "--no-amp"), flag=True),
-        ScriptOption(("-v",), flag=True),
-        ScriptOption(("data",), kind="Path"),
+        ScriptOption(("--amp",), default="False", flag=True, off=("--no-amp",)),
+        ScriptOption(("-v",), default="False", flag=True),
+        ScriptOption(("data",), kind="Path", required=True),
     )
 
 
@@ -82,10 +97,10 @@ def test_typer_is_read(tmp_path: Path) -> None:
     )
 
     assert found(tmp_path, source) == (
-        ScriptOption(("data",), kind="str", required=True),
+        ScriptOption(("data",), required=True),
         ScriptOption(("--max-steps",), kind="int", default="3"),
-        ScriptOption(("--amp", "--no-amp"), kind="bool", default="False", flag=True),
-        ScriptOption(("--lr",), kind="float"),
+        ScriptOption(("--amp",), default="False", flag=True, off=("--no-amp",)),
+        ScriptOption(("--lr",), kind="float", default="0.1"),
     )
 
 
@@ -95,4 +110,4 @@ def test_a_script_without_any_has_none(tmp_path: Path, source: str) -> None:
 
 
 def test_a_file_that_is_not_there_has_none(tmp_path: Path) -> None:
-    assert options_in(tmp_path / "gone.py") == ()
+    assert parser_in(tmp_path / "gone.py", tmp_path).options == ()

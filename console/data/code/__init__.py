@@ -1,0 +1,1 @@
+"""The code that a run names, and the editor that opens it."""
