@@ -14,7 +14,7 @@ from .course import Dated
 MOST_MARKS = 512
 
 
-class Kind(IntEnum):
+class LandmarkKind(IntEnum):
     """What a mark is about; of several at one place, the greatest is shown."""
 
     CHECKPOINT = 1
@@ -30,15 +30,15 @@ class Landmark:
     """Something at a moment of the run."""
 
     moment: float
-    kind: Kind
+    kind: LandmarkKind
 
 
-_KINDS: dict[type[ev.Event], Kind] = {
-    ev.GangRestarted: Kind.RESTART,
-    ev.XidLogged: Kind.ALERT,
-    ev.RanksSilent: Kind.ALERT,
-    ev.LimitNear: Kind.ALERT,
-    ev.RunEnded: Kind.END,
+_KINDS: dict[type[ev.Event], LandmarkKind] = {
+    ev.GangRestarted: LandmarkKind.RESTART,
+    ev.XidLogged: LandmarkKind.ALERT,
+    ev.RanksSilent: LandmarkKind.ALERT,
+    ev.LimitNear: LandmarkKind.ALERT,
+    ev.RunEnded: LandmarkKind.END,
 }
 _LOSSES = (ev.ExecutorLost, ev.ServerLost, ev.TaskLost, ev.ServiceLost)
 
@@ -48,13 +48,13 @@ class Landmarks:
 
     def __init__(self) -> None:
         self._found: list[Landmark] = []
-        self._once: set[tuple[int, Kind]] = set()
+        self._once: set[tuple[int, LandmarkKind]] = set()
 
     def take(self, facts: Iterable[Dated]) -> None:
         """Add facts."""
         for moment, fact in facts:
             kind = kind_of(fact)
-            if kind in (Kind.TRAINING, Kind.FAILURE):
+            if kind in (LandmarkKind.TRAINING, LandmarkKind.FAILURE):
                 if (fact.attempt, kind) in self._once:
                     continue
                 self._once.add((fact.attempt, kind))
@@ -66,19 +66,19 @@ class Landmarks:
         return (*self._found, *_of_curves(curves))
 
 
-def kind_of(fact: ev.Event) -> Kind | None:
+def kind_of(fact: ev.Event) -> LandmarkKind | None:
     """What a fact marks; None if nothing."""
     if isinstance(fact, ev.RankEntered):
-        return Kind.TRAINING
+        return LandmarkKind.TRAINING
     failed = isinstance(fact, ev.RankExited) and fact.exit_code != 0 and fact.signal != "SIGTERM"
     if failed or isinstance(fact, (ev.RankRaised, *_LOSSES)):
-        return Kind.FAILURE
+        return LandmarkKind.FAILURE
     return _KINDS.get(type(fact))
 
 
 def _of_curves(curves: RunCurves) -> Iterator[Landmark]:
     for each in curves.happened:
         if each.what is What.CHECKPOINT:
-            yield Landmark(each.time, Kind.CHECKPOINT)
+            yield Landmark(each.time, LandmarkKind.CHECKPOINT)
         elif each.what is What.NOT_FINITE:
-            yield Landmark(each.time, Kind.ALERT)
+            yield Landmark(each.time, LandmarkKind.ALERT)

@@ -22,7 +22,7 @@ from .course import Clock, Course, Dated, together
 from .marks import Landmark, Landmarks
 from .past_states import PastStates
 from .samples import Samples
-from .shown import Shown
+from .shown import ShownMoment
 
 WINDOW_BYTES, SETTLED_BYTES, WINDOW_S = 384 << 10, 2 << 20, 120.0
 MOST_FACTS, MOST_NEAR = 200_000, 4000
@@ -98,7 +98,7 @@ class MomentFeed:
         self._dates, self._course, self._landmarks = Clock(), Course(run.name), Landmarks()
         self._samples = Samples(run, clock=clock) if piece is None else Samples(run, piece=piece, clock=clock)
         self._states = PastStates(self._course, self._samples)
-        self._shown = Shown(RunState(id=run.name))
+        self._shown = ShownMoment(RunState(id=run.name))
         self._read_at = self._arrived_at = -math.inf
         self._skimming = self._was_live = True
         self.poller: Poller[Moment] = Poller(self.read, publish, self._pause, name="rankdeck-moment")
@@ -250,11 +250,13 @@ class MomentFeed:
             ranks = self._now.size
             self._shown = self._surroundings(moment, WINDOW_BYTES + ranks * _RANK_BYTES)
 
-    def _surroundings(self, moment: float, most: int, give_up: Callable[[], bool] | None = None) -> Shown:
+    def _surroundings(
+        self, moment: float, most: int, give_up: Callable[[], bool] | None = None
+    ) -> ShownMoment:
         """A moment with at most so many bytes of the samples before it."""
         samples = self._samples
         if samples.at(moment) < 0:
-            shown = Shown(self._course.state_at(moment), moment, exact=True, settled=True)
+            shown = ShownMoment(self._course.state_at(moment), moment, exact=True, settled=True)
             shown.written = self._written()
             shown.advance(moment, ())
             return shown
@@ -262,7 +264,7 @@ class MomentFeed:
         begin = samples.pieces[first].begin
         state, exact = self._states.before(first, give_up)
         whole = most == SETTLED_BYTES or first == 0
-        shown = Shown(state, begin, exact=exact, settled=whole, thinned=self._is_thinned(moment))
+        shown = ShownMoment(state, begin, exact=exact, settled=whole, thinned=self._is_thinned(moment))
         shown.written = self._written()
         shown.advance(moment, self._between(begin, moment, first, whole=True), give_up)
         return shown

@@ -19,7 +19,7 @@ _LOOKS, _LOOK_S, _LOOKED_RANKS, _SETTLED_RANKS = 20, 1.0, 640, 4096
 _THIN_S = 300.0
 
 
-class Shown:
+class ShownMoment:
     """The state and the short histories at a moment, which can only go on. Used by one thread.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from ... import formatting as fig
-from ...data.travel.marks import Kind
+from ...data.travel.marks import LandmarkKind
 from ...data.travel.moment import Moment
 from ..widgets.rows import Row, Sheet, Span, clip
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from textual import events
 
 _GLYPHS = {
-    Kind.CHECKPOINT: ("◇", "rank-done"),
-    Kind.TRAINING: ("▸", "rank-ok bold"),
-    Kind.END: ("■", "bold"),
-    Kind.ALERT: ("!", "rank-behind bold"),
-    Kind.RESTART: ("↻", "rank-stale bold"),
-    Kind.FAILURE: ("✗", "rank-failed bold"),
+    LandmarkKind.CHECKPOINT: ("◇", "rank-done"),
+    LandmarkKind.TRAINING: ("▸", "rank-ok bold"),
+    LandmarkKind.END: ("■", "bold"),
+    LandmarkKind.ALERT: ("!", "rank-behind bold"),
+    LandmarkKind.RESTART: ("↻", "rank-stale bold"),
+    LandmarkKind.FAILURE: ("✗", "rank-failed bold"),
 }
 _CURSOR: Span = ("◆", "rank-behind bold reverse")
 _OLD_S = 5

@@ -14,7 +14,7 @@ import pytest
 from console.data.run.feed import RunFeed
 from console.data.run.model import RunView
 from console.data.travel import past_states
-from console.data.travel.marks import Kind
+from console.data.travel.marks import LandmarkKind
 from console.data.travel.moment import Moment, MomentFeed
 from console.demo import RECORDED_AT, record_demo
 from launcher.runs import paths
@@ -187,8 +187,8 @@ def test_the_timeline_marks_what_happened(root: Path) -> None:
     moment = Traveller(run.folder, clock=FakeClock(START + 50)).moments[-1]
 
     assert [(mark.moment - START, mark.kind) for mark in moment.marks] == [
-        (2.0, Kind.TRAINING), (5.0, Kind.FAILURE), (7.0, Kind.RESTART), (9.0, Kind.TRAINING),
-        (12.0, Kind.END),
+        (2.0, LandmarkKind.TRAINING), (5.0, LandmarkKind.FAILURE), (7.0, LandmarkKind.RESTART), (9.0, LandmarkKind.TRAINING),
+        (12.0, LandmarkKind.END),
     ]  # fmt: skip
     assert (moment.begin, moment.end) == (START, START + 12)
 
