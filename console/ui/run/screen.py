@@ -139,7 +139,6 @@ class RunScreen(TravelScreen):
 
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""
-        super().on_unmount()
         self._feed.close()
         if not any(isinstance(screen, RunScreen) for screen in self.app.screen_stack if screen is not self):
             app = cast("_Calls", self.app)
@@ -188,7 +187,7 @@ class RunScreen(TravelScreen):
 
     def reword_keys(self, view: RunView) -> None:
         """Name in the key line what keys do now."""
-        self.query_one(KeyLine).reword({**_key_words(view), **self.travel_words()})
+        self.query_one(KeyLine).reword({**_key_words(self.now or view), **self.travel_words()})
 
     def _tell(self, view: RunView) -> None:
         """Tell the terminal what a person who looks elsewhere should know."""

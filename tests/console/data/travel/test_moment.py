@@ -187,7 +187,8 @@ def test_the_timeline_marks_what_happened(root: Path) -> None:
     moment = Traveller(run.folder, clock=FakeClock(START + 50)).moments[-1]
 
     assert [(mark.moment - START, mark.kind) for mark in moment.marks] == [
-        (2.0, LandmarkKind.TRAINING), (5.0, LandmarkKind.FAILURE), (7.0, LandmarkKind.RESTART), (9.0, LandmarkKind.TRAINING),
+        (2.0, LandmarkKind.TRAINING), (5.0, LandmarkKind.FAILURE), (7.0, LandmarkKind.RESTART),
+        (9.0, LandmarkKind.TRAINING),
         (12.0, LandmarkKind.END),
     ]  # fmt: skip
     assert (moment.begin, moment.end) == (START, START + 12)

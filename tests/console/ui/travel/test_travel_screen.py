@@ -177,6 +177,8 @@ async def test_the_key_line_and_the_help_name_the_keys(open_app: Open, until: Un
         assert line.startswith(" [ Step back ] Step on space Play t Now ← Second back → Second on"), line
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.pause()
+        assert "Time travel" in app.export_screenshot().replace("&#160;", " ")
 
 
 async def test_outside_of_it_its_keys_mean_what_they_did(open_app: Open, until: Until) -> None:
@@ -222,6 +224,7 @@ async def test_a_live_run_goes_on_behind_and_its_end_leads_back(
             await until(pilot, lambda: run_screen(app).now is not now)
             assert run_screen(app).view.state == past.state  # type: ignore[union-attr]
             assert run_screen(app).live
+            await until(pilot, lambda: "q Detach" in text(app.screen.query_one(KeyLine)))
             await pilot.press("end")
 
             assert not run_screen(app).travelling
