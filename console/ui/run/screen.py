@@ -120,7 +120,7 @@ class RunScreen(TravelScreen):
         yield Headline(id="headline")
         yield AlertLine(id="alerts")
         yield Deck(id="deck")
-        keys = ("detach", "stop", "stacks", "edit", "again", "back", "copy", "rank")
+        keys = ("detach", "stop", "stacks", "edit", "again", "back", "copy", "rank", "travel")
         yield KeyLine(*TRAVEL_KEYS, *(f"run.{key}" for key in keys))
 
     def on_mount(self) -> None:

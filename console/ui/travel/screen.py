@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _AT_END_S = 0.5
 TRAVEL_KEYS = (
-    "travel.back", "travel.on", "travel.play", "run.travel", "travel.second_back", "travel.second_on",
+    "travel.back", "travel.on", "travel.play", "travel.leave", "travel.second_back", "travel.second_on",
     "travel.faster", "travel.slower", "travel.home", "travel.end",
 )  # fmt: skip
 """The ids of the keys in the order of the key line."""

@@ -174,7 +174,7 @@ async def test_the_key_line_and_the_help_name_the_keys(open_app: Open, until: Un
         await travel(app, pilot, until)
         await pilot.pause()
         line = text(app.screen.query_one(KeyLine))
-        assert line.startswith(" [ Step back ] Step on space Play t Now ← Second back → Second on"), line
+        assert line.startswith(" [ Step back ] Step on space Play esc Now ← Second back → Second on"), line
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         await pilot.pause()
