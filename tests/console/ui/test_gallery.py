@@ -180,21 +180,29 @@ def camera(stage: Stage, request: pytest.FixtureRequest) -> Camera:
     return Camera(stage, request.config.getoption("--update-snapshots"))
 
 
-def keep(name: str, drawn: str, *, update: bool) -> None:
-    """Keep a picture when asked, else fail if it is another one."""
+def kept(name: str) -> str:
+    """The picture that there is; none is empty."""
     path = FOLDER / f"{name}.svg"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def keep(name: str, drawn: str, *, update: bool) -> None:
+    """Keep a picture when asked, else fail with the words that differ if it is another one."""
     if update:
-        path.write_text(drawn, encoding="utf-8")
-    same = path.exists() and path.read_text(encoding="utf-8") == drawn
-    assert same, f"{path.name} is not what the console looks like; --update-snapshots makes it again"
+        (FOLDER / f"{name}.svg").write_text(drawn, encoding="utf-8")
+    if drawn != (before := kept(name)):
+        old, new = (set(re.findall(r">([^<>\n]+)</text>", each)) for each in (before, drawn))
+        gone, come = (sorted(each)[:20] for each in (old - new, new - old))
+        said = f"{name}.svg is not what the console looks like now: not {gone}, but {come}"
+        pytest.fail(f"{said}; --update-snapshots makes it again", pytrace=False)
 
 
 @pytest.mark.parametrize("name", GALLERY)
 async def test_a_screen_is_pictured_as_it_is(camera: Camera, name: str) -> None:
     scene, _ = GALLERY[name]
     title = f"rankdeck: {name}"
-    kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8") if not camera.update else ""
-    cells = await camera.take(scene, WIDE, lambda cells, look: svg([Frame(cells)], title, look) == kept)
+    before = kept(name)
+    cells = await camera.take(scene, WIDE, lambda cells, look: svg([Frame(cells)], title, look) == before)
     assert camera.look is not None
     keep(name, svg([Frame(cells)], title, camera.look), update=camera.update)
 
@@ -203,15 +211,14 @@ async def test_a_screen_is_pictured_as_it_is(camera: Camera, name: str) -> None:
 async def test_the_demo_is_pictured_as_it_goes(
     camera: Camera, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = (FOLDER / "demo.svg").read_text(encoding="utf-8") if not camera.update else ""
-    frames = []
+    before, frames = kept("demo"), []
     for number, moment in enumerate(DEMO):
         camera.stage.root = tmp_path / "ada" / f"runs-{number}"
         camera.stage.root.mkdir()
         monkeypatch.setattr(screens, "NOW_S", min(moment.second, 95))
 
         def right(cells: Cells, look: Look, moment: Moment = moment) -> bool:
-            return all(each in kept for each in drawn_in(Frame(cells, said=moment.said), look))
+            return all(each in before for each in drawn_in(Frame(cells, said=moment.said), look))
 
         cells = await camera.take(Scene(moment.go, training), WIDE, right)
         frames.append(Frame(cells, moment.shown_s, moment.said))
@@ -226,7 +233,7 @@ def texts(name: str) -> str:
 
 @pytest.mark.parametrize("name", [*GALLERY, "demo"])
 def test_a_picture_shows_what_its_name_says_and_needs_nothing_else(name: str) -> None:
-    text = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    text = kept(name)
     words = GALLERY[name][1] if name in GALLERY else ("rankdeck demo", "6  devices", "c  curves", "succeeded")
 
     assert [] == [word for word in words if word not in texts(name)]
@@ -245,7 +252,7 @@ def test_each_picture_is_shown_in_readme_or_the_manual() -> None:
 
 
 def test_the_demo_moves_in_a_loop_and_stands_still_where_it_is_asked_to() -> None:
-    text = (FOLDER / "demo.svg").read_text(encoding="utf-8")
+    text = kept("demo")
     seconds = re.findall(r"animation:([\d.]+)s step-end infinite", text)
     hidden = set(re.findall(r'<g class="(k\d+)" visibility="hidden">', text))
     moving = set(re.findall(r'<g class="(k\d+)"', text))
