@@ -1,7 +1,7 @@
 """The manual: one Markdown file for each topic in this folder, shown by `rankdeck help` and by the console.
 
 A topic's file begins with its title and a summary in one line. Its comments are for the tests, and its links
-work only where it is shown as a page: `readable` removes both.
+and pictures work only where it is shown as a page: `readable` removes them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 _COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
+_PICTURE = re.compile(r"^!\[[^]\n]*\]\([^)\s]+\)\n\n?", re.MULTILINE)
 _LINK = re.compile(r"\[([^]\n]+)\]\([^)\s]+\)")
 
 
@@ -42,5 +43,5 @@ def topics() -> dict[str, Topic]:
 
 
 def readable(text: str) -> str:
-    """A topic's text for a terminal: without comments, each link replaced by its words."""
-    return _LINK.sub(r"\1", _COMMENT.sub("", text))
+    """A topic's text for a terminal: without comments and pictures, each link replaced by its words."""
+    return _LINK.sub(r"\1", _PICTURE.sub("", _COMMENT.sub("", text)))

@@ -39,7 +39,7 @@ class Album:
         path = self._folder / f"{name}.txt"
         kept = path.read_text(encoding="utf-8") if path.exists() else None
         patience = SETTLED_S if kept is None else self._patience
-        shown = await _until(lambda shown: shown == kept, app, pilot, patience)
+        shown = await settled(lambda shown: shown == kept, app, pilot, patience)
         if shown == kept:
             return
         if self._update:
@@ -48,7 +48,7 @@ class Album:
             pytest.fail(f"{path.name}: {difference(kept, shown)}", pytrace=False)
 
 
-async def _until(right: Callable[[str], bool], app: App[int], pilot: Pilot[int], patience: float) -> str:
+async def settled(right: Callable[[str], bool], app: App[int], pilot: Pilot[int], patience: float) -> str:
     """The picture when it is right, or else when it has not changed for `patience` seconds."""
     shown, since = "", time.monotonic()
     deadline = since + LIMIT_S

@@ -31,6 +31,9 @@ def test_a_topic_is_its_file_without_what_is_for_a_page(path: Path) -> None:
     assert done.stdout.startswith("# ")
     assert "<!--" not in done.stdout
     assert ".md)" not in done.stdout
+    assert ".svg)" not in done.stdout
+    assert "![" not in done.stdout
+    assert path.read_text().count("\n\n\n") == done.stdout.count("\n\n\n")
     wide = [line for line in done.stdout.splitlines() if len(line) > 80 and not line.startswith("|")]
     assert [] == wide
 
