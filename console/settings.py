@@ -28,12 +28,12 @@ from launcher.errors import SpecError
 from launcher.notify import settings as notify_settings
 from launcher.notify.settings import NotifySettings
 
-from .data.finding.own import OwnCommand, own_commands, own_problems
 from .glyphs import wants_ascii
 
 if TYPE_CHECKING:
     from launcher.spec.options import Option
 
+    from .data.finding.own import OwnCommand  # noqa: TC004 (only for types: not every start needs it)
     from .data.launch.draft import Draft
 
 DEFAULT = "default"
@@ -151,7 +151,11 @@ def keys_of(config: Config) -> dict[str, str]:
 
 def commands_of(config: Config) -> dict[str, OwnCommand]:
     """The valid commands of the user, by name."""
-    return own_commands(table_of(config, "commands"))
+    if not (table := table_of(config, "commands")):
+        return {}
+    from .data.finding.own import own_commands  # few have any
+
+    return own_commands(table)
 
 
 def command_entries(config: Config) -> Iterator[Entry]:
@@ -384,7 +388,10 @@ def _complaints(config: Config, environ: Mapping[str, str]) -> Iterator[Complain
     for key, value in flat(table_of(config, "keys")).items():
         if not isinstance(value, str):
             yield ("keys", key), f"keys.{key} must be a key's name in quotes, not {value!r}"
-    yield from own_problems(table_of(config, "commands"))
+    if commands := table_of(config, "commands"):
+        from .data.finding.own import own_problems
+
+        yield from own_problems(commands)
     yield from _wrong_variables(environ)
 
 

@@ -212,6 +212,18 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def click_on(self, text: str) -> None:
+        """Click on a text of the terminal, in its first row that has it."""
+        rows = self.text.split("\n")
+        row = next(number for number, line in enumerate(rows) if text in line)
+        columns, lines = self.size
+        left, top, width, height = self.value(
+            "(r => [r.left, r.top, r.width, r.height])"
+            "(document.querySelector('.xterm-screen').getBoundingClientRect())"
+        )
+        column = rows[row].index(text) + 1
+        self.click(round(left + (column + 0.5) * width / columns), round(top + (row + 0.5) * height / lines))
+
     def resize(self, width: int, height: int) -> None:
         self.call(
             "Emulation.setDeviceMetricsOverride",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
@@ -69,6 +69,11 @@ class RunCurves:
     def names(self) -> list[str]:
         """The metrics in their usual order: the loss first, then by name."""
         return sorted(self.points.keys() - NOT_DRAWN, key=_rank)
+
+
+def leading(names: Iterable[str]) -> str | None:
+    """The metric that tells most of a training: the loss, else one with that in its name, else the first."""
+    return min((name for name in names if name not in NOT_DRAWN), key=_rank, default=None)
 
 
 def _rank(name: str) -> tuple[bool, bool, bool, str]:

@@ -12,7 +12,7 @@ from launcher.errors import RecordError
 from launcher.runs.status import Status
 
 from ...formatting import is_finite
-from ..curves.run_curves import NOT_DRAWN
+from ..curves.run_curves import leading
 from .query import all_runs
 
 _MOST_SEEN = 10_000
@@ -62,8 +62,7 @@ def chosen(runs: Iterable[Status], run: str, which: Behind) -> tuple[Status, ...
 
 def leading_metric(own: Status, others: Sequence[Status]) -> str:
     """The metric by which runs are judged: the loss, else one with ``loss`` in its name, else the first."""
-    named = dict.fromkeys(name for each in (own, *others) for name in each.metrics if name not in NOT_DRAWN)
-    return min(named, key=lambda name: (name != "loss", "loss" not in name), default="")
+    return leading(name for each in (own, *others) for name in each.metrics) or ""
 
 
 def best_of(runs: Iterable[Status], metric: str) -> tuple[Status, ...]:

@@ -12,6 +12,7 @@ from launcher.runs.status import Status
 
 from ... import formatting as fig
 from ...sanitize import printable
+from ..curves.run_curves import leading
 from ..filtering import Filter
 from ..ranks.columns import REPORTED, Value, names_problem, natural
 from .query import submitted_at, took, took_text
@@ -56,11 +57,6 @@ def name_of(run: Status) -> str:
     return text_line(run.name or run.id)
 
 
-def leading(names: Sequence[str]) -> str | None:
-    """The metric that tells most of a training: the loss, else one with that in its name, else the first."""
-    return min(names, key=lambda name: (name != "loss", "loss" not in name, name), default=None)
-
-
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 
 
@@ -72,7 +68,7 @@ def _by_numbers(args: str) -> tuple[object, ...]:
 
 
 def _leading_value(run: Status) -> float | None:
-    name = leading(list(run.metrics))
+    name = leading(run.metrics)
     value = None if name is None else run.metrics[name]
     return value if fig.is_finite(value) else None
 

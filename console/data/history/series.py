@@ -16,8 +16,8 @@ from typing import BinaryIO
 from launcher.runs import curves, files, paths, samples
 from launcher.state import events as ev
 
+from ..curves.run_curves import leading
 from ..polling import Poller
-from .columns import leading
 from .run_list import LOOK_S
 
 Series = tuple[float, ...]
@@ -28,7 +28,6 @@ POINTS = 32
 _PARTS, _PART_BYTES, _NAMES_BYTES = 64, 4000, 1 << 18
 _SAMPLE_PARTS, _SAMPLE_BYTES = 24, 8 << 10
 _KEPT, _AT_ONCE = 4096, 8
-_NOT_DRAWN = frozenset({"checkpoint", "total_steps"})
 _REPORT = ev.RankReported.tag.encode()
 
 
@@ -51,7 +50,7 @@ def _curve(run: Path) -> dict[int, float]:
     folder = run / paths.CURVES
     lines = files.read_whole(run, folder / paths.CURVE_NAMES, _NAMES_BYTES).splitlines()
     names = [_name(line) for line in lines]
-    metric = leading([name for name in names if name and name not in _NOT_DRAWN])
+    metric = leading(filter(None, names))
     if metric is None:
         return {}
     points: dict[int, float] = {}
@@ -91,7 +90,7 @@ def _sampled(run: Path) -> dict[int, float]:
     """Points of the leading metric by step, from the samples of the least rank."""
     reports = sorted(_reports(run), key=lambda report: report.rank)
     own = [report for report in reports if report.rank == reports[0].rank]
-    metric = leading([name for report in own for name in report.metrics if name not in _NOT_DRAWN])
+    metric = leading(name for report in own for name in report.metrics)
     return {
         int(report.time) if report.step is None else report.step: report.metrics[metric]
         for report in sorted(own, key=lambda report: report.time)

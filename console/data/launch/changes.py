@@ -100,7 +100,7 @@ def _edited(draft: Draft, run: Status, now: float) -> Iterator[Change]:
 def differences(last: Draft, draft: Draft) -> Iterator[Change]:
     """The values that differ, in the order of the form."""
     options = () if draft.function else parser_of(draft.source, draft.base, draft.args).options
-    defaults = {o.names[0]: o.default or _UNSET for o in options}
+    defaults = {o.names[0]: _UNSET if o.flag else o.default or _UNSET for o in options}
     yield from _each(arguments_of(last.args, options), arguments_of(draft.args, options), defaults)
     signature = next((f for f in functions_of(draft.target, draft.base) if f.name == draft.function), None)
     defaults = {p.name: p.default or _UNSET for p in signature.parameters} if signature else {}

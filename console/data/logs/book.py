@@ -122,6 +122,21 @@ class LogBook:
         number = min(self._index.at_time(moment), max(self._extent.lines - 1, 0))
         return self._row_of(number, rank)
 
+    def count_until(self, moment: float, rank: int | None = None) -> int:
+        """How many rows had come by a time, in seconds since the epoch."""
+        extent = self._extent
+        number = min(self._index.at_time(math.nextafter(moment, math.inf)), extent.lines)
+        marks = sum(
+            first <= number and self._marks[key].time <= moment for key, first in self._marks_of(rank, extent)
+        )
+        lines = number if rank is None else self._index.before(rank, number)
+        return min(lines + marks, self.count(rank))
+
+    def total_until(self, moment: float, rank: int | None = None) -> int:
+        """How many finished lines had come by a time."""
+        number = min(self._index.at_time(math.nextafter(moment, math.inf)), self._extent.lines)
+        return number if rank is None else self._index.before(rank, number)
+
     def live(self, rank: int | None = None) -> list[LogLine]:
         """The unfinished lines; while a long log is first indexed, a note and the log's last lines."""
         lines = [shown_line(line) for line in self._open if rank is None or line.rank == rank]

@@ -35,11 +35,15 @@ class Bands(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A curve to draw, two columns a cell, in a style; with `band`, what lies between low and high, too."""
+    """A curve to draw, two columns a cell, in a style; with `band`, what lies between low and high, too.
+
+    A line with `dash` is drawn for so many cells and left out for as many, in turn; 0 for a whole line.
+    """
 
     columns: Columns
     style: str
     band: bool = False
+    dash: int = 0
 
 
 class Canvas:
@@ -65,7 +69,7 @@ class Canvas:
         own = np.zeros((self.height, self.width), np.uint8)
         before = -1
         for column, at in enumerate(self._levels(_bridged(self._scale.part(columns.mid), columns.torn))):
-            if at >= 0:
+            if at >= 0 and not (layer.dash and column // 2 // layer.dash % 2):
                 for level in _reach(at, before):
                     row, dot = divmod(self.height * 4 - 1 - level, 4)
                     own[row, column // 2] |= _DOTS[column % 2][dot]

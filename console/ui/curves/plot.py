@@ -33,12 +33,13 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A curve of a plot: its name for the legend, its style, and whether it has a band."""
+    """A curve of a plot: its name for the legend, its style, whether it has a band, and how it is dashed."""
 
     name: str
     series: Series
     style: str
     band: bool = False
+    dash: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def plot_rows(plot: Plot, width: int, height: int) -> list[Row]:
             smoothed(columns_of(each.series, plot.start, plot.end, cells * 2), plot.smoothing),
             each.style,
             each.band,
+            each.dash,
         )
         for each in plot.drawn
     ]
@@ -168,7 +170,8 @@ def _reading(each: Drawn, plot: Plot) -> Iterator[Span]:
         return
     value, low, high = (float(v[at]) for v in (each.series.mid, each.series.low, each.series.high))
     if each.name:
-        yield (f"━ {each.name} ", each.style)
+        line = f"{'━' * min(each.dash, 4)}╺" if each.dash else "━"
+        yield (f"{line} {each.name} ", each.style)
     yield (f"{fig.metric(value)} ", fig.metric_style(value) or ("" if each.name else each.style))
     if each.band and low < high:
         yield (f"({fig.metric(low)} … {fig.metric(high)}) ", "muted")

@@ -186,7 +186,8 @@ class CurveSheet(ScrollingSheet, can_focus=True):
             series = self._cache.of(number, each, metric, self.look.axis)
             if series is not None:
                 name = fig.shorten(printable(each.name), _NAME) if len(self.traced) > 1 else ""
-                yield Drawn(name, series, each.style, each.band)
+                dash = number if self.app.no_color else 0  # without colours, lines differ by their dashes
+                yield Drawn(name, series, each.style, each.band, dash)
 
     def _whole(self, metric: str) -> Interval | None:
         """The part of the axis that has points of a metric."""

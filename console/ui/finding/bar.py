@@ -101,7 +101,7 @@ def _marked(text: str, at: Collection[int], style: str, ground: str) -> Iterator
 class Kinds(Sheet):
     """The kinds that there are, with how many of each; a click narrows to one."""
 
-    class Picked(Message):
+    class KindChosen(Message):
         """A kind was clicked; None for all."""
 
         def __init__(self, kind: Kind | None) -> None:
@@ -141,7 +141,7 @@ class Kinds(Sheet):
         for kind, text in self._fitting(self.size.width):
             right += cell_len(text) + 2
             if event.x < right:
-                self.post_message(self.Picked(kind))
+                self.post_message(self.KindChosen(kind))
                 return
 
 
@@ -286,8 +286,8 @@ class BarScreen(ModalScreen[BarEntry]):
             self._left = True
             self.dismiss(entry)
 
-    @on(Kinds.Picked)
-    def _picked(self, message: Kinds.Picked) -> None:
+    @on(Kinds.KindChosen)
+    def _picked(self, message: Kinds.KindChosen) -> None:
         self._take(message.kind)
 
     def action_move(self, entries: int) -> None:

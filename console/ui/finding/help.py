@@ -43,10 +43,11 @@ _GROUPS = {
     "cluster": "Cluster",
     "machines": "Cluster",
     "log": "Log",
+    "travel": "Time travel",
     "app": "Everywhere",
 }
 _ORDER = (
-    *(_OWN, "Run", "Form", "History", "Cluster", "Log"),
+    *(_OWN, "Time travel", "Run", "Form", "History", "Cluster", "Log"),
     *("Go to", _HERE, "Everywhere", _MOVING, _TYPING),
 )
 # actions that Textual binds in every scrollable widget, even if there is nothing to scroll

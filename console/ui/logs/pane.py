@@ -203,8 +203,15 @@ class LogPane(LogOutput):
         return self.query_one(LogView)
 
     def attach(self, source: Book) -> None:
-        """Show the lines of a source."""
-        self._book = self.lines.lines = source
+        """Show the lines of a source, with the filter and the search that are on."""
+        again, self._book = self._book is not None, source
+        if not again:
+            self.lines.lines = source
+        elif self._filtered is not None:
+            self._apply_filter()
+        else:
+            self.lines.show(source)
+            self.lines.highlight(self._search)
 
     def show(self, state: LogState, ranks: int) -> None:
         """Show the lines that have arrived."""

@@ -181,7 +181,7 @@ class LogView(LogScroll, can_focus=True):
         Binding("l,right", "sidestep(1)", "Right", show=False, id="log.right"),
         Binding("h,left", "sidestep(-1)", "Left", show=False, id="log.left"),
         Binding("G,end", "follow", "End, and follow", show=False, id="log.end"),
-        Binding("t", "times", "Times: clock, since start", show=False, id="log.times"),
+        Binding("d", "times", "Times: clock, since start", show=False, id="log.times"),
         Binding("w", "wrap", "Wrap long lines", show=False, id="log.wrap"),
     ]
 
@@ -217,6 +217,8 @@ class LogView(LogScroll, can_focus=True):
         if self.lines is None:
             return
         total = self.lines.count(self.rank)
+        if total < self._total:
+            self._end_at(total)
         if not self.follow:
             self._count_unseen(total - self._total)
             return
@@ -228,6 +230,19 @@ class LogView(LogScroll, can_focus=True):
         self._to_end()
         if grown:
             self._moved()
+
+    def _end_at(self, total: int) -> None:
+        """Take rows away from the end: an earlier moment is shown."""
+        self._total, self._live, self.unseen = total, [], 0
+        if self.current is not None and self.current >= total:
+            self.current = None
+        if self.follow:
+            self._to_end()
+        else:
+            self._fit()
+            self._move_to(min((self.scroll_offset.y, self._row), self._end()))
+        self.refresh()
+        self._moved()
 
     def _shown_live(self, lines: list[LogLine]) -> list[LogLine]:
         """Some unfinished lines, and before them finished lines that are not counted yet."""
@@ -287,6 +302,8 @@ class LogView(LogScroll, can_focus=True):
             return False
         here = self.current if self.current is not None else self._edge(direction)
         position = self.found.after(here) if direction > 0 else self.found.before(here)
+        if position is not None and self.lines is not None and position >= self.lines.count(self.rank):
+            position = None
         if position is not None:
             self.go_to(position)
         return position is not None
@@ -458,7 +475,7 @@ def moved(place: Place, by: int, total: int, rows: Measure) -> Place:
 
 
 class Lines(Protocol):
-    """A source of lines. Counts only grow; a line never changes once it is counted."""
+    """A source of lines. Counts only grow, except in time travel; a counted line never changes."""
 
     def count(self, rank: int | None = None) -> int:
         """The number of rows: whole lines, and marks where attempts begin."""

@@ -50,7 +50,7 @@ class Charts(ViewSheet, CurveSheet, can_focus=True):
         pace, hosts = pace_rows(self.view), host_rows(self.view) if self.view.live else []
         below = [*pace, *sampled_rows(self.view, width), *([()] if hosts else []), *hosts]
         room = self.scrollable_content_region.height - len(above)
-        plots = self.plots(width, room - len(pace) - len(hosts) if room > 2 * LEAST else room)
+        plots = self.plots(width, room - len(pace) - len(hosts) - bool(hosts) if room > 2 * LEAST else room)
         if not self.metrics:
             above.append(hint_row(self.view))
         return one_after_another(

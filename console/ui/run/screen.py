@@ -28,7 +28,8 @@ from ..curves.sheet import CurveSheet
 from ..dialogs import ConfirmScreen
 from ..logs.pane import LogPane
 from ..logs.view import LogView
-from ..rerun import StartsAgain
+from ..travel.screen import TRAVEL_BINDINGS, TRAVEL_KEYS, TravelScreen
+from ..travel.timeline import Timeline
 from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
 from .code_at_hand import copy_named, edit
@@ -59,12 +60,13 @@ class _Calls(Protocol):
     def call_person(self, kind: str, text: str) -> None: ...
 
 
-class RunScreen(StartsAgain):
+class RunScreen(TravelScreen):
     """Phases, ranks, one rank in full, output and results of a run."""
 
     AUTO_FOCUS = "#lines"
     TOPIC = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
+        *TRAVEL_BINDINGS,
         Binding("q", "app.detach", "Detach", id="run.detach"),
         Binding("x", "end('Stop')", "Stop", id="run.stop"),
         Binding("X", "end('Kill')", "Kill", show=False, id="run.kill"),
@@ -113,12 +115,13 @@ class RunScreen(StartsAgain):
     def compose(self) -> ComposeResult:
         """The run and its state at the top, its panes below."""
         yield RunHeader(id="header")
+        yield Timeline(id="timeline")
         yield PhaseStrip(id="phases")
         yield Headline(id="headline")
         yield AlertLine(id="alerts")
         yield Deck(id="deck")
-        keys = ("detach", "stop", "stacks", "edit", "again", "back", "copy", "rank")
-        yield KeyLine(*(f"run.{key}" for key in keys))
+        keys = ("detach", "stop", "stacks", "edit", "again", "back", "copy", "rank", "travel")
+        yield KeyLine(*TRAVEL_KEYS, *(f"run.{key}" for key in keys))
 
     def on_mount(self) -> None:
         """Begin to watch."""
@@ -132,6 +135,7 @@ class RunScreen(StartsAgain):
     def _list_ranks(self, query: RankQuery) -> None:
         """Have the ranks listed in the feed's thread: those of a large gang take long to sort."""
         self._feed.list_ranks(partial(self._lister.arrange, query=query))
+        self.list_past(partial(RankLister().arrange, query=query))
 
     def on_unmount(self) -> None:
         """Stop watching; the run goes on."""
@@ -149,12 +153,12 @@ class RunScreen(StartsAgain):
     @property
     def live(self) -> bool:
         """Whether the run can still change."""
-        return self.view is None or self.view.live
+        return self.now is None or self.now.live
 
     @property
     def exit_code(self) -> int:
         """The run's exit code; 0 while it has none."""
-        return (self.view.state.exit_code or 0) if self.view is not None else 0
+        return (self.now.state.exit_code or 0) if self.now is not None else 0
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only a live run can be stopped; only an ended run can be started again."""
@@ -164,13 +168,26 @@ class RunScreen(StartsAgain):
 
     @on(RunChanged)
     def show(self, message: RunChanged) -> None:
-        """Show the newest view in every pane; in the log alone, if nothing else differs."""
-        last, view = self.view, message.view
+        """Show the newest view, unless an earlier moment is shown."""
+        last = self.now
+        self.note_now(message.view)
+        if last is None or replace(message.view, logs=last.logs) != last:
+            self._tell(message.view)
+        if not self.travelling:
+            self.show_view(message.view)
+
+    def show_view(self, view: RunView) -> None:
+        """Show a view in every pane; in the log alone, if nothing else differs."""
+        last = self.view
         self.view = view
         with contained(self):
             self.query_one(LogPane).show(view.logs, view.size)
         if last is None or replace(view, logs=last.logs) != last:
             self._show_all(view)
+
+    def reword_keys(self, view: RunView) -> None:
+        """Name in the key line what keys do now."""
+        self.query_one(KeyLine).reword({**_key_words(self.now or view), **self.travel_words()})
 
     def _tell(self, view: RunView) -> None:
         """Tell the terminal what a person who looks elsewhere should know."""
@@ -180,10 +197,9 @@ class RunScreen(StartsAgain):
             app.call_person(notice.kind, notice.text)
 
     def _show_all(self, view: RunView) -> None:
-        self._tell(view)
         if not view.live:
             self.refresh_bindings()
-        self.query_one(KeyLine).reword(_key_words(view))
+        self.reword_keys(view)
         grid = self.query_one(RankGrid)
         for show in (*(sheet.show for sheet in self.query(ViewSheet)), grid.show):
             with contained(self):
@@ -324,7 +340,7 @@ class RunScreen(StartsAgain):
         """Show what every rank is doing: now if the run is live, else when stacks were taken last."""
         if self.view is not None:
             self.app.push_screen(StacksScreen(self.view, self.run))
-            if self.view.live:
+            if self.live and not self.travelling:
                 self._take_stacks()
 
     @work(thread=True, group="stacks")

@@ -359,6 +359,7 @@ def wrapped_rows(text: str, width: int, style: str = "") -> Iterator[Row]:
 
 def clip(row: Row, width: int) -> Row:
     """As much of a row as fits, with an ellipsis if something is missing."""
+    row = safe(row)  # a control character takes no cell, the space in its place does
     if width_of(row) <= width:
         return row
     clipped: list[Span] = []

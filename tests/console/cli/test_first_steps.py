@@ -12,7 +12,7 @@ from tests.console.ui.rendering.test_terminal import Terminal, env, folder
 __all__ = ["env", "folder"]
 
 pytestmark = [pytest.mark.terminal, pytest.mark.process]
-F1 = "\x1bOP"
+F1, F6 = "\x1bOP", "\x1b[17~"
 
 
 def test_help_is_one_key_away_and_what_is_missing_is_said_before_a_start(
@@ -22,7 +22,7 @@ def test_help_is_one_key_away_and_what_is_missing_is_said_before_a_start(
     terminal = Terminal(rankdeck, size=(120, 40), cwd=folder, env=env)
     terminal.until("1 New run", "f1 Help")
     terminal.press("?")
-    terminal.until("Keys here", "launch.start")
+    terminal.until("Keys here", "New run (here)")
     terminal.press(F1)
     terminal.wait(lambda screen: "Keys here" not in screen, "the form again")
     terminal.press("\x06")
@@ -53,7 +53,7 @@ def test_a_past_run_is_shown_before_it_is_started_again(
     terminal.press("\x1b")  # leave the field: the list has not the focus
     terminal.until("? Help")
     terminal.press("r")
-    terminal.press("\x0f")
+    terminal.press(F6)
     terminal.until("r Run again")
     terminal.press("r")
     terminal.until("Start this run again?", "steps=2", "enter  start it")

@@ -44,6 +44,7 @@ from console.ui.manual import ManualScreen
 from console.ui.rendering import insides
 from console.ui.rendering.driver import frugal
 from console.ui.run.screen import RunScreen
+from console.ui.travel.timeline import Timeline
 from launcher.runs.catalog import new_id
 from launcher.runs.status import Owner, Status, write_status
 from launcher.spec.files.bundle import Bundle, Manifest, SentFile
@@ -340,6 +341,16 @@ async def surveyed(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await stage.until(pilot, lambda: screen.view is not None and len(screen.view.work) == 2)
 
 
+async def travelled(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The run as it was 20 seconds after its start."""
+    await shown(stage, app, pilot)
+    await pilot.press("t")
+    timeline = app.screen.query_one(Timeline)
+    await stage.until(pilot, lambda: timeline.moment is not None)
+    await pilot.press("home", *["right"] * 20)
+    await stage.until(pilot, lambda: timeline.moment is not None and timeline.moment.at == RECORDED_AT + 20)
+
+
 async def reading(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     await shown(stage, app, pilot)
     await pilot.press("1", "f1", "m")
@@ -406,6 +417,7 @@ SCENES = {
     "run-logs": Scene(keys("3", "z", first=shown), training),
     "run-result": Scene(keys("4", first=shown), succeeded),
     "run-failed": Scene(shown, failed),
+    "run-past": Scene(travelled, failed),
     "run-charts": Scene(keys("5", "z", first=shown), training),
     "curves": Scene(curved, training),
     "run-devices": Scene(keys("6", "z", first=shown), training),
@@ -426,6 +438,7 @@ SCENES = {
 
 LOOKS = {
     "run-failed-ascii": Scene(shown, failed, settings={"ascii": True}),
+    "run-past-ascii": Scene(travelled, failed, settings={"ascii": True}),
     "run-failed-no-color": Scene(shown, failed, environ={"NO_COLOR": "1"}),
     "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
     "run-devices-ascii": Scene(keys("6", first=shown), training, settings={"ascii": True}),

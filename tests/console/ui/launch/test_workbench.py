@@ -171,7 +171,7 @@ async def test_newcomers_see_what_this_is(open_app: Open, until: Until) -> None:
         told = looking.text(recent)
 
         assert "every rank." in told
-        assert "f6 demo" in told
+        assert "f7 demo" in told
         assert "f2 History f3 Cluster f1 Help" in told
 
 

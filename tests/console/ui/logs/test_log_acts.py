@@ -187,11 +187,11 @@ async def test_going_to_a_time(app: BookApp, monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_times_since_the_first_line(app: BookApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
-        await pilot.press("t", "t", "g")
+        await pilot.press("d", "d", "g")
         await pilot.pause()
         assert ["+0.000 0  step 0", "+1.000 0  step 1"] == [row.strip() for row in app.shown()[:2]]
         assert "since start" in (app.pane.border_subtitle or "")
-        await pilot.press("t")
+        await pilot.press("d")
         await pilot.pause()
 
         assert "0  step 0" == app.shown()[0]

@@ -248,7 +248,7 @@ async def test_long_lines_can_be_looked_along(app: LogApp) -> None:
 async def test_times_can_be_shown(app: LogApp) -> None:
     async with app.run_test(size=(40, 10)) as pilot:
         app.view.focus()
-        await pilot.press("t")
+        await pilot.press("d")
         await pilot.pause()
 
         assert ":00:00.000 1  line 999" in app.screen_lines()[-1]

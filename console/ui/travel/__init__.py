@@ -1,0 +1,1 @@
+"""Time travel: the run screen at any moment of its run."""
