@@ -256,6 +256,21 @@ class CurveSheet(ScrollingSheet, can_focus=True):
             part = self.look.visible(whole)
             self.change(self.look.at(whole, part.start + (at + 0.5) / cells * part.span))
 
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in."""
+        self._turn(event, 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out."""
+        self._turn(event, -1)
+
+    def _turn(self, event: events.MouseEvent, by: int) -> None:
+        """The wheel zooms a metric in full; plots of all metrics are scrolled by it."""
+        if self.metric in self.metrics:
+            event.stop()
+            event.prevent_default()
+            self.action_zoom_by(by)
+
     def _cells(self) -> int:
         """The width of a plot's field."""
         width = self.scrollable_content_region.width

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from textual.events import MouseScrollDown, MouseScrollUp
 
 from console.app import RankdeckApp
 from console.data.curves.look import SMOOTHINGS, Interval, Look
@@ -348,6 +349,24 @@ async def test_the_mouse_puts_the_cursor_and_chooses_a_metric(
         await pilot.click(metrics, offset=(5, 2))
         await pilot.pause()
         assert "acc" == metrics.chosen == sheet.metric
+
+
+async def test_the_wheel_zooms_a_metric_in_full_and_scrolls_all_of_them(
+    open_app: Open, live: Scripted, until: Until
+) -> None:
+    app = open_app(run=live.folder)
+    async with app.run_test(size=(80, 14)) as pilot:
+        _, sheet, _ = await opened(app, pilot, until)
+        await pilot._post_mouse_events([MouseScrollUp], sheet, offset=(30, 5))
+        zoomed = sheet.look
+        assert zoomed.part is not None
+        await pilot._post_mouse_events([MouseScrollDown], sheet, offset=(30, 5))
+        assert zoomed != sheet.look
+        await pilot.press("w", "v")
+        whole = sheet.look
+        await pilot._post_mouse_events([MouseScrollDown], sheet, offset=(30, 5))
+        await until(pilot, lambda: sheet.scroll_y > 0)
+        assert whole == sheet.look
 
 
 async def test_metrics_of_control_characters_harm_nothing(open_app: Open, root: Path, until: Until) -> None:
