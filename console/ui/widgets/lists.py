@@ -93,12 +93,9 @@ class CursorSheet(ScrollingSheet, Generic[T]):
             if event.chain == 2:
                 self.action_choose()
 
-    def on_focus(self) -> None:
-        """Show the cursor."""
-        self.refresh_rows()
-
-    def on_blur(self) -> None:
-        """Hide the cursor."""
+    def watch_has_focus(self, focused: bool) -> None:
+        """Show or hide the cursor. The events of the focus would be handled before `has_focus` is set."""
+        super().watch_has_focus(focused)
         self.refresh_rows()
 
     @property
