@@ -52,7 +52,10 @@ class Deck(Vertical):
             yield ranks
             yield RankDetail(id="detail", classes="pane")
             yield Charts(id="charts", classes="pane")
-            yield DevicesPane(id="devices", classes="pane")
+            yield (devices := DevicesPane(id="devices", classes="pane"))
+            devices.display = (
+                False  # until it is chosen: it would draw a view that comes before the first layout
+            )
         with Container(id="lower"):
             yield LogPane(id="logs", classes="pane")
             yield ResultPane(id="result", classes="pane")
