@@ -30,7 +30,12 @@ class Idle:
 def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What has been done to the folders, in order."""
     done: list[str] = []
-    monkeypatch.setattr(recovery, "mark_lost_runs", lambda root: done.append("buried"))
+
+    def bury(root: Path) -> list[str]:
+        done.append("buried")
+        return []
+
+    monkeypatch.setattr(recovery, "mark_lost_runs", bury)
     monkeypatch.setattr(catalog, "prune", lambda root, policy: done.append("pruned"))
     return done
 
