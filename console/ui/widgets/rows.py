@@ -206,13 +206,11 @@ class Sheet(Titled, ScrollView):
     def _lay_out(self, width: int) -> None:
         """Make the rows for a width, and repaint what differs."""
         old, self._rows = self._rows, (new := MadeRows.of(self.rows(width)))
-        if len(new) != len(old) and max(len(new), self.virtual_size.height) > self.size.height:
+        if len(new) != len(old):
             self.virtual_size = Size(width, len(new))
             self.refresh()
             return
-        # as many rows or more fit: nothing scrolls, and a new layout of the whole screen would be in vain
-        gone = ((number, 0, None) for number in range(len(new), len(old)))
-        self.repaint_rows([*self._changed(old, new), *gone])
+        self.repaint_rows(self._changed(old, new))
 
     def _changed(self, old: MadeRows, new: MadeRows) -> Iterator[tuple[int, int, int | None]]:
         for number in self._visible(len(new)):
