@@ -8,9 +8,8 @@ from typing import Any
 
 from launcher.errors import SpecError
 
-from ..data.history.comparison import MOST_RUNS, Comparison, Difference, compared, difference_row, letter
+from ..data.history.comparison import MOST_RUNS, Comparison, Difference, compared, differences_text
 from ..echo import print_json, print_text
-from ..formatting import table
 
 
 def print_comparison(folders: Sequence[Path], *, as_json: bool) -> int:
@@ -27,20 +26,13 @@ def print_comparison(folders: Sequence[Path], *, as_json: bool) -> int:
     if as_json:
         print_json(_document(names, comparison))
         return 0
-    rows = [difference_row(s.name, d) for s in comparison.sections for d in s.differences]
-    if rows:
-        print_text(table(head_row(names), rows))
+    if any(section.differences for section in comparison.sections):
+        print_text(differences_text(names, comparison))
     equal = [f"{s.name} {s.equal}" for s in comparison.sections if s.equal]
     print_text(f"equal: {', '.join(equal) or 'nothing'}")
     for note in comparison.notes:
         print_text(f"note: {note}")
     return 0
-
-
-def head_row(names: Sequence[str]) -> tuple[str, ...]:
-    """The head of a table of differences: the section, the name, each run, and of two their difference."""
-    runs = (f"{letter(number)} {name}" for number, name in enumerate(names))
-    return ("", "", *runs, *(("B - A",) if len(names) == 2 else ()))
 
 
 def _document(names: Sequence[str], comparison: Comparison) -> dict[str, Any]:

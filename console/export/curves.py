@@ -15,6 +15,7 @@ from launcher.runs import paths
 
 from .. import formatting as fig
 from ..sanitize import printable
+from .runs_csv import csv_cell
 
 if TYPE_CHECKING:
     from ..data.curves.axes import Scale
@@ -27,7 +28,6 @@ NamedCurves = tuple[str, "RunCurves"]
 _HEAD = ("run", "metric", "attempt", "step", "steps", "time", "low", "median", "high", "not_finite")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE, _RIGHT = 880, 320, 70, 40, 44, 16
 _COLOURS = ("#1f6fb4", "#8a8f98", "#d9822b", "#3a9a5c", "#b0478f", "#7a5cc0", "#2a9d9d", "#c0504d")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_curves(
@@ -60,8 +60,8 @@ def rows_of(runs: Sequence[NamedCurves]) -> Iterator[tuple[object, ...]]:
             for at in range(len(points)):
                 figures = (float(points.low[at]), float(points.mid[at]), float(points.high[at]))
                 yield (
-                    _cell(name),
-                    _cell(metric),
+                    csv_cell(name),
+                    csv_cell(metric),
                     int(points.attempt[at]),
                     int(points.step[at]),
                     int(points.width[at]),
@@ -69,11 +69,6 @@ def rows_of(runs: Sequence[NamedCurves]) -> Iterator[tuple[object, ...]]:
                     *("" if value != value else value for value in figures),
                     int(points.broken[at]),
                 )
-
-
-def _cell(text: str) -> str:
-    """Text of a run; what a spreadsheet would take for a formula is quoted."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _write(folder: Path, stem: str, suffix: str, text: str) -> Path:

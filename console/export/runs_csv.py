@@ -43,7 +43,7 @@ def write_runs(runs: Sequence[Status], folder: Path, now: float) -> Path:
 
 
 def _row(run: Status) -> list[object]:
-    return [_cell(value) for value in _values(run)]
+    return [csv_cell(value) for value in _values(run)]
 
 
 def _values(run: Status) -> Iterator[object]:
@@ -64,7 +64,7 @@ def _moment(seconds: float | None) -> str:
         return ""
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
     """A cell's value; text that a spreadsheet would take for a formula is quoted, as it may be hostile."""
     if not isinstance(value, str):
         return "" if value is None else value

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..state.curves import MOST_LEVEL, CurveBuilder, CurvePoint
+from ..state.curves import MOST_LEVEL, MOST_METRICS, CurveBuilder, CurvePoint
 from ..state.events import RankReported
 from . import paths
 from .files import Growing, opener
@@ -53,6 +53,19 @@ def unpack_points(data: bytes, names: list[str]) -> Iterator[CurvePoint]:
                 names[name], attempt, step, level, time, low, mid, high, ranks,
                 broken=bool(flags & BROKEN), stepless=bool(flags & STEPLESS), part=part,
             )  # fmt: skip
+
+
+def names_in(data: bytes) -> list[str]:
+    """The names in the file of names, by number; empty for a line that holds none."""
+    return [_name(line) for line in data.splitlines()[:MOST_METRICS]]
+
+
+def _name(line: bytes) -> str:
+    try:
+        name = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    return name if isinstance(name, str) else ""
 
 
 class CurveWriter:

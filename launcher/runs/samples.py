@@ -23,7 +23,7 @@ SEGMENT_S = 600.0
 RAW_S = 3600.0
 THINNED_STEP_S = 60.0
 THINNED_BYTES = 16 << 20
-_THINNED = "thinned.jsonl"
+THINNED = "thinned.jsonl"
 _BLOCK = 1 << 20
 
 
@@ -64,10 +64,10 @@ class SampleWriter:
                 self._thin(old)
 
     def _thin(self, segment: Path) -> None:
-        with open(self._folder / _THINNED, "ab", opener=opener) as out:
+        with open(self._folder / THINNED, "ab", opener=opener) as out:
             out.writelines(_one_per(THINNED_STEP_S, segment.read_bytes().splitlines(True)))
         segment.unlink()
-        self._bound(self._folder / _THINNED)
+        self._bound(self._folder / THINNED)
 
     def _bound(self, thinned: Path) -> None:
         if thinned.stat().st_size <= THINNED_BYTES:
@@ -111,13 +111,13 @@ def _readable(lines: Iterable[bytes]) -> Iterator[tuple[str, float, bytes]]:
 def segments(folder: Path) -> list[Path]:
     """The raw segments, oldest first."""
     names = files.names_in(folder.parent, folder)
-    return [folder / name for name in names if name.endswith(".jsonl") and name not in (_THINNED, ".jsonl")]
+    return [folder / name for name in names if name.endswith(".jsonl") and name not in (THINNED, ".jsonl")]
 
 
 def sample_files(run: Path) -> list[Path]:
     """Every file of samples, in order of time."""
     folder = run / paths.SAMPLES
-    thinned = folder / _THINNED
+    thinned = folder / THINNED
     return ([thinned] if files.is_file(run, thinned) else []) + segments(folder)
 
 

@@ -6,7 +6,6 @@ of all ranks: the least, the median and the greatest.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from launcher.runs import files, paths
-from launcher.runs.curves import BROKEN, MAGIC, MOST_BYTES, SIZE, STEPLESS, pack_point
+from launcher.runs.curves import BROKEN, MAGIC, MOST_BYTES, SIZE, STEPLESS, names_in, pack_point
 from launcher.runs.reader import decoded
 from launcher.runs.samples import halves, lines_of, sample_files
-from launcher.state.curves import LARGEST_STEP, LARGEST_TIME, MOST_LEVEL, MOST_METRICS, CurveBuilder
+from launcher.state.curves import LARGEST_STEP, LARGEST_TIME, MOST_LEVEL, CurveBuilder
 from launcher.state.events import RankReported
 
 _MOST_NAMES = 1 << 20
@@ -53,8 +52,6 @@ class CurvePoints:
 
 def dtype() -> np.dtype[np.void]:
     """The layout of a record; see `launcher.runs.curves.RECORD`."""
-    import numpy as np
-
     return np.dtype([
         ("name", "<u2"), ("attempt", "<u2"), ("ranks", "<u4"), ("level", "u1"), ("flags", "u1"),
         ("part", "<u2"), ("reserved", "V4"), ("step", "<i8"), ("time", "<f8"), ("low", "<f8"), ("mid", "<f8"),
@@ -106,8 +103,6 @@ class CurveStore:
         return bool(len(records)) and self._take(records, names)
 
     def _read(self) -> np.ndarray:
-        import numpy as np
-
         with files.open_file(self._run, self._folder / paths.CURVE_POINTS, buffering=0) as file:
             found = os.fstat(file.fileno())
             if (found.st_dev, found.st_ino) != self._inode or found.st_size < self._offset:
@@ -122,7 +117,7 @@ class CurveStore:
 
     def _names(self) -> list[str]:
         data = files.read_whole(self._run, self._folder / paths.CURVE_NAMES, _MOST_NAMES)
-        return [_name(line) for line in data.splitlines()[:MOST_METRICS]]
+        return names_in(data)
 
     def _take(self, records: np.ndarray, names: list[str]) -> bool:
         valid = _valid(records)
@@ -142,8 +137,6 @@ class CurveStore:
 
 def records_of_samples(run: Path, limit: int = MOST_SAMPLED) -> tuple[np.ndarray, list[str]]:
     """The records of a run's last reports, and the names that they refer to."""
-    import numpy as np
-
     builder, numbers = CurveBuilder(), dict[str, int]()
     data = bytearray()
     _, newest = halves(sample_files(run), limit)
@@ -156,18 +149,8 @@ def records_of_samples(run: Path, limit: int = MOST_SAMPLED) -> tuple[np.ndarray
     return np.frombuffer(bytes(data), dtype()), list(numbers)
 
 
-def _name(line: bytes) -> str:
-    try:
-        name = json.loads(line)
-    except (ValueError, RecursionError):
-        return ""
-    return name if isinstance(name, str) else ""
-
-
 def _valid(records: np.ndarray) -> np.ndarray:
     """Which records can be points: a folder may come from anybody."""
-    import numpy as np
-
     step = records["step"].astype(np.float64)
     valid: np.ndarray = (
         (records["level"] <= MOST_LEVEL)
@@ -180,8 +163,6 @@ def _valid(records: np.ndarray) -> np.ndarray:
 
 def _merged(known: np.ndarray | None, fresh: np.ndarray) -> np.ndarray:
     """Sorted records, the last one of each bucket. Fresh ones mostly come after all that is known."""
-    import numpy as np
-
     if known is None or not len(known):
         return _last_of_each(fresh)
     start = _start(known, fresh)
@@ -190,8 +171,6 @@ def _merged(known: np.ndarray | None, fresh: np.ndarray) -> np.ndarray:
 
 def _start(known: np.ndarray, fresh: np.ndarray) -> int:
     """From where sorted records have to be merged with fresh ones."""
-    import numpy as np
-
     last, first = int(known["attempt"][-1]), int(fresh["attempt"].min())
     if first > last:
         return len(known)
@@ -203,8 +182,6 @@ def _start(known: np.ndarray, fresh: np.ndarray) -> int:
 
 def _last_of_each(records: np.ndarray) -> np.ndarray:
     """The records sorted by attempt and step, the last one of each bucket."""
-    import numpy as np
-
     differs = np.zeros(max(len(records) - 1, 0), bool)
     for name in ("part", "level", "step", "attempt"):
         key = np.ascontiguousarray(records[name])
@@ -217,8 +194,6 @@ def _last_of_each(records: np.ndarray) -> np.ndarray:
 
 
 def _columns(records: np.ndarray) -> CurvePoints:
-    import numpy as np
-
     stepped = (records["flags"] & STEPLESS) == 0
     if stepped.any() and not stepped.all():
         records = records[stepped]

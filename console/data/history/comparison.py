@@ -17,7 +17,7 @@ from launcher.spec.job import JobSpec
 from launcher.state.events import OriginFound
 from launcher.state.run_state import Phase, RunState
 
-from ...formatting import is_finite, metric, one_line
+from ...formatting import is_finite, metric, one_line, table
 from ...sanitize import printable
 
 _CELL, _DIGITS = 48, 6
@@ -268,6 +268,13 @@ def difference_row(section: str, difference: Difference) -> tuple[str, ...]:
     values = (value_cell(section, value) for value in difference.values)
     last = (delta,) if len(difference.values) == 2 else ()
     return (section, printable(difference.name), *values, *last)
+
+
+def differences_text(names: Sequence[str], found: Comparison) -> str:
+    """All differences of runs as a table for people and for other programs."""
+    rows = [difference_row(s.name, d) for s in found.sections for d in s.differences]
+    runs = (f"{letter(number)} {name}" for number, name in enumerate(names))
+    return table(("", "", *runs, *(("B - A",) if len(names) == 2 else ())), rows)
 
 
 def value_cell(section: str, value: Any) -> str:

@@ -6,7 +6,6 @@ evenly spaced parts of its samples. What was read of a run that has ended is kep
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,8 +47,7 @@ def read_series(run: Path) -> Series:
 def _curve(run: Path) -> dict[int, float]:
     """Points of the leading metric by step, from the curves."""
     folder = run / paths.CURVES
-    lines = files.read_whole(run, folder / paths.CURVE_NAMES, _NAMES_BYTES).splitlines()
-    names = [_name(line) for line in lines]
+    names = curves.names_in(files.read_whole(run, folder / paths.CURVE_NAMES, _NAMES_BYTES))
     metric = leading(filter(None, names))
     if metric is None:
         return {}
@@ -67,14 +65,6 @@ def _curve(run: Path) -> dict[int, float]:
                 if point.metric == metric and not point.stepless:
                     points[point.step] = point.mid
     return points
-
-
-def _name(text: bytes) -> str:
-    try:
-        name = json.loads(text)
-    except (ValueError, RecursionError):
-        return ""
-    return name if isinstance(name, str) else ""
 
 
 def _parts(begin: int, end: int, count: int, length: int) -> Iterator[tuple[int, int]]:

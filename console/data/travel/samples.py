@@ -18,7 +18,7 @@ from pathlib import Path
 from launcher.runs import files
 from launcher.runs.files import NotPlain
 from launcher.runs.reader import decoded
-from launcher.runs.samples import Stretch, line_start, lines_of, newest_of_each, sample_files
+from launcher.runs.samples import THINNED, Stretch, line_start, lines_of, newest_of_each, sample_files
 from launcher.state.events import RankReported
 
 from .course import Clock, Dated
@@ -28,7 +28,6 @@ CACHED_BYTES = 8 << 20
 _FIRST_BYTES = 4096
 LONGEST_LINE = 4 << 20
 _TIME = re.compile(rb'"time":(-?[0-9][0-9.eE+-]{0,30})')
-_THINNED = "thinned.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class SamplePiece:
     @property
     def thinned(self) -> bool:
         """Whether only some of its samples are kept."""
-        return self.part.path.name == _THINNED
+        return self.part.path.name == THINNED
 
 
 class Samples:

@@ -6,23 +6,24 @@ cell the later one keeps it, so that no line is torn by one below it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from ...data.curves.axes import Scale
 from ...data.curves.window import Columns
-from ..widgets.rows import Row
+from ..widgets.rows import Row, Span, joined
 
 _BLANK = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """The bits of a cell's dots: by column, then from the top."""
 
 BAND = "bar-track"
-_TEXTURE, _STYLE_OF_TEXTURE = "░", "muted"
+_TEXTURE: Span = ("░", "muted")
 
 
 class Bands(Enum):
@@ -94,21 +95,17 @@ class Canvas:
 
     def rows(self) -> list[Row]:
         """The cells as rows, from the top."""
-        return [tuple(self._spans(number)) for number in range(self.height)]
+        return [tuple(joined(self._cells(number))) for number in range(self.height)]
 
-    def _spans(self, number: int) -> Iterator[tuple[str, str]]:
-        dots, styles = self._dots[number].tolist(), self._styles[number]
-        ground = self._ground[number].tolist()
-        cells = [self._cell(*cell) for cell in zip(dots, styles, ground, strict=True)]
-        for style, some in groupby(cells, key=lambda cell: cell[0]):
-            yield "".join(text for _, text in some), style
+    def _cells(self, number: int) -> Iterator[Span]:
+        dots, ground = self._dots[number].tolist(), self._ground[number].tolist()
+        return itertools.starmap(self._cell, zip(dots, self._styles[number], ground, strict=True))
 
-    def _cell(self, dots: int, style: str, shaded: bool) -> tuple[str, str]:
-        """The style and the character of a cell."""
+    def _cell(self, dots: int, style: str, shaded: bool) -> Span:
         if shaded and self._bands is Bands.TEXTURED:
-            return (style, chr(_BLANK + dots)) if dots else (_STYLE_OF_TEXTURE, _TEXTURE)
+            return (chr(_BLANK + dots), style) if dots else _TEXTURE
         words = f"{style if dots else ''} on {BAND}".strip() if shaded else style if dots else ""
-        return words, chr(_BLANK + dots) if dots else " "
+        return chr(_BLANK + dots) if dots else " ", words
 
 
 def _bridged(parts: np.ndarray, torn: np.ndarray) -> np.ndarray:

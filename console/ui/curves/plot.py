@@ -11,7 +11,7 @@ from ... import formatting as fig
 from ...data.curves.axes import Scale, fitting_scale, position_text, position_ticks
 from ...data.curves.run_curves import Axis
 from ...data.curves.window import Series, columns_of, smoothed
-from ..widgets.rows import Row, Span, clip, width_of
+from ..widgets.rows import Row, Span, clip, joined, width_of
 from .canvas import Bands, Canvas, Layer
 
 LABELS = 8
@@ -195,19 +195,7 @@ def _axis_row(plot: Plot, cells: int) -> Row:
             line[at] = (mark.glyph, mark.style)
     if (at := cell_of(plot, plot.cursor, cells)) is not None:
         line[at] = ("┴", _CURSOR)
-    return (" " * (LABELS - 1), ""), ("└", "rule"), *_runs(line)
-
-
-def _runs(cells: Sequence[Span]) -> Iterator[Span]:
-    """Neighbouring cells of one style together."""
-    text, last = "", ""
-    for character, style in cells:
-        if style != last and text:
-            yield text, last
-            text = ""
-        text, last = text + character, style
-    if text:
-        yield text, last
+    return (" " * (LABELS - 1), ""), ("└", "rule"), *joined(line)
 
 
 def _ticks(plot: Plot, cells: int) -> Sequence[float]:

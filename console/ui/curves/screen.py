@@ -23,14 +23,13 @@ from ..navigation import NavigableScreen, launch_screen
 from ..widgets.key_line import KeyLine
 from ..widgets.lists import CursorSheet
 from ..widgets.rows import Row, clip
-from .sheet import BEHIND, CurveSheet, Traced
+from .sheet import BEHIND, CurveSheet, Traced, style_of_run
 
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-TINTS = 8
-_LIST, _NARROW = 26, 80
+_NARROW = 80
 
 
 class MetricList(CursorSheet[str]):
@@ -95,6 +94,7 @@ class CurvesScreen(NavigableScreen):
         self.run, self._label, self._curves = run, label, curves
         self._which, self._past = Behind.NONE, tuple[tuple[str, RunCurves], ...]()
         self._metric = metric
+        self._shows_all = False
 
     def compose(self) -> ComposeResult:
         """The metrics, the plot, and the keys."""
@@ -123,24 +123,21 @@ class CurvesScreen(NavigableScreen):
 
     def _show(self) -> None:
         sheet, metrics = self.query_one(CurveSheet), self.query_one(MetricList)
-        runs = self._past
-        tints = [BEHIND] if self._which is Behind.BEST else [f"tint-{n}" for n in range(1, TINTS)]
-        past = [Traced(name, curves, tint) for (name, curves), tint in zip(runs, tints, strict=False)]
+        runs = [*enumerate(self._past, 1)]
+        best = self._which is Behind.BEST
+        past = [Traced(each, curves, BEHIND if best else style_of_run(n)) for n, (each, curves) in runs]
         sheet.trace([Traced(self._label, self._curves, band=True), *past])
         chosen = metrics.chosen
         metrics.curves, metrics.items = self._curves, sheet.metrics
         if chosen in metrics.items:  # a metric that has just arrived may stand above it
             metrics.cursor = metrics.items.index(chosen)
         if sheet.metric is None and metrics.chosen and not self._shows_all:
-            sheet.metric = metrics.chosen
-            sheet.refresh_rows()
+            sheet.show_metric(metrics.chosen)
         metrics.refresh_rows()
         metrics.entitle("Metrics")
         behind_it = f"behind it: {self._which.value}" if self._which is not Behind.NONE else ""
         missing = " (none found)" if self._which is not Behind.NONE and not runs else ""
         sheet.entitle(f"Curves · {printable(self._label)}", f"{behind_it}{missing}")
-
-    _shows_all = False
 
     def action_metric(self, by: int) -> None:
         """Show another metric in full."""
@@ -149,23 +146,19 @@ class CurvesScreen(NavigableScreen):
             (sheet.action_scroll_down if by > 0 else sheet.action_scroll_up)()
             return
         metrics.action_move(by)
-        sheet.metric = metrics.chosen
-        sheet.refresh_rows()
+        sheet.show_metric(metrics.chosen)
 
     def on_click(self) -> None:
         """Show the metric that was clicked on."""
-        metrics, sheet = self.query_one(MetricList), self.query_one(CurveSheet)
-        if not self._shows_all and metrics.chosen != sheet.metric:
-            sheet.metric = metrics.chosen
-            sheet.refresh_rows()
+        if not self._shows_all:
+            self.query_one(CurveSheet).show_metric(self.query_one(MetricList).chosen)
 
     def action_all(self) -> None:
         """Show all metrics, or again the one under the cursor."""
         self._shows_all = not self._shows_all
         sheet = self.query_one(CurveSheet)
-        sheet.metric = None if self._shows_all else self.query_one(MetricList).chosen
         sheet.scroll_to(y=0, animate=False, immediate=True)
-        sheet.refresh_rows()
+        sheet.show_metric(None if self._shows_all else self.query_one(MetricList).chosen)
 
     def action_behind(self) -> None:
         """Show other past runs behind this one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,6 +33,11 @@ _MARKS = {
     What.NOT_FINITE: ("×", "rank-failed"),
 }
 _NAME = 24
+
+
+def style_of_run(number: int) -> str:
+    """The style of the curves of one of several runs; 0 is the foremost."""
+    return OWN if number == 0 else f"tint-{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,12 @@ class CurveSheet(ScrollingSheet, can_focus=True):
         self.traced = traced
         self.refresh_rows()
 
+    def show_metric(self, metric: str | None) -> None:
+        """Show a metric in full, or all of them."""
+        if metric != self.metric:
+            self.metric = metric
+            self.refresh_rows()
+
     def rows(self, width: int) -> Sequence[Row]:
         """The plots; only those that are visible are drawn."""
         height = self.scrollable_content_region.height
@@ -151,7 +162,7 @@ class CurveSheet(ScrollingSheet, can_focus=True):
     def plot(self, metric: str, width: int, height: int) -> list[Row]:
         """The plot of a metric, in `height` rows."""
         drawn = [*self._drawn(metric)][::-1]
-        whole = self._whole(metric)
+        whole = _extent(drawn)
         if whole is None:
             return [
                 clip(((f" {printable(metric)} ", "bold"), ("has no points", "muted")), width),
@@ -189,18 +200,10 @@ class CurveSheet(ScrollingSheet, can_focus=True):
                 dash = number if self.app.no_color else 0  # without colours, lines differ by their dashes
                 yield Drawn(name, series, each.style, each.band, dash)
 
-    def _whole(self, metric: str) -> Interval | None:
-        """The part of the axis that has points of a metric."""
-        series = [each.series for each in self._drawn(metric) if len(each.series)]
-        if not series:
-            return None
-        start, end = min(float(s.x[0]) for s in series), max(float(s.x[-1]) for s in series)
-        return Interval(start, end if end > start else start + 1)
-
     def whole(self) -> Interval | None:
         """The part of the axis that has points of any metric shown."""
         shown = [self.metric] if self.metric in self.metrics and self.metric else self.metrics
-        parts = [part for metric in shown if (part := self._whole(metric)) is not None]
+        parts = [part for metric in shown if (part := _extent(self._drawn(metric))) is not None]
         return Interval(min(p.start for p in parts), max(p.end for p in parts)) if parts else None
 
     def change(self, look: Look) -> None:
@@ -276,6 +279,15 @@ class CurveSheet(ScrollingSheet, can_focus=True):
         width = self.scrollable_content_region.width
         single = self.metric in self.metrics or width < WIDE or len(self.metrics) < 2
         return max((width if single else width // 2) - LABELS - 1, 1)
+
+
+def _extent(drawn: Iterable[Drawn]) -> Interval | None:
+    """The part of the axis that has points of some curves; None if none has any."""
+    series = [each.series for each in drawn if len(each.series)]
+    if not series:
+        return None
+    start, end = min(float(s.x[0]) for s in series), max(float(s.x[-1]) for s in series)
+    return Interval(start, end if end > start else start + 1)
 
 
 def marks(curves: RunCurves, axis: Axis, metric: str) -> list[Mark]:

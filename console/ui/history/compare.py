@@ -19,13 +19,13 @@ from ...data.history.comparison import (
     Comparison,
     compared,
     difference_row,
+    differences_text,
     letter,
     shortened_ids,
     value_cell,
 )
-from ...formatting import table
 from ...sanitize import printable
-from ..curves.sheet import OWN, CurveSheet, Traced
+from ..curves.sheet import CurveSheet, Traced, style_of_run
 from ..navigation import NavigableScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.rows import Row, ScrollingSheet, Span, clip
@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 _NAME, _DELTA, _LEAST = 28, 22, 6
-
-
-def style_of_run(number: int) -> str:
-    """The style of a run's letter and of its curves."""
-    return OWN if number == 0 else f"tint-{number}"
 
 
 class ComparisonSheet(ScrollingSheet):
@@ -94,11 +89,7 @@ class ComparisonSheet(ScrollingSheet):
 
     def text(self) -> str:
         """The differences as a table for other programs."""
-        if self.found is None:
-            return ""
-        rows = [difference_row(s.name, d) for s in self.found.sections for d in s.differences]
-        runs = (f"{letter(number)} {name}" for number, name in enumerate(self._names))
-        return table(("", "", *runs, *(("B - A",) if len(self._names) == 2 else ())), rows)
+        return "" if self.found is None else differences_text(self._names, self.found)
 
 
 def _sizes(rows: Sequence[Sequence[str]], runs: int, width: int) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from ... import formatting as fig
 from ...data.run.health import Condition
 from ...data.run.metrics import HOST_CPU, HOST_MEMORY, TABLE, Metric, Source
 from ...data.run.model import RankView, RunView, fullest, one_a_gpu, together
-from ..widgets.rows import MadeRows, Row, Span
+from ..widgets.rows import MadeRows, Row, Span, joined
 
 TABLE_RANKS = 64
 HOST_RANKS = 512
@@ -132,8 +132,7 @@ def _compact_row(
     drawn = [_cell(v, metric) for v in members]
     if here is not None:
         drawn[here] = drawn[here][0], drawn[here][1] + " reverse"
-    for style, group in groupby(drawn, key=lambda cell: cell[1]):
-        cells.append(("".join(cell[0] for cell in group), style))
+    cells += joined(drawn)
     used = len(label) + 2 + len(members)
     shown = TABLE.shown(Source.DEVICE if any(v.rank.devices for v in members) else Source.PROCESSES)
     own, more = _summary(members, shown), _of_host(system)

@@ -11,7 +11,7 @@ from textual.message import Message
 from ... import formatting as fig
 from ...data.travel.marks import LandmarkKind
 from ...data.travel.moment import Moment
-from ..widgets.rows import Row, Sheet, Span, clip
+from ..widgets.rows import Row, Sheet, Span, clip, joined
 
 if TYPE_CHECKING:
     from textual import events
@@ -107,7 +107,7 @@ def bar_row(moment: Moment, width: int) -> Row:
             drawn[cell_of(moment, mark.moment, cells)] = _GLYPHS[mark.kind]
     glyph, _ = drawn[at]
     drawn[at] = _CURSOR if glyph in "━─" else (glyph, _CURSOR[1])
-    return ((" ", ""), *_joined(drawn))
+    return ((" ", ""), *joined(drawn))
 
 
 def cell_of(moment: Moment, when: float, cells: int) -> int:
@@ -119,14 +119,3 @@ def cell_of(moment: Moment, when: float, cells: int) -> int:
 
 def _cells(width: int) -> int:
     return max(width - 2, 1)
-
-
-def _joined(spans: Sequence[Span]) -> Row:
-    """The same with neighbours of one style as one span."""
-    row: list[Span] = []
-    for text, style in spans:
-        if row and row[-1][1] == style:
-            row[-1] = row[-1][0] + text, style
-        else:
-            row.append((text, style))
-    return tuple(row)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, overload
 
 from rich.cells import cell_len, set_cell_size
@@ -333,6 +334,12 @@ def _alike(before: Row, after: Row) -> int:
             return cells + cell_len(text[:same])
         cells += cell_len(text)
     return cells
+
+
+def joined(cells: Iterable[Span], ground: str = "") -> Iterator[Span]:
+    """Neighbouring cells of one style as one span; `ground` ends every style."""
+    for style, some in groupby(cells, key=lambda cell: cell[1]):
+        yield "".join(text for text, _ in some), style + ground
 
 
 def width_of(row: Row) -> int:

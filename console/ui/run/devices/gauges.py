@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 from .... import formatting as fig
 from ....data.run.devices import Grade, Sensors, grade_of
 from ....data.run.metrics import TEMPERATURE, Metric
 from ....data.run.model import RankView
-from ...widgets.rows import Row, Span
+from ...widgets.rows import Row, Span, joined
 
 STYLES = {
     Grade.UNKNOWN: "muted",
@@ -70,8 +69,8 @@ def line_graph(
         return graph(metric, history, width, 1, ground, top=top)[0]
     newest = history[-width:] if width > 0 else ()
     top = top or metric.scale_of(newest)
-    cells = [(STYLES[grade_of(metric, value)], fig.strip([value], 1, top=top)) for value in newest]
-    return (" " * (width - len(cells)), ground.strip()), *_joined(cells, ground)
+    cells = [(fig.strip([value], 1, top=top), STYLES[grade_of(metric, value)]) for value in newest]
+    return (" " * (width - len(cells)), ground.strip()), *joined(cells, ground)
 
 
 def graph(
@@ -95,10 +94,10 @@ def graph(
     for row in range(height):
         low = 4 * (height - 1 - row)
         cells = [
-            (style, chr(_BLANK | _FILL[0][_part(left, low)] | _FILL[1][_part(right, low)]))
+            (chr(_BLANK | _FILL[0][_part(left, low)] | _FILL[1][_part(right, low)]), style)
             for style, left, right in zip(styles, levels[::2], levels[1::2], strict=True)
         ]
-        rows.append(tuple(_joined(cells, ground)))
+        rows.append(tuple(joined(cells, ground)))
     return rows
 
 
@@ -116,11 +115,6 @@ def _worst(metric: Metric, values: Sequence[float | None]) -> Grade:
     """The level of the last known figure of some."""
     known = [value for value in values if value is not None]
     return grade_of(metric, known[-1] if known else None)
-
-
-def _joined(cells: Sequence[Span], ground: str) -> Iterator[Span]:
-    for style, some in groupby(cells, key=lambda cell: cell[0]):
-        yield "".join(text for _, text in some), style + ground
 
 
 def scaled(

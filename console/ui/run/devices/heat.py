@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from .... import formatting as fig
 from ....data.run.metrics import Metric
 from ....data.run.model import RankView
-from ...widgets.rows import Row, Span
+from ...widgets.rows import Row, Span, joined
 from ..rank_cells import GLYPHS, STYLES
 
 STEPS = 8
@@ -72,11 +71,7 @@ def map_row(members: Sequence[RankView], shown: Shown, width: int, *, here: int 
         cells = [_cell(step, plain=plain) for step in columns[0]]
     else:
         cells = [_halves(*pair) for pair in zip(*columns, strict=True)]
-    return (*label, *(("".join(c for c, _ in some), style) for style, some in _runs(cells)))
-
-
-def _runs(cells: Sequence[Span]) -> list[tuple[str, list[Span]]]:
-    return [(style, list(some)) for style, some in groupby(cells, key=lambda cell: cell[1])]
+    return (*label, *joined(cells))
 
 
 def _cell(step: int | None, *, plain: bool) -> Span:
