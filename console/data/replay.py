@@ -258,6 +258,7 @@ class Script:
             power_w=round(120 + 5.6 * util, 1), power_limit_w=700.0,
             temperature_c=round(34 + 31 * warm + rank % 3, 0),
             sm_clock_mhz=1980, memory_clock_mhz=2619, throttle=(), nvlink_active=18,
+            nvlink_rx_kbs=round(1e6 * util), nvlink_tx_kbs=round(0.97e6 * util),
             pcie_rx_kbs=round(450 + 2400 * util), pcie_tx_kbs=round(560 + 310 * util),
         )  # fmt: skip
 

@@ -7,7 +7,8 @@ the figures of a rank. pynvml is imported only when a session is opened, because
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +83,7 @@ def text(value: str | bytes) -> str:
 
 
 LIBRARY = "libnvidia-ml.so.1"
+_NVLINK_COUNTERS = ("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX")
 _NO_PERMISSION = 4
 
 
@@ -110,12 +112,32 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class NvLinkTraffic:
+    """What a GPU's NVLinks have carried so far, in KiB, at a moment of the monotonic clock."""
+
+    at: float
+    received: int
+    sent: int
+
+    def rates_since(self, before: NvLinkTraffic | None) -> tuple[int | None, int | None]:
+        """The traffic in and out since an earlier reading in KB/s; unknown without one, or after a reset."""
+        if before is None or self.at <= before.at:
+            return None, None
+        spans = (self.received - before.received, self.sent - before.sent)
+        per = 1.024 / (self.at - before.at)
+        received, sent = (round(span * per) if span >= 0 else None for span in spans)
+        return received, sent
+
+
+@dataclass(frozen=True, slots=True)
 class Links:
-    """A GPU's traffic over PCIe in KB/s, and how many of its NVLinks are up."""
+    """A GPU's traffic over PCIe and over all its NVLinks in KB/s, and how many of these are up."""
 
     rx_kbs: int | None = None
     tx_kbs: int | None = None
     nvlink_active: int | None = None
+    nvlink_rx_kbs: int | None = None
+    nvlink_tx_kbs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +162,7 @@ class _Tracked:
     position: int
     reads: int = 0
     links: Links = Links()
+    traffic: NvLinkTraffic | None = None
 
 
 def open_session() -> NvmlSession:
@@ -238,6 +261,8 @@ class NvmlSession:
             pcie_rx_kbs=links.rx_kbs,
             pcie_tx_kbs=links.tx_kbs,
             nvlink_active=links.nvlink_active,
+            nvlink_rx_kbs=links.nvlink_rx_kbs,
+            nvlink_tx_kbs=links.nvlink_tx_kbs,
         )
 
     def health(self, uuid: str) -> Health:
@@ -293,19 +318,42 @@ class NvmlSession:
     def _links(self, gpu: _Tracked) -> Links:
         """The buses' figures, of a few GPUs per round: the driver takes 20 ms for each direction of PCIe."""
         if is_turn(gpu.reads, gpu.position, len(self._tracked)):
+            active = self._nvlinks(gpu.handle)
+            before, gpu.traffic = gpu.traffic, self._nvlink_traffic(gpu.handle, active or [])
+            received, sent = gpu.traffic.rates_since(before) if gpu.traffic else (None, None)
             gpu.links = Links(
                 rx_kbs=self._number("nvmlDeviceGetPcieThroughput", gpu.handle, 1),
                 tx_kbs=self._number("nvmlDeviceGetPcieThroughput", gpu.handle, 0),
-                nvlink_active=self._nvlinks(gpu.handle),
+                nvlink_active=None if active is None else len(active),
+                nvlink_rx_kbs=received,
+                nvlink_tx_kbs=sent,
             )
         gpu.reads += 1
         return gpu.links
 
-    def _nvlinks(self, handle: Any) -> int | None:
+    def _nvlinks(self, handle: Any) -> list[int] | None:
+        """The numbers of the NVLinks that are up; None for a GPU without NVLink."""
         limit = getattr(self._library, "NVML_NVLINK_MAX_LINKS", 0)
         if self._ask("nvmlDeviceGetNvLinkState", handle, 0) is None:
             return None
-        return sum(self._ask("nvmlDeviceGetNvLinkState", handle, link) or 0 for link in range(limit))
+        return [link for link in range(limit) if self._ask("nvmlDeviceGetNvLinkState", handle, link)]
+
+    def _nvlink_traffic(self, handle: Any, links: Sequence[int]) -> NvLinkTraffic | None:
+        """The counters of these links, from one call; None if any of them does not answer."""
+        counters = [getattr(self._library, name, None) for name in _NVLINK_COUNTERS]
+        if not links or None in counters:
+            return None
+        at = time.monotonic()
+        try:
+            values = self._ask(
+                "nvmlDeviceGetFieldValues", handle, [(c, link) for c in counters for link in links]
+            )
+        except TypeError:  # an older pynvml, which cannot ask for one link
+            return None
+        if values is None or any(value.nvmlReturn for value in values):
+            return None
+        amounts = [int(value.value.ullVal) for value in values]
+        return NvLinkTraffic(at, sum(amounts[: len(links)]), sum(amounts[len(links) :]))
 
     # --- calls ---------------------------------------------------------------------------------------
 

@@ -112,6 +112,8 @@ class DeviceSample:
     pcie_rx_kbs: int | None = None
     pcie_tx_kbs: int | None = None
     nvlink_active: int | None = None
+    nvlink_rx_kbs: int | None = None
+    nvlink_tx_kbs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@
  *   gpu0.throttle                    bits, as 0x44
  *   gpu0.pcie_rx, gpu0.pcie_tx       KB/s
  *   gpu0.nvlink                      one 0 or 1 for each link
+ *   gpu0.nvlink_kib                  received:sent for each link, in KiB since the driver was loaded
  *   gpu0.ecc                         corrected and uncorrected errors of its memory
  *   gpu0.remapped                    rows replaced for each, whether one waits for a reset, whether one cannot be
  *   gpu0.compute, gpu0.graphics      pid:bytes for each process; bytes of -1 for "not available"
@@ -323,6 +324,23 @@ int nvmlDeviceGetNvLinkState(Device device, uint link, uint *out) {
     }
     if (!value) return INVALID_ARGUMENT;
     *out = (uint)atoi(value);
+    return SUCCESS;
+}
+
+typedef struct { uint field, scope; long long at, took; int type, result; ull value; } FieldValue;
+int nvmlDeviceGetFieldValues(Device device, int count, FieldValue *fields) {
+    enum { LINKS_SENT = 138, LINKS_RECEIVED = 139 };
+    ENTER(device);
+    for (FieldValue *each = fields; each < fields + count; each++) {
+        const char *at = find(device->section, "nvlink_kib");
+        ull both[2];
+        for (uint link = each->scope; link > 0 && at; link--) at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL;
+        each->result = NOT_SUPPORTED;
+        if ((each->field != LINKS_SENT && each->field != LINKS_RECEIVED) || !at) continue;
+        if (sscanf(at, "%llu:%llu", &both[0], &both[1]) != 2) continue;
+        each->value = both[each->field == LINKS_SENT];
+        each->result = SUCCESS;
+    }
     return SUCCESS;
 }
 

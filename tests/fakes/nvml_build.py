@@ -35,6 +35,7 @@ class FakeGpu:
     pcie_rx: int | None = None
     pcie_tx: int | None = None
     nvlink: tuple[int, ...] | None = None
+    nvlink_kib: tuple[tuple[int, int], ...] | None = None
     ecc: tuple[int, int] | None = None
     remapped: tuple[int, int, int, int] | None = None
     compute: tuple[tuple[int, int], ...] | None = None
@@ -51,9 +52,9 @@ class FakeGpu:
         for name in ("memory", "nvlink", "ecc", "remapped", "xids"):
             if (numbers := getattr(self, name)) is not None:
                 rows[name] = " ".join(map(str, numbers))
-        for name in ("compute", "graphics"):
+        for name in ("compute", "graphics", "nvlink_kib"):
             if (held := getattr(self, name)) is not None:
-                rows[name] = " ".join(f"{pid}:{used}" for pid, used in held)
+                rows[name] = " ".join(f"{first}:{second}" for first, second in held)
         if self.mig is not None:
             rows["mig"] = str(len(self.mig))
         rows |= {f"fail.{function}": str(code) for function, code in self.fails.items()}

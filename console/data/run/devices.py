@@ -66,7 +66,7 @@ def rss_share(view: RunView, each: RankView) -> float | None:
 class Sensors:
     """What a rank's devices tell besides the table of metrics; of several the sum, the least or the first.
 
-    Clocks in MHz, rates in kB/s. None is unknown.
+    Clocks in MHz, rates over PCIe and NVLink in kB/s. None is unknown.
     """
 
     clock: int | None = None
@@ -75,6 +75,8 @@ class Sensors:
     links: int | None = None
     received: int | None = None
     sent: int | None = None
+    link_received: int | None = None
+    link_sent: int | None = None
 
 
 def sensors_of(view: RunView, each: RankView) -> Sensors:
@@ -88,6 +90,8 @@ def sensors_of(view: RunView, each: RankView) -> Sensors:
         links=_sum(_known(devices, "nvlink_active")),
         received=_sum(_known(devices, "pcie_rx_kbs")),
         sent=_sum(_known(devices, "pcie_tx_kbs")),
+        link_received=_sum(_known(devices, "nvlink_rx_kbs")),
+        link_sent=_sum(_known(devices, "nvlink_tx_kbs")),
     )
 
 

@@ -94,11 +94,10 @@ def _figure_rows(gpu: GpuView, width: int) -> Iterator[Row]:
     slowed = sample.throttle
     text = fig.UNKNOWN if slowed is None else ", ".join(slowed) or "by nothing"
     yield _fact("slowed", (text, "rank-behind" if slowed else ""))
-    yield _fact(
-        "buses",
-        (f"PCIe in {_rate(sample.pcie_rx_kbs)} out {_rate(sample.pcie_tx_kbs)}", ""),
-        (f"  NVLinks {fig.count(sample.nvlink_active)}", ""),
-    )
+    yield _fact("PCIe", (f"in {_rate(sample.pcie_rx_kbs)} out {_rate(sample.pcie_tx_kbs)}", ""))
+    links = f"{fig.count(sample.nvlink_active)} up  "
+    links += f"in {_rate(sample.nvlink_rx_kbs)} out {_rate(sample.nvlink_tx_kbs)}"
+    yield _fact("NVLink", (links, ""))
     health = gpu.health
     yield _fact(
         "ECC", (f"corrected {fig.count(health.corrected)}  uncorrected {fig.count(health.uncorrected)}", "")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pynvml
 import pytest
 
@@ -93,6 +96,27 @@ def test_a_sample_holds_every_figure_that_the_driver_gives(fake_nvml: FakeNvml) 
         pcie_tx_kbs=800,
         nvlink_active=3,
     )
+
+
+def test_the_traffic_of_all_links_that_are_up_is_a_rate_from_the_second_reading_on(
+    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = FakeGpu("GPU-aaaa", nvlink=(1, 0, 1), nvlink_kib=((1000, 500), (7, 7), (2000, 500)))
+    clock = iter([10.0, 12.0, 13.0, 14.0])
+    monkeypatch.setattr(nvml, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    fake_nvml.say(links)
+    session = nvml.open_session()
+
+    def rates(*kib: tuple[int, int]) -> tuple[int | None, int | None]:
+        fake_nvml.say(replace(links, nvlink_kib=kib))
+        sample = session.read("GPU-aaaa")
+        assert sample.nvlink_active == 2
+        return sample.nvlink_rx_kbs, sample.nvlink_tx_kbs
+
+    assert rates((1000, 500), (7, 7), (2000, 500)) == (None, None)
+    assert rates((2000, 500), (99, 99), (3000, 1500)) == (1024, 512)
+    assert rates((0, 700), (0, 0), (0, 1500)) == (None, 205), "a counter that was reset"
+    assert rates((0, 700)) == (None, None), "a link without a counter"
 
 
 def test_what_a_gpu_does_not_support_is_unknown_not_zero(fake_nvml: FakeNvml) -> None:

@@ -140,12 +140,15 @@ def sensor_texts(sensors: Sensors) -> list[Span]:
         found.append((f"SM {sensors.clock}MHz", ""))
     if sensors.received is not None or sensors.sent is not None:
         found.append((f"PCIe ↓{_rate(sensors.received)} ↑{_rate(sensors.sent)}MB/s", ""))
-    if sensors.links is not None:
+    if sensors.link_received is not None or sensors.link_sent is not None:
+        received, sent = _rate(sensors.link_received, 1e6), _rate(sensors.link_sent, 1e6)
+        found.append((f"NVLink ↓{received} ↑{sent}GB/s", ""))
+    elif sensors.links is not None:
         found.append((fig.number(sensors.links, "NVLink"), ""))
     if sensors.memory_clock is not None:
         found.append((f"memory {sensors.memory_clock}MHz", ""))
     return found
 
 
-def _rate(kilobytes: int | None) -> str:
-    return fig.UNKNOWN if kilobytes is None else f"{kilobytes / 1000:,.0f}"
+def _rate(kilobytes: int | None, unit: float = 1e3) -> str:
+    return fig.UNKNOWN if kilobytes is None else f"{kilobytes / unit:,.0f}"
