@@ -7,22 +7,48 @@ and fails.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tests.console.ui.rendering.test_terminal import Terminal
 
 _BYTES = {
-    **{"enter": "\r", "tab": "\t", "shift+tab": "\x1b[Z", "escape": "\x1b", "space": " ", "delete": "\x1b[3~"},
-    **{"up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F"},
-    **{"shift+right": "\x1b[1;2C", "shift+left": "\x1b[1;2D", "pageup": "\x1b[5~", "pagedown": "\x1b[6~"},
-    **{"f1": "\x1bOP", "f2": "\x1bOQ", "f3": "\x1bOR", "f4": "\x1bOS"},
-    **{"f5": "\x1b[15~", "f6": "\x1b[17~", "f7": "\x1b[18~"},
-    **{"slash": "/", "question_mark": "?", "colon": ":", "ampersand": "&", "plus": "+", "minus": "-"},
-    **{"equals_sign": "=", "less_than_sign": "<", "greater_than_sign": ">"},
-    **{"left_square_bracket": "[", "right_square_bracket": "]"},
+    "enter": "\r",
+    "tab": "\t",
+    "shift+tab": "\x1b[Z",
+    "escape": "\x1b",
+    "space": " ",
+    "delete": "\x1b[3~",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "shift+right": "\x1b[1;2C",
+    "shift+left": "\x1b[1;2D",
+    "pageup": "\x1b[5~",
+    "pagedown": "\x1b[6~",
+    "f1": "\x1bOP",
+    "f2": "\x1bOQ",
+    "f3": "\x1bOR",
+    "f4": "\x1bOS",
+    "f5": "\x1b[15~",
+    "f6": "\x1b[17~",
+    "f7": "\x1b[18~",
+    "slash": "/",
+    "question_mark": "?",
+    "colon": ":",
+    "ampersand": "&",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
 }
 
 
@@ -43,7 +69,7 @@ class Desk:
         self.terminal, self.folder = terminal, folder
         self.since = 0
         self.files = frozenset[str]()
-        self.frames: dict[str, str] = {}
+        self.colours: list[list[tuple[str, str, bool, bool, bool]]] = []
 
     @property
     def text(self) -> str:
@@ -65,25 +91,30 @@ class Desk:
                     return True
         return False
 
-    def frame(self, title: str) -> str:
-        """The colour of the border of the pane with this title; empty if there is none."""
-        screen = self.terminal._screen
-        for y, line in enumerate(screen.display):
-            if (x := line.find(f"╭─ {title}")) >= 0:
-                return str(screen.buffer[y][x].fg)
-        return ""
+    def painted(self, text: str) -> bool:
+        """Whether the first line with this text has other colours than before the key; the text may be new."""
+        for y, line in enumerate(self.terminal._screen.display):
+            if (x := line.find(text)) >= 0:
+                return self._colours(y)[x : x + len(text)] != self.colours[y][x : x + len(text)]
+        return False
 
-    def inside(self, title: str) -> bool:
-        """Whether the border of a pane has another colour than before the key."""
-        return self.frame(title) not in ("", self.frames.get(title))
+    def _colours(self, y: int) -> list[tuple[str, str, bool, bool, bool]]:
+        row = self.terminal._screen.buffer[y]
+        cells = (row[x] for x in range(self.terminal.columns))
+        return [(c.fg, c.bg, c.bold, c.reverse, c.underscore) for c in cells]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.terminal.child.isalive():
+            self.terminal.child.close(force=True)
 
     def press(self, keys: str) -> None:
         """Send keys, and remember what there was before."""
         self.since = len(self.terminal.received)
         self.files = frozenset(path.name for path in self.folder.iterdir())
-        lines = self.terminal._screen.display
-        titles = {title for line in lines for title in re.findall(r"╭─ (\S+ \S+)", line)}
-        self.frames = {title: self.frame(title) for title in titles}
+        self.colours = [self._colours(y) for y in range(len(self.terminal._screen.display))]
         self.terminal.press(keys)
 
 
@@ -114,7 +145,12 @@ def lit(text: str) -> Effect:
 
 def goes_to(title: str) -> Effect:
     """The focus is in the pane with this title."""
-    return Effect(f"goes to {title!r}", lambda desk: desk.inside(title), old=False)
+    return Effect(f"goes to {title!r}", lambda desk: desk.painted(f"╭─ {title}"), old=False)
+
+
+def paints(text: str) -> Effect:
+    """A text is drawn in other colours, as where the cursor or the focus comes or goes."""
+    return Effect(f"paints {text!r}", lambda desk: desk.painted(text), old=False)
 
 
 def both(*effects: Effect) -> Effect:
@@ -157,7 +193,12 @@ def draws_again(text: str) -> Effect:
 
 def leaves(code: int) -> Effect:
     """The console has ended."""
-    return Effect(f"ends with {code}", lambda desk: desk.terminal.exit_code() == code, old=False)
+
+    def holds(desk: Desk) -> bool:
+        assert code == desk.terminal.exit_code(), desk.text
+        return True
+
+    return Effect(f"ends with {code}", holds, old=False)
 
 
 @dataclass(frozen=True, slots=True)

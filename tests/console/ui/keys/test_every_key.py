@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,15 @@ from console.ui.keymap import known_bindings
 from tests.console.ui.keys.pressing import press_all
 from tests.console.ui.keys.tables import SESSIONS, opened
 
+ELSEWHERE = {("pane.again", "r")}
+"""Keys that need a failing pane, pressed on a terminal in `rendering/test_containment.py`."""
+
 
 def test_every_key_of_every_binding_is_pressed() -> None:
     there = {(known.id, key) for known in known_bindings(RankdeckApp).values() for key in known.keys}
     pressed = {(s.binding, s.keys) for session in SESSIONS.values() for s in session.steps if s.binding}
 
-    assert [] == sorted(there - pressed), "no step presses them"
+    assert [] == sorted(there - pressed - ELSEWHERE), "no step presses them"
     assert [] == sorted(pressed - there), "no binding has them"
 
 
