@@ -1,4 +1,4 @@
-"""The keys of a run that goes on, which is a replay: stop, kill, start again, leave; and of one that failed."""
+"""The keys of a run that goes on, which is a replay: stop, kill, leave; and of one that failed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Keys that are pressed on a real terminal, one after the other, and what must be seen after each.
 
-An effect is something that was not so before the key: a step whose effect stands there already proves nothing,
-and fails.
+An effect is something that was not so before the key: a step whose effect stands there already proves
+nothing, and fails.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Desk:
         return False
 
     def painted(self, text: str) -> bool:
-        """Whether the first line with this text has other colours than before the key; the text may be new."""
+        """Whether the first line with this text has other colours than before the key."""
         for y, line in enumerate(self.terminal._screen.display):
             if (x := line.find(text)) >= 0:
                 return self._colours(y)[x : x + len(text)] != self.colours[y][x : x + len(text)]
