@@ -53,3 +53,9 @@ WIDE = [
     typed("1", sees("m Metric")),
     *swings("ranks.right", "l right", paints("0 ✓✓✓✓"), "ranks.left", "h left", paints("0 ✓✓✓✓")),
 ]
+COVERED = [
+    typed("1", loses("f Follow")),
+    key("pane.again", "r", both(loses("this pane failed"), sees("gpu-01", "✓   7  done"))),
+    key("run.rank", "r", sees("3 Logs · rank 0")),
+    key("quit", "ctrl+q", leaves(0)),
+]

@@ -7,6 +7,7 @@ nothing, and fails.
 from __future__ import annotations
 
 import base64
+import select
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,22 @@ _BYTES = {
     "greater_than_sign": ">",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "backspace": "\x7f",
+    "ctrl+left": "\x1b[1;5D",
+    "ctrl+right": "\x1b[1;5C",
+    "ctrl+shift+left": "\x1b[1;6D",
+    "ctrl+shift+right": "\x1b[1;6C",
+    "shift+home": "\x1b[1;2H",
+    "shift+end": "\x1b[1;2F",
+    "ctrl+shift+a": "\x1b[97;6u",
+    "ctrl+backspace": "\x1b[127;5u",
+    "alt+backspace": "\x1b[127;3u",
 }
+"""What terminals send; for the last three, those with the keyboard protocol that Textual asks for."""
+
+_QUIET_S = 0.03
 
 
 def sent(key: str) -> str:
@@ -110,12 +126,13 @@ class Desk:
         if self.terminal.child.isalive():
             self.terminal.child.close(force=True)
 
-    def press(self, keys: str) -> None:
-        """Send keys, and remember what there was before."""
+    def remember(self) -> None:
+        """Keep what there is now, when all that is under way has come: what follows is the next key's."""
+        while select.select([self.terminal.child.child_fd], [], [], _QUIET_S)[0] and self.terminal._read():
+            pass
         self.since = len(self.terminal.received)
         self.files = frozenset(path.name for path in self.folder.iterdir())
         self.colours = [self._colours(y) for y in range(len(self.terminal._screen.display))]
-        self.terminal.press(keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +141,6 @@ class Effect:
 
     what: str
     holds: Callable[[Desk], bool]
-    old: bool = True
-    """Whether it could be so before the key as well, so that this has to be looked at."""
 
 
 def sees(*texts: str) -> Effect:
@@ -145,12 +160,12 @@ def lit(text: str) -> Effect:
 
 def goes_to(title: str) -> Effect:
     """The focus is in the pane with this title."""
-    return Effect(f"goes to {title!r}", lambda desk: desk.painted(f"╭─ {title}"), old=False)
+    return Effect(f"goes to {title!r}", lambda desk: desk.painted(f"╭─ {title}"))
 
 
 def paints(text: str) -> Effect:
     """A text is drawn in other colours, as where the cursor or the focus comes or goes."""
-    return Effect(f"paints {text!r}", lambda desk: desk.painted(text), old=False)
+    return Effect(f"paints {text!r}", lambda desk: desk.painted(text))
 
 
 def both(*effects: Effect) -> Effect:
@@ -167,7 +182,7 @@ def copies(text: str) -> Effect:
         whole = [part.partition(b"\x07")[0] for part in parts if b"\x07" in part]
         return any(text in base64.b64decode(part).decode() for part in whole)
 
-    return Effect(f"copies {text!r}", holds, old=False)
+    return Effect(f"copies {text!r}", holds)
 
 
 def writes(ending: str) -> Effect:
@@ -177,28 +192,24 @@ def writes(ending: str) -> Effect:
         lambda desk: any(
             path.name.endswith(ending) and path.name not in desk.files for path in desk.folder.iterdir()
         ),
-        old=False,
     )
-
-
-def sends(data: bytes) -> Effect:
-    """These bytes reach the terminal."""
-    return Effect(f"sends {data!r}", lambda desk: data in desk.received, old=False)
 
 
 def draws_again(text: str) -> Effect:
     """The whole screen is sent once more, this unchanged text with it."""
-    return Effect(f"draws {text!r} again", lambda desk: text.encode() in desk.received, old=False)
+    return Effect(f"draws {text!r} again", lambda desk: text.encode() in desk.received)
 
 
 def leaves(code: int) -> Effect:
     """The console has ended."""
 
     def holds(desk: Desk) -> bool:
+        if desk.terminal.child.isalive():
+            return False
         assert code == desk.terminal.exit_code(), desk.text
         return True
 
-    return Effect(f"ends with {code}", holds, old=False)
+    return Effect(f"ends with {code}", holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +242,11 @@ def swings(there: str, keys: str, away: Effect, back: str, back_keys: str, home:
     return [step for one, other in pairs for step in (key(there, one, away), key(back, other, home))]
 
 
-def press_all(desk: Desk, steps: Iterable[Step]) -> None:
-    """Press the key of each step, and wait until its effect is seen."""
+def press_all(desk: Desk, steps: Iterable[Step], limit_s: float = 30.0) -> None:
+    """Press the key of each step, and wait until its effect is seen, which must not be so before."""
     for number, step in enumerate(steps):
         where = f"step {number}, {step.binding or 'typed'} {step.keys!r}: {step.effect.what}"
-        if step.effect.old:
-            assert not step.effect.holds(desk), f"{where}, stood there before the key:\n{desk.text}"
-        desk.press(step.bytes)
-        desk.terminal.wait(lambda _, step=step: step.effect.holds(desk), where, limit_s=20.0)  # type: ignore[misc]
+        desk.remember()
+        assert not step.effect.holds(desk), f"{where}, stood there before the key:\n{desk.text}"
+        desk.terminal.press(step.bytes)
+        desk.terminal.wait(lambda _, step=step: step.effect.holds(desk), where, limit_s)  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,11 @@ from console.demo import record_demo
 from launcher.runs.paths import runs_root
 from launcher.state import events as ev
 from tests.console.scripted import Scripted
-from tests.console.ui.keys.live_keys import FAILED, LIVE, SHELL, WIDE
+from tests.console.ui.keys.live_keys import COVERED, FAILED, LIVE, SHELL, WIDE
 from tests.console.ui.keys.place_keys import CLUSTER, COMPARED, FINDING, HISTORY, LAUNCH, START
 from tests.console.ui.keys.pressing import Desk, Step
-from tests.console.ui.keys.run_keys import CURVES, DEVICES, LOG, RANKS, RUN
+from tests.console.ui.keys.run_keys import CURVES, DEVICES, LOG, RANKS, RUN, TRAVEL
+from tests.console.ui.keys.typing_keys import TYPING
 from tests.console.ui.rendering.test_terminal import TRAIN, Terminal
 
 FAILED_ID = "20260101-100000-000abc"
@@ -83,7 +85,11 @@ def opened(name: str, base: Path, rankdeck: str) -> Desk:
         "COLORTERM": "truecolor",
         "LANG": "C.UTF-8",
     }
-    words = session.words if session.words == SHELL_WORDS else (rankdeck, *session.words)
+    words = (
+        session.words
+        if session.words[:1] in (SHELL_WORDS[:1], (sys.executable,))
+        else (rankdeck, *session.words)
+    )
     env |= {"RANKDECK": rankdeck, "PS1": "$ "}
     desk = Desk(Terminal(*words, size=(120, 40), cwd=folder, env=env), folder)
     desk.terminal.until(*session.ready)
@@ -98,6 +104,24 @@ EDITOR = """#!/bin/sh
 echo "EDITING $1 $2"
 read answer
 """
+BROKEN = """
+from console.cli.main import main
+from console.ui.rendering.containment import failure_log
+from console.ui.run.rank_grid import RankGrid
+
+real, again = RankGrid.render_line, RankGrid.action_try_again
+def fail(self, y):
+    raise ValueError("no")
+def mend(self):
+    RankGrid.render_line = real
+    again(self)
+RankGrid.render_line, RankGrid.action_try_again = fail, mend
+try:
+    main()
+finally:
+    failure_log().unlink()
+"""
+"""The console, whose pane of ranks fails until it is tried again."""
 RUN_READY = ("train: 100%", "tokens_per_s 61,144", "f Follow")
 HOME_READY = ("3 Trainings here · 1", "12     return", "llama-ft")
 ATTACH = ("attach", RUN_ID)
@@ -107,6 +131,9 @@ SESSIONS = {
     "devices": Session(ATTACH, RUN_READY, DEVICES),
     "curves": Session(ATTACH, RUN_READY, CURVES),
     "run": Session(ATTACH, RUN_READY, RUN),
+    "travel": Session(ATTACH, RUN_READY, TRAVEL),
+    "covered": Session((sys.executable, "-c", BROKEN, *ATTACH), ("r tries again",), COVERED),
+    "typing": Session((), HOME_READY, TYPING),
     "launch": Session((), HOME_READY, LAUNCH),
     "history": Session((), HOME_READY, HISTORY),
     "cluster": Session((), HOME_READY, CLUSTER, also=_live),
