@@ -10,6 +10,7 @@ from itertools import islice
 from launcher.runs.status import Status
 
 from ...formatting import shorten
+from ..options.guessed import guessed
 
 FLAG = ""
 """The value of an option without one."""
@@ -29,18 +30,10 @@ def options_of(args: str) -> Mapping[str, str]:
     an option that occurs several times all its values.
     """
     options: dict[str, str] = {}
-    words = _words(args[:_TEXT])
-    at, positional = 0, 0
-    while at < len(words):
-        word, following = words[at], words[at + 1] if at + 1 < len(words) else ""
-        name, equals, value = word.lstrip("-").partition("=")
-        at += 1
-        if not _is_option(word) and not (equals and _is_name(name)):
-            positional += 1
-            name, value = str(positional), word
-        elif not equals and _is_option(word) and following and not _is_option(following):
-            value = following
-            at += 1
+    positional = 0
+    for each in guessed(_words(args[:_TEXT])):
+        positional += not each.name
+        name, value = each.bare or str(positional), " ".join(each.values)
         options[name] = f"{options[name]},{value}" if name in options else value
     return options
 
@@ -52,15 +45,6 @@ def _words(args: str) -> list[str]:
         return shlex.split(args)
     except ValueError:  # it was cut within a quotation
         return args.split()
-
-
-def _is_option(word: str) -> bool:
-    """Whether a word begins an option: a negative number does not."""
-    return word.startswith("-") and word.strip("-") != "" and not word[1:2].isdigit() and word[1:2] != "."
-
-
-def _is_name(text: str) -> bool:
-    return text.replace(".", "_").replace("/", "_").replace("-", "_").lstrip("+~").isidentifier()
 
 
 class Differences:

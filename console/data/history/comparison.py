@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -19,10 +18,10 @@ from launcher.state.run_state import Phase, RunState
 
 from ...formatting import is_finite, metric, one_line, table
 from ...sanitize import printable
+from ..options.guessed import guessed
 
 _CELL, _DIGITS = 48, 6
 _UNKNOWN = "–"
-_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_RUNS = 8
 """So many runs can be compared at once."""
 
@@ -176,27 +175,15 @@ def _options(spec: JobSpec) -> dict[str, Any]:
 
 
 def options_of(args: Sequence[str]) -> dict[str, Any]:
-    """Arguments as a person reads them: the value of each option, then those without a name.
+    """Arguments as a person reads them: the value of each option, and those without a name by their number.
 
-    An option takes the words after it that do not begin with a dash; numbers may. One that is given several
-    times has all its values.
+    An option that is given several times has all its values.
     """
     found: dict[str, list[str]] = {}
-    key = ""
     free = 0
-    ended = False
-    for word in args:
-        if word == "--" and not ended:
-            ended, key = True, ""
-        elif not ended and word.startswith("-") and not _NUMBER.fullmatch(word):
-            key, given, value = word.partition("=")
-            found.setdefault(key, []).extend([value] if given else [])
-            key = "" if given else key
-        elif key:
-            found[key].append(word)
-        else:
-            free += 1
-            found[f"argument {free}"] = [word]
+    for each in guessed(args):
+        free += not each.name
+        found.setdefault(each.name or f"argument {free}", []).extend(each.values)
     return {name: " ".join(words) if any(words) else True for name, words in found.items()}
 
 

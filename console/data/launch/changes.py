@@ -6,8 +6,6 @@ Values are compared as they are typed; one that is left out counts as its defaul
 from __future__ import annotations
 
 import os
-import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +18,8 @@ from launcher.spec.job import named_module
 from launcher.spec.redaction import REDACTED
 
 from ...formatting import ago, tilde
+from ..options.arguments import read_line
+from ..options.guessed import guessed
 from ..options.option import ScriptOption
 from ..options.reading import parser_of, source_file
 from .draft import EXTRAS, WORKDIR, Draft, draft_of, require_editable, split_target
@@ -27,9 +27,8 @@ from .targets import functions_of
 
 _LOOKED_AT = 1000
 _TRIED = 5
-_NUMBER = re.compile(r"-\d*\.?\d+(?:[eE][-+]?\d+)?")
-_ASSIGNED = re.compile(r"([\w.+~/@-]{1,120})=(.*)", re.DOTALL)
 _UNSET = ""
+_SWITCHED = {"True": "yes", "False": "no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,40 +143,20 @@ def _bare(text: str) -> str:
 
 
 def arguments_of(line: str, options: Sequence[ScriptOption]) -> dict[str, str]:
-    """A script's arguments by name: the words of ``--lr 0.1``, ``--lr=0.1`` and ``lr=0.1``, others together.
+    """A script's arguments by the names of its options; other options as they are named, the rest together.
 
     A line that cannot be split is one value.
     """
-    try:
-        words = shlex.split(line)
-    except ValueError:
+    read = read_line(options, line)
+    if read is None:
         return {"arguments": line}
-    known = {name: option for option in options for name in option.names}
-    given: dict[str, list[str]] = {}
-    rest = iter(range(len(words)))
-    for i in rest:
-        word = words[i]
-        match = _ASSIGNED.fullmatch(word)
-        name = match[1] if match else word
-        option = known.get(name)
-        place = given.setdefault(option.names[0] if option else name if _names(word) else "arguments", [])
-        following = words[i + 1] if i + 1 < len(words) else "-"
-        if match and _names(word):
-            place.append(match[2])
-        elif not _names(word):
-            place.append(word)
-        elif (option and option.flag) or _is_option(following):
-            place.append("yes")
-        else:
-            place.append(following)
-            next(rest)
-    return {name: " ".join(values) for name, values in given.items()}
-
-
-def _names(word: str) -> bool:
-    """Whether a word names an option, as ``--lr`` and ``optimizer.lr=0.1`` do."""
-    return _is_option(word) or bool(_ASSIGNED.fullmatch(word))
-
-
-def _is_option(word: str) -> bool:
-    return word.startswith("-") and not _NUMBER.fullmatch(word)
+    values = {option: read.value(option) for option in options}
+    given = {
+        option.names[0]: _SWITCHED.get(value, value) if option.switch else value
+        for option, value in values.items()
+        if value is not None
+    }
+    others: dict[str, list[str]] = {}
+    for each in guessed([read.words[number].text for number in sorted(read.rest)]):
+        others.setdefault(each.name or "arguments", []).extend(each.values or ["yes"])
+    return given | {name: " ".join(values) for name, values in others.items()}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import Reactive
-from textual.scroll_view import ScrollView
 
 from launcher.diagnosis.failing_code import traceback_text
 from launcher.diagnosis.stacks import stacks_block
@@ -32,7 +29,7 @@ from ...sanitize import printable
 from ..launch.panes import outcome
 from ..run.failure import circumstances, place
 from ..widgets.lists import NUMBERED, Column, LongList, Sorted, fitting, marked_head
-from ..widgets.rows import MadeRows, Row, ScrollingSheet, clip, differing, wrapped_rows
+from ..widgets.rows import Row, ScrollingSheet, clip, wrapped_rows
 
 if TYPE_CHECKING:
     from textual import events
@@ -251,16 +248,6 @@ class RunCard(ScrollingSheet):
         if self.run is not None and record.state.id == self.run.id:
             self.record = record
             self.refresh_rows()
-
-    def _lay_out(self, width: int) -> None:
-        """Repaint only what differs, even if the number of rows has changed."""
-        old, self._rows = self._rows, MadeRows.of(self.rows(width))
-        if len(old) != len(self._rows):
-            # an assignment would lay the screen out again, though no size depends on this one
-            self.set_reactive(ScrollView.virtual_size, Size(width, len(self._rows)))
-            self._scroll_update(self.virtual_size)
-        pairs = enumerate(zip_longest(old, self._rows, fillvalue=()))
-        self.repaint_rows((n, *differing(before, after)) for n, (before, after) in pairs if before != after)
 
     def rows(self, width: int) -> Sequence[Row]:
         """The card's rows; none without a run."""

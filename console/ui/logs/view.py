@@ -14,20 +14,20 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
 from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...data.code.source import Spot, spot_in
 from ...data.logs.book import LogLine
 from ...data.logs.search import Level, LogDestination, Search
 from ..rendering.focus import Framed
+from ..rendering.scrolling import ContentScroll
 from .paint import LinePaint, Times
 
 if TYPE_CHECKING:
     from textual import events
 
 
-class LogScroll(Framed, ScrollView):
+class LogScroll(Framed, ContentScroll):
     """The scroll position among lines. A subclass provides the number of lines and their widths.
 
     Attributes:
@@ -130,8 +130,7 @@ class LogScroll(Framed, ScrollView):
         rows = self._total + (self._live_rows() if self.follow else 0)
         if self.wrap:
             rows = self._end()[0] + self.scrollable_content_region.height
-        if self.virtual_size.height != rows:
-            self.virtual_size = Size(self.scrollable_content_region.width, rows)
+        self.virtual_size = Size(self.scrollable_content_region.width, rows)
 
     def _end(self) -> Place:
         """The place from which the last row is at the bottom."""

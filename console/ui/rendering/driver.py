@@ -8,6 +8,7 @@ titles and the run's own text.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -24,15 +25,21 @@ if TYPE_CHECKING:
 
 _STYLE = re.compile(r"\x1b\[([\d;]*)m")
 _EXTENDED = {"2": 5, "5": 3}
+_HANDOVER_S = 50e-6
 _GROUNDS = ((30, 40, "front"), (90, 98, "front"), (40, 50, "back"), (100, 108, "back"))
 
 
 def frugal(driver: type[Driver]) -> type[Driver]:
-    """A driver that writes the same picture in fewer bytes."""
+    """A driver that writes the same picture in fewer bytes, and without delay.
+
+    A thread of the driver writes to the terminal. Without a pause here, it would wait for the interpreter's
+    lock until the event loop has done all that follows the frame: a typed character came 0.7 ms later.
+    """
 
     class Frugal(driver):  # type: ignore[misc,valid-type]  # the base depends on the platform
         def write(self, data: str) -> None:
             super().write(squeezed(data))
+            time.sleep(_HANDOVER_S)
 
     return Frugal
 

@@ -21,7 +21,10 @@ PLAIN = "RANKDECK_PLAIN_RENDERER"
 _NEEDED: tuple[tuple[type, tuple[str, ...]], ...] = (
     (App, ("_handle_exception", "_register_child", "_process_messages_loop", "_check_action_state")),
     (Screen, ("_compositor_refresh",)),
-    (Widget, ("_on_focus", "_on_blur", "_pre_process", "_process_messages_loop", "_post_mount")),
+    (
+        Widget,
+        ("_on_focus", "_on_blur", "_pre_process", "_process_messages_loop", "_post_mount", "_scroll_update"),
+    ),
 )
 _COMPOSITOR = (
     "_regions_to_spans",

@@ -7,6 +7,7 @@ appear in the middle of the screen, so both are redirected to a file while the c
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import shutil
 import subprocess
@@ -15,9 +16,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
+from typing import TYPE_CHECKING
 
 from ...echo import say
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 CLIPBOARD_BYTES = 75_000
 _SHOWN_BYTES = 16 << 10
@@ -53,7 +58,24 @@ def quiet_descriptors(*, page: bool = False) -> Iterator[None]:
 
 def _terminal(err: int) -> TextIOWrapper:
     descriptor = os.dup(err) if os.isatty(err) else os.open("/dev/tty", os.O_WRONLY | os.O_CLOEXEC)
-    return _writer(descriptor)
+    return TextIOWrapper(BufferedWriter(_Terminal(descriptor, "w")), encoding="utf-8", errors="replace")
+
+
+class _Terminal(FileIO):
+    """A terminal that may go away; what is written to it afterwards is lost.
+
+    A failure would end Textual's thread that writes, and then the console would wait for that thread. The
+    kernel sends a hangup signal, too, and this ends the console.
+    """
+
+    def write(self, data: Buffer, /) -> int | None:  # type: ignore[override]  # None: it would block
+        """Write to the terminal."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return memoryview(data).nbytes
 
 
 def _writer(descriptor: int) -> TextIOWrapper:

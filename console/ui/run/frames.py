@@ -79,7 +79,7 @@ class FrameSheet(ScrollingViewSheet, can_focus=True):
     def _select(self, row: int) -> None:
         self._at, self._chosen = row, True
         self.refresh_rows()
-        self.reveal(min(row + _BELOW, self.virtual_size.height - 1))
+        self.reveal(min(row + _BELOW, len(self._rows) - 1))
         self.reveal(row)
 
 

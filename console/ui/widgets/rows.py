@@ -19,12 +19,12 @@ from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.content import Content
 from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
 from ...sanitize import printable
 from ..rendering.focus import Framed
+from ..rendering.scrolling import ContentScroll
 from .failed_pane import FailedPane
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class MadeRows(Sequence[Row]):
         return self.made[number]
 
 
-class Sheet(Titled, ScrollView):
+class Sheet(Titled, ContentScroll):
     """Shows `rows(width)`. A style is a text: flags, a theme variable, and ``on`` with another variable."""
 
     DEFAULT_CSS = """
@@ -207,11 +207,9 @@ class Sheet(Titled, ScrollView):
     def _lay_out(self, width: int) -> None:
         """Make the rows for a width, and repaint what differs."""
         old, self._rows = self._rows, (new := MadeRows.of(self.rows(width)))
-        if len(new) != len(old):
-            self.virtual_size = Size(width, len(new))
-            self.refresh()
-            return
-        self.repaint_rows(self._changed(old, new))
+        self.virtual_size = Size(width, len(new))
+        gone = ((number, 0, None) for number in self._visible(len(old)) if number >= len(new))
+        self.repaint_rows([*self._changed(old, new), *gone])
 
     def _changed(self, old: MadeRows, new: MadeRows) -> Iterator[tuple[int, int, int | None]]:
         for number in self._visible(len(new)):

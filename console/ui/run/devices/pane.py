@@ -314,8 +314,10 @@ class DevicesPane(ScrollingViewSheet):
         self.moved(rank)
 
     def _reveal(self) -> None:
-        """Scroll to the rank under the cursor."""
+        """Scroll to the rank under the cursor, and to its host's line if that is directly above."""
         if self.view is not None and self.display and self._plan.places:
-            row = self.fixed + self._plan.row_of(self.cursor)
-            self.reveal(row + self._plan.height - 1)
-            self.reveal(row)
+            row = self._plan.row_of(self.cursor)
+            self.reveal(self.fixed + row + self._plan.height - 1)
+            if row and self._plan.places[row - 1].head:
+                self.reveal(self.fixed + row - 1)
+            self.reveal(self.fixed + row)

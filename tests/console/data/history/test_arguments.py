@@ -30,7 +30,8 @@ def run(number: int = 0, args: str = "", target: str = "/p/train_lm.py", **known
         ("--tag a --tag b", {"tag": "a,b"}),
         ("name='a b' --text 'c d'", {"name": "a b", "text": "c d"}),
         ("--open 'quotation", {"open": "'quotation"}),
-        ("-- - --", {"1": "--", "2": "-", "3": "--"}),
+        ("- -- - --lr", {"1": "-", "2": "-", "3": "--lr"}),
+        ("--gpus 0 1 --amp", {"gpus": "0 1", "amp": ""}),
         ("=x ==", {"1": "=x", "2": "=="}),
     ],
 )

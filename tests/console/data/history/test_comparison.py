@@ -89,7 +89,7 @@ def test_what_was_asked_differs_by_dotted_paths_and_tells_no_secret() -> None:
         (["data", "--size", "1", "2"], {"argument 1": "data", "--size": "1 2"}),
         (["--lr", "-1e-3", "--x", "1", "--x", "2"], {"--lr": "-1e-3", "--x": "1 2"}),
         (["--flag", "--", "--lr", "-1"], {"--flag": True, "argument 1": "--lr", "argument 2": "-1"}),
-        (["--empty=", "lr=0.1"], {"--empty": True, "argument 1": "lr=0.1"}),
+        (["--empty=", "lr=0.1"], {"--empty": True, "lr": "0.1"}),
         ([], {}),
     ],
 )

@@ -142,10 +142,11 @@ def test_records_that_are_garbage_are_passed_over(draft: Draft, root: Path, proj
         ("--lr 0.1 -x --y=3", {"--lr": "0.1", "-x": "yes", "--y": "3"}),
         ("a.b=3 pos -1", {"a.b": "3", "arguments": "pos -1"}),
         ("--lr -1e-3 --fast pos", {"--lr": "-1e-3", "--fast": "yes", "arguments": "pos"}),
-        ("-l 2 -l 3", {"--lr": "2 3"}),
+        ("-l 2 -l 3", {"--lr": "3"}),
         ("'never closed", {"arguments": "'never closed"}),
         ("", {}),
-        ("--", {"--": "yes"}),
+        ("--", {}),
+        ("--unknown 1 2 --lr 3", {"--unknown": "1 2", "--lr": "3"}),
     ],
 )
 def test_arguments_are_told_apart_by_name(line: str, given: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ from tests.console.themed import ThemedApp
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.screen import Screen
 
     from tests.console.conftest import Until
 
@@ -104,6 +105,54 @@ async def test_a_terminal_that_becomes_too_low_brings_a_scroll_bar(
         await until(pilot, lambda: ends(sheet) == {38})
         await pilot.resize_terminal(40, 20)
         await until(pilot, lambda: ends(sheet) == {39})
+
+
+async def test_a_terminal_that_becomes_too_low_later_brings_a_scroll_bar_for_rows_that_came(
+    until: Until,
+) -> None:
+    sheet = Ruled()
+    app = SheetApp(sheet)
+    async with app.run_test(size=(40, 20)) as pilot:
+        await until(pilot, lambda: ends(sheet) == {39})
+        sheet.count = 12
+        sheet.refresh_rows()
+        await pilot.resize_terminal(40, 8)
+        await until(pilot, lambda: ends(sheet) == {38})
+
+        assert sheet.show_vertical_scrollbar
+
+
+async def test_rows_that_come_and_go_leave_the_layout_of_the_screen_as_it_is(until: Until) -> None:
+    sheet = Ruled()
+    app = SheetApp(sheet)
+    laid_out: list[Screen[object]] = []
+    async with app.run_test(size=(40, 20)) as pilot:
+        await until(pilot, lambda: ends(sheet) == {39})
+        await pilot.pause()
+        app.screen.screen_layout_refresh_signal.subscribe(sheet, laid_out.append)
+        for count, last in ((12, "11"), (3, ""), (4, "3")):
+            sheet.count = count
+            sheet.refresh_rows()
+            await pilot.pause()
+            assert sheet.render_line(count - 1).text.startswith(last)
+            assert not sheet.render_line(count).text.strip()
+
+        assert not laid_out
+
+
+async def test_rows_that_go_take_the_place_back_to_those_that_are_left(until: Until) -> None:
+    sheet = Ruled()
+    sheet.count = 100
+    app = SheetApp(sheet)
+    async with app.run_test(size=(40, 20)) as pilot:
+        await until(pilot, lambda: ends(sheet) == {38})
+        sheet.action_scroll_end()
+        await until(pilot, lambda: sheet.scroll_offset.y == 80)
+        sheet.count = 30
+        sheet.refresh_rows()
+        await until(pilot, lambda: sheet.scroll_offset.y == 10)
+
+        assert sheet.render_line(19).text.startswith("29")
 
 
 async def test_a_bar_that_is_needed_only_while_it_is_not_there_does_not_come_and_go(until: Until) -> None:
