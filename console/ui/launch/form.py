@@ -101,6 +101,12 @@ class LaunchForm(VerticalScroll, Framed, can_focus=False):
         """Keep the focused field visible: the command below grows and shrinks while a person types."""
         self._keep_in_view()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Up and down go from field to field, also where the form could be scrolled."""
+        if action in ("scroll_up", "scroll_down"):
+            return False
+        return super().check_action(action, parameters)
+
     def _keep_in_view(self) -> None:
         """Scroll to the focused field."""
         focused = self.screen.focused

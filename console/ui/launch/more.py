@@ -50,6 +50,12 @@ class Fold(Sheet, can_focus=True):
         self._text = harmless(text)
         self.refresh_rows()
 
+    def notify_style_update(self) -> None:
+        """Paint in the colours that there are now: with the focus it has another ground."""
+        super().notify_style_update()
+        self._palette.clear()
+        self.repaint_rows([(0, 0, None)])
+
     def rows(self, width: int) -> list[Row]:
         """The summary."""
         return [clip(((self._text, ""),), width)]
