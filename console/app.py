@@ -86,7 +86,8 @@ class RankdeckApp(Contained):
         Binding("colon", "bar", "Command bar", show=False, key_display=":", id="app.command"),
         Binding("ctrl+o", "jump", "Jump to a field or pane", show=False, priority=True, id="app.jump"),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
-        Binding("ctrl+l", "redraw", "Redraw", show=False, id="app.redraw"),
+        # priority: what another program wrote into the terminal may be over a dialog, too
+        Binding("ctrl+l", "redraw", "Redraw", show=False, priority=True, id="app.redraw"),
         Binding("ctrl+c", "interrupt", "Leave", show=False, priority=True, id="app.interrupt"),
     ]
 
