@@ -19,11 +19,13 @@ from console.app import RankdeckApp
 from console.demo import record_demo
 from console.ui.curves.sheet import CurveSheet
 from console.ui.finding.help import HelpScreen
+from console.ui.launch.screen import LaunchScreen
 from console.ui.logs.pane import LogPane
 from console.ui.logs.view import LogView
 from console.ui.manual import ManualScreen
 from console.ui.rendering.containment import failure_log
 from console.ui.run.screen import RunScreen
+from console.ui.widgets.failed_pane import FailedPane
 from console.ui.widgets.rows import Sheet, Titled
 from tests.console.ui.rendering.test_containment import WHY, Broken, said
 
@@ -113,7 +115,7 @@ class Visit:
 
     async def enter_again(self) -> None:
         """Leave the screen, and open it again."""
-        while not isinstance(self.app.screen, RunScreen):
+        while not isinstance(self.app.screen, (RunScreen, LaunchScreen)):
             await self.pilot.press("escape")
         await self.enter(self._place.keys)
 
@@ -228,3 +230,68 @@ async def test_whichever_pane_fails_the_others_go_on(
     assert 0 == app.return_code
     written = log.read_text()
     assert visit.failed == written.count("Traceback")
+
+
+GIVEN = {
+    "history": {"RunsList.show": "RunCard", "RunCard.show": ""},
+    "compare": {"ComparisonSheet.show": "", "CurveSheet.trace": ""},
+    "cluster": {"ClusterHead.show": "", "MachineMap.show": "MachineDetail", "WorkList.show": ""},
+    "bar": {"Kinds.show": "", "BarList.show": ""},
+    "picker": {"Candidates.show": "SourcePreview"},
+}
+"""What gives panes their content when a screen is opened, and the panes that depend on that one."""
+
+
+def rows_on(app: RankdeckApp) -> dict[str, int]:
+    """How many rows each pane of the screen has."""
+    return {type(sheet).__name__: len(sheet._rows) for sheet in app.screen.query(Sheet)}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+async def test_content_that_a_pane_cannot_take_is_held_back_from_no_other(
+    name: str,
+    root: Path,
+    project: Path,
+    commands: FakeCommands,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+    log: Path,
+) -> None:
+    covers = set[str]()
+    cover = Titled.cover
+
+    def noted(pane: Titled, with_what: FailedPane) -> None:
+        covers.add(type(pane).__name__)
+        cover(pane, with_what)
+
+    monkeypatch.setattr(Titled, "cover", noted)
+    record_demo(root, seconds=45).rename(root / "20260101-100000-000fa1")
+    run = record_demo(root, seconds=20)
+    app = RankdeckApp(root=root, workdir=project, open_run=run, commands=commands, survives=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: getattr(app.screen, "view", None))
+        visit = Visit(PLACES[name], app, pilot, until, monkeypatch)
+        await visit.enter(PLACES[name].keys)
+        first = GIVEN[name]
+        await until(pilot, lambda: all(named(app, each.partition(".")[0]) for each in first))
+        await until(pilot, lambda: not any(worker.is_running for worker in app.workers))
+        await until(pilot, lambda: getattr(app.screen, "complete", True))
+        usual = rows_on(app)
+        for broken_way, needing in first.items():
+            kind, _, method = broken_way.partition(".")
+            pane = await visit.find(kind)
+            broken = Broken(monkeypatch, type(pane), method, visit._error(kind))
+            covers.clear()
+            await visit.enter_again()
+            await until(pilot, lambda kind=kind: covers == {kind})  # type: ignore[misc]
+            others = {k: n for k, n in usual.items() if k not in (kind, needing)}
+            await until(pilot, lambda others=others: rows_on(app).items() >= others.items())  # type: ignore[misc]
+            assert covers == {kind}
+            broken.mend()
+            await visit.enter_again()
+            await until(pilot, lambda: rows_on(app) == usual)
+            assert not [each for each in on_screen(app) if each.covered]
+        await pilot.press("ctrl+c", "ctrl+c")
+
+    assert 0 == app.return_code
+    assert len(GIVEN[name]) == log.read_text().count("Traceback")
