@@ -23,6 +23,8 @@ from console.ui.run.rank_grid import RankGrid
 from console.ui.run.screen import RunScreen
 from console.ui.widgets.rows import Titled
 from launcher.runs import paths
+from launcher.serialization import to_plain
+from launcher.state.artifacts import Artifact
 from tests.reading import Reader
 
 if TYPE_CHECKING:
@@ -101,6 +103,15 @@ def spoil(path: Path, kind: str) -> None:
         path.write_bytes(BYTES[kind](path.read_bytes()))
     else:
         path.write_bytes(_with_leaves(path.read_bytes(), LEAVES[kind], lines=path.suffix == ".jsonl"))
+
+
+def recorded_run(folder: Path) -> Path:
+    """A run with a line in every file that a run may have."""
+    run = record_demo(folder / "recorded", seconds=12)
+    of = Artifact("out/model.pt", "gpu-01", 8, "0" * 64, rank=0, time=1.0)
+    (run / paths.ARTIFACT_INDEX).write_text(json.dumps(to_plain(of)) + "\n")
+    (run / paths.PRIVATE).write_text(json.dumps({"env.KEY": "secret"}))
+    return run
 
 
 READ = ("*.json*", "c*/*", "logs/0/chunks", "logs/0/00000.*", "samples/*", "result/*.json")
@@ -193,7 +204,7 @@ class Reading:
 async def test_a_spoiled_file_spoils_only_what_it_says(
     kind: str, root: Path, tmp_path: Path, project: Path, commands: FakeCommands, until: Until, home: Path
 ) -> None:
-    spoiled = dict(spoiled_runs(root, record_demo(tmp_path / "recorded", seconds=12), kind))
+    spoiled = dict(spoiled_runs(root, recorded_run(tmp_path), kind))
     app = RankdeckApp(root=root, workdir=project, commands=commands, survives=True)
     async with app.run_test(size=(120, 40)) as pilot:
         reading = Reading(app, pilot, until)
@@ -225,13 +236,13 @@ async def test_notices_and_titles_send_no_control_characters(
 @pytest.mark.process
 @pytest.mark.timeout(120)
 def test_commands_say_what_they_cannot_read(tmp_path: Path, home: Path) -> None:
-    recorded, wrong = record_demo(tmp_path / "recorded", seconds=12), list[str]()
+    recorded, wrong = recorded_run(tmp_path), list[str]()
     export = ("-o", f"{tmp_path}/x.zip", "--force")
     with Reader(home) as reader:
         for kind in KINDS:
             for name, run in spoiled_runs(home / "runs", recorded, kind):
-                for words in (("show", run.name), ("logs", run.name), ("export", run.name, *export)):
-                    answer = reader.run(*words)
+                for words in (("show",), ("logs",), ("artifacts",), ("export", *export)):
+                    answer = reader.run(words[0], run.name, *words[1:])
                     said = answer.out or answer.err or words[0] == "logs"
                     if answer.hung or answer.fell or answer.code not in CODES or not said:
                         wrong.append(f"{kind} in {name}, {words[0]}: {answer}")
