@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
     from textual.events import Event
     from textual.filter import LineFilter
+    from textual.notifications import SeverityLevel
     from textual.screen import Screen
     from textual.widget import AwaitMount
 
@@ -86,7 +87,8 @@ class RankdeckApp(Contained):
         Binding("colon", "bar", "Command bar", show=False, key_display=":", id="app.command"),
         Binding("ctrl+o", "jump", "Jump to a field or pane", show=False, priority=True, id="app.jump"),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, id="app.suspend"),
-        Binding("ctrl+l", "redraw", "Redraw", show=False, id="app.redraw"),
+        # priority: what another program wrote into the terminal may be over a dialog, too
+        Binding("ctrl+l", "redraw", "Redraw", show=False, priority=True, id="app.redraw"),
         Binding("ctrl+c", "interrupt", "Leave", show=False, priority=True, id="app.interrupt"),
     ]
 
@@ -314,6 +316,21 @@ class RankdeckApp(Contained):
         from .ui.widgets.key_line import KeyLine
 
         return {id_: label for line in self.screen.query(KeyLine) for id_, label in line.words.items()}
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Show a notice. It may name what a run's record says, so it is cleaned here for all."""
+        from .sanitize import printable
+
+        message, title = printable(message), printable(title)
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy through the terminal, which works over SSH; a notice shows the outcome."""

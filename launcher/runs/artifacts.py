@@ -304,7 +304,7 @@ def read_artifacts(run: Path) -> list[Artifact]:
 
 def _entries(index: IO[bytes]) -> Iterator[Artifact]:
     while line := index.readline(_LONGEST_LINE):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             entry = from_plain(Artifact, json.loads(line))
             if is_artifact_path(entry.path):
                 yield entry

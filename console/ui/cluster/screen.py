@@ -21,6 +21,7 @@ from ...data.cluster.spark_api import Ask
 from ..navigation import NavigableScreen, Site
 from ..rendering.pace import is_remote
 from ..run.screen import RunScreen
+from ..widgets.failed_pane import contained
 from ..widgets.fields import FilterField
 from ..widgets.key_line import KeyLine, keys_of
 from ..widgets.lists import ItemList
@@ -126,10 +127,14 @@ class ClusterScreen(NavigableScreen):
     @on(ClusterChanged)
     def _show(self, message: ClusterChanged) -> None:
         self.view = message.view
-        self.query_one(ClusterHead).show(message.view, keys_of(self, "cluster.waiting", "w"))
-        self.query_one(MachineMap).show(message.view)
-        self.query_one(WorkList).show(message.view)
-        self._find_sought()
+        with contained(self):
+            self.query_one(ClusterHead).show(message.view, keys_of(self, "cluster.waiting", "w"))
+        with contained(self):
+            self.query_one(MachineMap).show(message.view)
+        with contained(self):
+            self.query_one(WorkList).show(message.view)
+        with contained(self):
+            self._find_sought()
         self._show_detail()
 
     # --- panes ---------------------------------------------------------------------------------------

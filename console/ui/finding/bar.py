@@ -17,6 +17,7 @@ from textual.worker import get_current_worker
 from ...data.finding.entry import KINDS, BarEntry, Kind, Wanted, wanted
 from ...data.finding.matching import Catalogue, marked
 from ...data.finding.usage import UseRecord
+from ..widgets.failed_pane import contained
 from ..widgets.fields import Field
 from ..widgets.key_line import keys_of
 from ..widgets.lists import CursorSheet
@@ -259,9 +260,11 @@ class BarScreen(ModalScreen[BarEntry]):
     def _show(self, *, stay: bool = False) -> None:
         query = self.wanted
         found = self._catalogue.narrowed(query, self._uses.weights())
-        self.query_one(BarList).show(found, query.words, stay=stay)
+        with contained(self):
+            self.query_one(BarList).show(found, query.words, stay=stay)
         counts = [(kind, self._catalogue.count(kind)) for kind in KINDS]
-        self.query_one(Kinds).show([pair for pair in counts if pair[1]], query.kind)
+        with contained(self):  # else the sources would not be read
+            self.query_one(Kinds).show([pair for pair in counts if pair[1]], query.kind)
 
     @on(Field.Changed)
     def _narrow(self) -> None:

@@ -27,6 +27,7 @@ from ...data.history.comparison import (
 from ...sanitize import printable
 from ..curves.sheet import CurveSheet, Traced, style_of_run
 from ..navigation import NavigableScreen
+from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
 from ..widgets.rows import Row, ScrollingSheet, Span, clip
 
@@ -163,10 +164,12 @@ class ComparisonScreen(NavigableScreen):
 
     @on(Compared)
     def _show(self, message: Compared) -> None:
-        self.query_one(ComparisonSheet).show(message.found, message.problem)
+        with contained(self):
+            self.query_one(ComparisonSheet).show(message.found, message.problem)
         self._has_curves = any(curves.names for curves in message.curves)
         traced = enumerate(message.curves)
-        self.query_one(CurveSheet).trace([Traced(letter(n), each, style_of_run(n)) for n, each in traced])
+        with contained(self):
+            self.query_one(CurveSheet).trace([Traced(letter(n), each, style_of_run(n)) for n, each in traced])
         self._place()
 
     def _place(self) -> None:

@@ -139,8 +139,10 @@ class HistoryScreen(StartsAgain):
         with contained(self):
             self.watch(self.query_one(RunsList), "here", self._show_card)
             self.query_one(RunsList).wants = self._series.ask
-        self.query_one(RunsList).show((), empty="reading …")
-        self._entitle()
+        with contained(self):
+            self.query_one(RunsList).show((), empty="reading …")
+        with contained(self):
+            self._entitle()
         for poller in self._pollers:
             poller.start()
 
@@ -176,7 +178,8 @@ class HistoryScreen(StartsAgain):
     def _show(self, message: RunsListed) -> None:
         listing = self._listing = message.listing
         empty = listing.problem or (self._no_match_text() if listing.total else self._no_runs_text())
-        self.query_one(RunsList).show(listing.runs, empty=empty, differences=listing.differences)
+        with contained(self):
+            self.query_one(RunsList).show(listing.runs, empty=empty, differences=listing.differences)
         self._entitle()
 
     def _show_card(self, run: Status | None) -> None:

@@ -22,6 +22,7 @@ from ... import formatting as fig
 from ...data.launch.preview import Preview, preview_of
 from ...data.launch.targets import Candidate, candidates, matched, narrow, recent_candidates, with_recent
 from ...formatting import tilde
+from ..widgets.failed_pane import contained
 from ..widgets.fields import Field
 from ..widgets.lists import CursorSheet
 from ..widgets.rows import Row, clip, width_of
@@ -192,7 +193,8 @@ class PickerScreen(ModalScreen[str]):
     def _narrow(self) -> None:
         known, query = with_recent(self._all, self._recent), self.query_one(Field).value
         matching = narrow(known, query)
-        self.query_one(Candidates).show(matching[:_SHOWN], query)
+        with contained(self):
+            self.query_one(Candidates).show(matching[:_SHOWN], query)
         few = f"{fig.count(len(matching))} of " if query.strip() else ""
         state = "" if self._done else " · reading …"
         tally = f"{few}{fig.count(len(known))} found{state} · enter picks"

@@ -22,6 +22,7 @@ from launcher.spec.request import Request
 
 from ...data.launch.draft import Draft, Misfit
 from ...sanitize import escaped
+from ..widgets.failed_pane import contained
 from ..widgets.key_line import keys_of
 from ..widgets.rows import Row, ScrollingSheet, clip
 
@@ -174,7 +175,8 @@ class PreflightScreen(ModalScreen["Misfit | Literal['launch']"]):
         checks = self.query_one(Checks)
         room = max(self.app.size.height * 9 // 10 - _FRAME, _ROWS)
         checks.styles.height = min(len(lines), room)
-        checks.show(lines)
+        with contained(self):
+            checks.show(lines)
 
     @property
     def _keys(self) -> str:

@@ -30,6 +30,7 @@ from ...data.options.option import ScriptParser
 from ...sanitize import escaped
 from ..navigation import Site
 from ..rerun import StartsAgain
+from ..widgets.failed_pane import contained
 from ..widgets.key_line import KeyLine
 from .form import LaunchForm
 from .outline import COMMAND_TITLE, banner
@@ -184,7 +185,8 @@ class LaunchScreen(StartsAgain):
     @on(LaunchForm.Edited)
     def _changed(self) -> None:
         draft = self.draft
-        self.query_one(CommandLine).show(command_text(draft, self._defaults))
+        with contained(self):
+            self.query_one(CommandLine).show(command_text(draft, self._defaults))
         self.query_one(LaunchForm).unfound = False  # until it is checked
         self.query_one(Workbench).edited(draft)
         self._show_checks()
@@ -308,7 +310,8 @@ class LaunchScreen(StartsAgain):
     def _show_runs(self, message: RecentListed) -> None:
         recent = self.query_one(RecentRuns)
         first = not recent.listed
-        recent.show(message.runs)
+        with contained(self):
+            recent.show(message.runs)
         if first:
             self.query_one(Workbench).fit()
 

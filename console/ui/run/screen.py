@@ -205,18 +205,21 @@ class RunScreen(TravelScreen):
             with contained(self):
                 show(view)
         if self._rank is not None and view.ranks:
-            grid.move_to(self._rank)
+            with contained(self):
+                grid.move_to(self._rank)
             self._rank = None
         with contained(self):
             self.query_one(RankDetail).show(view, grid.cursor)
         if view.state.first_failure is not None and self._failure_shown < view.state.attempt:
             self._failure_shown = view.state.attempt
-            self.query_one(RankGrid).move_to(view.state.first_failure.rank)
+            with contained(self):
+                grid.move_to(view.state.first_failure.rank)
         for screen in self.app.screen_stack:
-            if isinstance(screen, StacksScreen):
-                screen.show(view)
-            elif isinstance(screen, CurvesScreen):
-                screen.show(view.curves)
+            with contained(self):
+                if isinstance(screen, StacksScreen):
+                    screen.show(view)
+                elif isinstance(screen, CurvesScreen):
+                    screen.show(view.curves)
         deck = self.query_one(Deck)
         deck.expect(self.query_one(RankGrid).lines_wanted)
         deck.put_beside("charts" if view.curves.names else "detail")
@@ -238,7 +241,8 @@ class RunScreen(TravelScreen):
     def _show_detail(self, rank: int) -> None:
         """Show the rank under the cursor in the detail pane, in the same frame as the cursor."""
         if self.view is not None:
-            self.query_one(RankDetail).show(self.view, rank)
+            with contained(self):
+                self.query_one(RankDetail).show(self.view, rank)
             self.query_one(DevicesPane).point_at(rank)
 
     @on(RankChosen)

@@ -49,6 +49,7 @@ class Titled(Framed):
 
     def entitle(self, title: str, subtitle: str = "") -> None:
         """Put plain text into the border, above and below."""
+        (title, _), (subtitle, _) = safe(((title, ""), (subtitle, "")))
         try:
             self._entitling = -1
             if (old := self.border_title) != (text := Content(title)).markup:

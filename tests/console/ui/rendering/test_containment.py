@@ -57,9 +57,11 @@ def app(root: Path, project: Path, commands: FakeCommands) -> RankdeckApp:
 class Broken:
     """A method that raises until it is mended, and counts how often it was asked."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
-        self._patch, self._owner, self._name = monkeypatch, owner, name
-        self._whole = getattr(owner, name)
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: type[Exception] = OverflowError
+    ) -> None:
+        self._patch, self._owner, self._name, self._error = monkeypatch, owner, name, error
+        self._own = vars(owner).get(name)
         self.asked = 0
         monkeypatch.setattr(owner, name, self._fail())
 
@@ -68,12 +70,15 @@ class Broken:
 
         def fail(self: object = None, *_: object, **__: object) -> None:
             broken.asked += 1
-            raise OverflowError(WHY)
+            raise broken._error(WHY)
 
         return fail
 
     def mend(self) -> None:
-        self._patch.setattr(self._owner, self._name, self._whole)
+        if self._own is None:  # it is inherited
+            self._patch.delattr(self._owner, self._name)
+        else:
+            self._patch.setattr(self._owner, self._name, self._own)
 
 
 def said(pane: Titled) -> str:
