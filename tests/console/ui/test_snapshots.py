@@ -551,6 +551,7 @@ LOOKS = {
     **{f"{name}-no-color": replace(SCENES[name], **COLOURLESS) for name in (*NEW, "run-failed", "manual")},
     "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
     "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
+    "curves-filtered": Scene(keys("slash", *"tok", "enter", first=curved), training),
     "curves-read": Scene(keys("plus", "left", "l", "s", first=curved), training),
 }
 """Pictured once: other themes, ASCII, no colours, and curves that are zoomed, read and smoothed."""
@@ -558,6 +559,7 @@ LOOKS = {
 ENDS = ("run-64-filtered", "run-past")
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
+CASES += [("curves-filtered", SMALL), ("curves-filtered", SIZES[2])]
 CASES += [(name, SMALL) for name in (*NEW, "run-devices-cpu", "bar", "run-training", "run-failed", "compare")]
 CASES += [
     (f"{name}-{look}", size) for name in ENDS for look in ("ascii", "no-color") for size in (SMALL, SIZES[2])
