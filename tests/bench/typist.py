@@ -25,14 +25,16 @@ class Answer:
 
 
 class Typist:
-    """A command in a terminal of 160x50. Leaving the context kills it."""
+    """A command in a terminal of `size`, lines and columns. Leaving the context kills it."""
 
-    def __init__(self, command: Sequence[str], env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], env: dict[str, str] | None = None, *, size: tuple[int, int] = (50, 160)
+    ) -> None:
         self.begun = time.perf_counter()
         self._pid, self._terminal = pty.fork()
         if not self._pid:
             try:
-                termios.tcsetwinsize(0, (50, 160))
+                termios.tcsetwinsize(0, size)
                 told = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
                 os.execvpe(command[0], list(command), {**os.environ, **told, **(env or {})})
             finally:

@@ -71,6 +71,12 @@ class RunCurves:
         return sorted(self.points.keys() - NOT_DRAWN, key=_rank)
 
 
+def matching(names: Iterable[str], text: str) -> list[str]:
+    """The names that contain a text, in capitals or not; all of them for an empty one."""
+    sought = text.strip().casefold()
+    return [name for name in names if sought in name.casefold()]
+
+
 def leading(names: Iterable[str]) -> str | None:
     """The metric that tells most of a training: the loss, else one with that in its name, else the first."""
     return min((name for name in names if name not in NOT_DRAWN), key=_rank, default=None)

@@ -270,12 +270,14 @@ def value_cell(section: str, value: Any) -> str:
 
 
 def shortened_ids(ids: Sequence[str], room: int) -> tuple[str, ...]:
-    """Ids: whole if all fit into `room` cells, else from the first part in which they differ."""
+    """Ids: whole if all fit into `room` cells, else from the first part that differs, else their ends."""
     if max(map(len, ids)) <= room or len(set(ids)) == 1:
         return tuple(ids)
     parts = [each.split("-") for each in ids]
     same = sum(1 for _ in takewhile(lambda some: len(set(some)) == 1, zip(*parts, strict=False)))
-    return tuple(f"…{'-'.join(each[same:])}" for each in parts) if same else tuple(ids)
+    shown = tuple(f"…{'-'.join(each[same:])}" for each in parts) if same else tuple(ids)
+    ends = tuple(f"…{each[1 - room :]}" for each in ids) if room > 1 else shown
+    return ends if max(map(len, shown)) > room and len(set(ends)) == len(set(ids)) else shown
 
 
 def _signed(delta: float) -> str:

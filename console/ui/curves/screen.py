@@ -20,6 +20,7 @@ from ...data.history.behind import Behind, behind
 from ...export.curves import write_curves
 from ...sanitize import printable
 from ..navigation import NavigableScreen, launch_screen
+from ..widgets.fields import FilterField
 from ..widgets.key_line import KeyLine
 from ..widgets.lists import CursorSheet
 from ..widgets.rows import Row, clip
@@ -59,8 +60,9 @@ class MetricList(CursorSheet[str]):
         )
 
     def empty_row(self) -> Row:
-        """Before the first report."""
-        return ((" no metrics yet", "muted"),)
+        """Before the first report, or because the filter hides all."""
+        hidden = self.curves is not None and bool(self.curves.names)
+        return ((" none has it" if hidden else " no metrics yet", "muted"),)
 
 
 class CurvesScreen(NavigableScreen):
@@ -73,10 +75,11 @@ class CurvesScreen(NavigableScreen):
     CurvesScreen #curves { width: 1fr; height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Back", id="curves.back"),
+        Binding("escape", "back", "Back", id="curves.back"),
         Binding("down,j", "metric(1)", "Next metric", show=False, priority=True, id="curves.next"),
         Binding("up,k", "metric(-1)", "Previous metric", show=False, priority=True, id="curves.previous"),
         Binding("v", "all", "All metrics", id="curves.all"),
+        Binding("slash", "filter", "Filter", key_display="/", id="curves.filter"),
         Binding("B", "behind", "Past runs", id="curves.behind"),
         Binding("e", "export", "Export", id="curves.export"),
         Binding("q", "app.detach", "Quit", show=False, id="curves.quit"),
@@ -97,11 +100,12 @@ class CurvesScreen(NavigableScreen):
         self._shows_all = False
 
     def compose(self) -> ComposeResult:
-        """The metrics, the plot, and the keys."""
+        """The filter, the metrics, the plot, and the keys."""
+        yield FilterField(placeholder="only metrics with this in their names")
         with Horizontal():
             yield MetricList()
             yield CurveSheet(id="curves", classes="pane")
-        yield KeyLine("curves.behind", "curves.all", "curves.export")
+        yield KeyLine("curves.behind", "curves.all", "curves.filter", "curves.export")
 
     def on_mount(self) -> None:
         """Show the first metric, or the given one."""
@@ -129,15 +133,47 @@ class CurvesScreen(NavigableScreen):
         sheet.trace([Traced(self._label, self._curves, band=True), *past])
         chosen = metrics.chosen
         metrics.curves, metrics.items = self._curves, sheet.metrics
-        if chosen in metrics.items:  # a metric that has just arrived may stand above it
-            metrics.cursor = metrics.items.index(chosen)
+        # a metric that has just arrived, or is no longer hidden, may stand above it
+        if chosen is not None:
+            metrics.cursor = metrics.items.index(chosen) if chosen in metrics.items else 0
         if sheet.metric is None and metrics.chosen and not self._shows_all:
             sheet.show_metric(metrics.chosen)
         metrics.refresh_rows()
-        metrics.entitle("Metrics")
+        some = f" · {metrics.length} of {len(sheet.all_metrics)}" if sheet.wanted else ""
+        metrics.entitle(f"Metrics{some}")
         behind_it = f"behind it: {self._which.value}" if self._which is not Behind.NONE else ""
         missing = " (none found)" if self._which is not Behind.NONE and not runs else ""
         sheet.entitle(f"Curves · {printable(self._label)}", f"{behind_it}{missing}")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Keys that are typed into the filter choose no metric."""
+        return action != "metric" or not isinstance(self.focused, FilterField)
+
+    def action_filter(self) -> None:
+        """Open the field for the filter."""
+        self.query_one(FilterField).open()
+
+    @on(FilterField.Changed)
+    def _narrow(self, message: FilterField.Changed) -> None:
+        """List the metrics with this in their names; show one of them."""
+        sheet, metrics = self.query_one(CurveSheet), self.query_one(MetricList)
+        sheet.wanted = message.value.strip()
+        self._show()
+        if not self._shows_all and metrics.chosen is not None:
+            sheet.show_metric(metrics.chosen)
+        sheet.refresh_rows()
+        metrics.reveal(metrics.cursor)
+
+    @on(FilterField.Submitted)
+    def _keep(self) -> None:
+        self.query_one(CurveSheet).focus()
+
+    def action_back(self) -> None:
+        """Remove the filter; without one, leave."""
+        if self.query_one(FilterField).close():
+            self.query_one(CurveSheet).focus()
+        else:
+            self.dismiss()
 
     def action_metric(self, by: int) -> None:
         """Show another metric in full."""

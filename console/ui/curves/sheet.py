@@ -11,7 +11,7 @@ from textual.message import Message
 
 from ... import formatting as fig
 from ...data.curves.look import SMOOTHINGS, Interval, Look
-from ...data.curves.run_curves import Axis, RunCurves, What
+from ...data.curves.run_curves import Axis, RunCurves, What, matching
 from ...sanitize import printable
 from ..widgets.rows import MadeRows, Row, ScrollingSheet, clip, width_of
 from .canvas import Bands
@@ -76,6 +76,7 @@ class CurveSheet(ScrollingSheet, can_focus=True):
     Attributes:
         traced: the runs, the foremost first.
         metric: the one that is shown in full; None for all of them.
+        wanted: what the names of metrics must contain; empty for all.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -115,13 +116,19 @@ class CurveSheet(ScrollingSheet, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.traced: Sequence[Traced] = ()
         self.metric: str | None = None
+        self.wanted = ""
         self.look = Look()
         self._cache = SeriesCache()
 
     @property
-    def metrics(self) -> list[str]:
+    def all_metrics(self) -> list[str]:
         """The metrics of all runs in their usual order; those of the first run before others."""
         return list(dict.fromkeys(name for each in self.traced for name in each.curves.names))
+
+    @property
+    def metrics(self) -> list[str]:
+        """Those of all metrics that are wanted."""
+        return matching(self.all_metrics, self.wanted)
 
     def trace(self, traced: Sequence[Traced]) -> None:
         """Show these runs."""
@@ -139,6 +146,8 @@ class CurveSheet(ScrollingSheet, can_focus=True):
         height = self.scrollable_content_region.height
         if self.metric is not None and self.metric in self.metrics:
             return self.plot(self.metric, width, max(height, LEAST))
+        if self.wanted and not self.metrics:
+            return [clip(((f" no metric has '{printable(self.wanted)}' in its name", "muted"),), width)]
         return self.plots(width, height)
 
     def plots(self, width: int, room: int) -> Sequence[Row]:

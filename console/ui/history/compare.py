@@ -77,7 +77,10 @@ class ComparisonSheet(ScrollingSheet):
         for number, each in enumerate(ids):
             rest = fig.shorten(each, max(sizes[1] - 2, 1))
             spans += [(letter(number), f"{style_of_run(number)} bold"), (f" {rest:<{sizes[1]}}", "muted")]
-        return (*spans, *((("B - A", "muted"),) if len(ids) == 2 else ()))
+        if len(ids) == 2:
+            return (*spans, ("B - A", "muted"))
+        text, style = spans[-1]
+        return (*spans[:-1], (text.rstrip(), style))
 
     def _equal(self, found: Comparison) -> Iterator[Row]:
         """What is equal in all runs."""

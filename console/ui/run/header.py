@@ -110,6 +110,8 @@ def gang(view: RunView) -> str:
 
 
 _TALL, _STANDS_OUT = 34, 1.5
+_SHORT = 18
+"""In fewer lines three tell why a run failed; the panes need the others."""
 _HANG_ROWS = 3
 _LEAST_COURSE, _COURSE = 8, 24
 _STRIP = (
@@ -144,7 +146,9 @@ class Headline(ViewSheet):
         """One line, or the failure block."""
         if self.view is None:
             return [()]
-        return self.fit(headline_rows(self.view, width, tall=self.app.size.height >= _TALL))
+        height = self.app.size.height
+        rows = headline_rows(self.view, width, tall=height >= _TALL)
+        return self.fit(rows if height >= _SHORT else [*rows[:2], *rows[2:][-1:]])
 
 
 class AlertLine(ViewSheet):

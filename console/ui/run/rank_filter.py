@@ -28,7 +28,7 @@ class RankFilter(Vertical):
     RankFilter .wrong { height: auto; max-height: 3; display: none; padding: 0 2; color: $rank-behind; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "clear", "All ranks", show=False, id="ranks.filter_clear"),
+        Binding("escape", "clear", "All ranks", id="ranks.filter_clear"),
     ]
 
     def __init__(self, grid: RankGrid) -> None:

@@ -109,6 +109,14 @@ GALLERY: dict[str, tuple[Scene, tuple[str, ...]]] = {
     "run": (Scene(keys("3", first=shown), training), ("1 Ranks", "3 Logs", "5 Curves", "llama-ft")),
     "curves": (Scene(compared, training), ("behind it: the best of this target", "loss", "tokens_per_s")),
     "devices": (Scene(keys("6", "z", first=shown), training), ("6 Devices", "H100", "idle of")),
+    "travel": (
+        Scene(screens.travelled, screens.failed),
+        ("PAST", "paused", "5 Curves", "at 56", "step 56/206"),
+    ),
+    "light": (
+        Scene(keys("1", first=shown), training, settings={"theme": "rankdeck-light"}),
+        ("1 Ranks", "3 Logs", "5 Curves", "llama-ft"),
+    ),
     "launch": (Scene(screens.first_start, project, draft=Draft()), ("pretrain.py", "3 Trainings here · 3")),
     "bar": (Scene(screens.offered, training), ("Go to, open, do", "screen", "train.py:main", "gpu-02")),
     "history": (Scene(screens.listed, busy_days, past=True), ("1 Runs", "failed", "OutOfMemoryError")),

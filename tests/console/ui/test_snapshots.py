@@ -31,6 +31,7 @@ from console.ui.finding.jump import JumpScreen
 from console.ui.history.compare import ComparisonScreen, ComparisonSheet
 from console.ui.history.panes import RunCard, RunsList
 from console.ui.history.screen import HistoryScreen
+from console.ui.launch.options import OptionForm
 from console.ui.launch.panes import RecentRuns
 from console.ui.launch.parameters import ParamForm
 from console.ui.launch.picker import Candidates, PickerScreen
@@ -44,6 +45,7 @@ from console.ui.manual import ManualScreen
 from console.ui.rendering import insides
 from console.ui.rendering.driver import frugal
 from console.ui.run.screen import RunScreen
+from console.ui.run.stacks import StackSheet, StacksScreen
 from console.ui.travel.timeline import Timeline
 from launcher.runs.catalog import new_id
 from launcher.runs.status import Owner, Status, write_status
@@ -85,6 +87,20 @@ def main(lr: float, model: Literal["7b", "70b"] = "7b", steps: int = 50_000, con
     """Train."""
 
 def evaluate(checkpoint: Path): ...
+'''
+SCRIPT = '''"""Pretrain a language model from shards of tokens."""
+import argparse
+
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--data", required=True, help="folder of shards")
+parser.add_argument("--lr", type=float, default=3e-4, help="peak learning rate")
+parser.add_argument("--steps", type=int, default=50_000)
+parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
+parser.add_argument("--compile", action="store_true", help="compile the model")
+options = parser.parse_args()
+dist.init_process_group()
 '''
 TOPIC = """# Runs
 
@@ -157,6 +173,11 @@ class Stage:
         failed = record_demo(self.root, seconds=45, fail=True)
         failed.rename(failed.with_name(new_id(RECORDED_AT, "fa1")))
         record_demo(self.root, seconds=50)
+
+    def script(self) -> None:
+        """A script with options of its own."""
+        (self.project / "pretrain.py").write_text(SCRIPT)
+        os.utime(self.project / "pretrain.py", (RECORDED_AT - 3600,) * 2)
 
 
 PAST: tuple[tuple[Phase, dict[str, Any]], ...] = (
@@ -243,6 +264,30 @@ async def filled(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
 async def shown(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
     """The run screen has its first view."""
     await stage.until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.view is not None)
+
+
+async def optioned(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The launch screen with a script, whose options have fields; a value is wrong."""
+    stage.script()
+    await stage.until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+    app.screen.post_message(LaunchScreen.MachineFound(FOUND))
+    await pilot.press(*"pretrain.py")
+    form = app.screen.query_one(OptionForm)
+    await stage.until(pilot, lambda: form.query("Input"))
+    await pilot.press(*["tab"] * 3, *"fast")
+    await stage.until(pilot, lambda: all(worker.is_finished for worker in app.workers))
+    plan = app.screen.query_one(LaunchPlan)
+    await stage.until(pilot, lambda: not plan.display or plan.known)
+    await pilot.pause()
+
+
+async def stacked(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
+    """The stacks of all ranks, with the code of those that are at hand."""
+    await shown(stage, app, pilot)
+    await pilot.press("T")
+    await stage.until(
+        pilot, lambda: isinstance(app.screen, StacksScreen) and app.screen.query_one(StackSheet).code
+    )
 
 
 async def first_start(stage: Stage, app: RankdeckApp, pilot: Pilot[int]) -> None:
@@ -400,6 +445,49 @@ def without_gpus(stage: Stage) -> Path:
     return record_demo(stage.root, ranks=4, gpus=False, until=NOW_S)
 
 
+TORCH = "/opt/venv/lib/python3.11/site-packages/torch/{}.py"
+
+
+def stuck(stage: Stage) -> Path:
+    """A run that was stopped because it hung; one rank stands elsewhere than the others."""
+    run = Scripted(stage.root)
+    run.place(2.0)
+    others = "".join(
+        f'  File "{TORCH.format(name)}", line {line} in {function}\n'
+        for name, line, function in (
+            ("distributed/distributed_c10d", 2810, "all_reduce"),
+            ("distributed/c10d_logger", 83, "wrapper"),
+            ("nn/parallel/distributed", 1635, "_pre_forward"),
+            ("nn/modules/module", 1739, "_call_impl"),
+        )
+    )
+    code = '  File "~/llm/train.py", line 8 in main\n'
+    texts = [f"Thread 0x1:\n{others}{code}"] * 3 + [f"Thread 0x1:\n{code}"]
+    run.add(*(ev.StacksTaken(time=50.0, rank=rank, text=each) for rank, each in enumerate(texts)))
+    run.add(ev.RunEnded(time=55.0, state="stopped", exit_code=143, why="stopped on request"))
+    run.writer.close()
+    return run.folder
+
+
+def raised(stage: Stage) -> Path:
+    """A run that failed in code that is at hand."""
+    run = Scripted(stage.root)
+    run.place(2.0)
+    file, library = "~/llm/train.py", TORCH.format("nn/functional")
+    frames = ((file, 8, "main"), (library, 3104, "cross_entropy"))
+    lines = "".join(f'  File "{each}", line {line}, in {name}\n' for each, line, name in frames)
+    run.add(
+        ev.RankRaised(
+            time=40.0, rank=1, kind="ValueError", message="expected 8 classes, got 10", frames=frames,
+            traceback=f"Traceback (most recent call last):\n{lines}ValueError: expected 8 classes, got 10\n",
+        )
+    )  # fmt: skip
+    run.fail(40.1, 1, code=1)
+    run.add(ev.RunEnded(time=42.0, state="failed", exit_code=1, why="rank 1 failed", rank=1))
+    run.writer.close()
+    return run.folder
+
+
 OWN = {
     "code": OwnCommand("code", ("code", "-g", "{file}:{line}"), "ctrl+g", "the failing line in the editor"),
     "top": OwnCommand("top", ("ssh", "-t", "{host}", "nvtop"), terminal=True),
@@ -413,10 +501,13 @@ SCENES = {
     "preflight": Scene(checking, past=True),
     "run-training": Scene(keys("1", first=shown), training),
     "run-64-ranks": Scene(keys("1", first=shown), large),
+    "run-64-filtered": Scene(keys("1", "f", *"gpu>90 foo<3", first=shown), large),
     "run-64-sorted": Scene(keys("1", "o", "o", "O", "f", *"gpu>90 host:2", "enter", first=shown), large),
     "run-logs": Scene(keys("3", "z", first=shown), training),
     "run-result": Scene(keys("4", first=shown), succeeded),
     "run-failed": Scene(shown, failed),
+    "run-code": Scene(keys("4", "n", first=shown), raised),
+    "stacks": Scene(stacked, stuck),
     "run-past": Scene(travelled, failed),
     "run-charts": Scene(keys("5", "z", first=shown), training),
     "curves": Scene(curved, training),
@@ -432,48 +523,48 @@ SCENES = {
     "jump": Scene(lettered, past=True),
     "history": Scene(listed, past=True),
     "compare": Scene(compared, past=True),
+    "compare-three": Scene(three_compared),
     "cluster": Scene(surveyed, working),
 }
 """Pictured at every size."""
 
-LOOKS = {
-    "run-failed-ascii": Scene(shown, failed, settings={"ascii": True}),
-    "run-past-ascii": Scene(travelled, failed, settings={"ascii": True}),
-    "run-failed-no-color": Scene(shown, failed, environ={"NO_COLOR": "1"}),
-    "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
-    "run-devices-ascii": Scene(keys("6", first=shown), training, settings={"ascii": True}),
-    "run-devices-no-color": Scene(keys("6", first=shown), training, environ={"NO_COLOR": "1"}),
-    "run-devices-map-no-color": Scene(keys("6", "z", first=shown), large, environ={"NO_COLOR": "1"}),
-    "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
-    "manual-ascii": Scene(reading, training, settings={"ascii": True}),
-    "manual-no-color": Scene(reading, training, environ={"NO_COLOR": "1"}),
-    "launch-first-ascii": Scene(first_start, settings={"ascii": True}, draft=Draft()),
-    "launch-here-no-color": Scene(filled, past=True, environ={"NO_COLOR": "1"}, draft=HERE),
-    "bar-ascii": Scene(keys(*"run lft", first=offered), training, settings={"ascii": True}),
-    "bar-no-color": Scene(keys(*"run lft", first=offered), training, environ={"NO_COLOR": "1"}),
-    "jump-no-color": Scene(lettered, past=True, environ={"NO_COLOR": "1"}),
-    "run-64-sorted-ascii": Scene(
-        keys("1", "o", "o", "O", "f", *"gpu>90 foo<3", first=shown), large, settings={"ascii": True}
+ASCII: dict[str, Any] = {"settings": {"ascii": True}}
+COLOURLESS: dict[str, Any] = {"environ": {"NO_COLOR": "1"}}
+NEW = (
+    *(
+        "launch-first",
+        "launch-here",
+        "bar-typed",
+        "jump",
+        "help",
+        "history",
+        "compare-three",
     ),
-    "history-ascii": Scene(listed, past=True, settings={"ascii": True}),
-    "run-charts-ascii": Scene(keys("5", "z", first=shown), training, settings={"ascii": True}),
-    "run-charts-no-color": Scene(keys("5", "z", first=shown), training, environ={"NO_COLOR": "1"}),
-    "curves-ascii": Scene(curved, training, settings={"ascii": True}),
-    "curves-no-color": Scene(curved, training, environ={"NO_COLOR": "1"}),
+    *("run-64-filtered", "run-64-sorted", "run-past", "run-code", "stacks", "run-charts", "curves"),
+    *("run-devices", "run-devices-64-ranks"),
+)
+"""Pictured at the smallest size too, and with ASCII and without colours."""
+LOOKS = {
+    **{f"{name}-ascii": replace(SCENES[name], **ASCII) for name in (*NEW, "run-failed", "manual")},
+    **{f"{name}-no-color": replace(SCENES[name], **COLOURLESS) for name in (*NEW, "run-failed", "manual")},
+    "run-training-light": Scene(keys("1", first=shown), training, settings={"theme": "okabe-ito-light"}),
+    "cluster-high-contrast": Scene(surveyed, working, settings={"theme": "high-contrast"}),
+    "curves-filtered": Scene(keys("slash", *"tok", "enter", first=curved), training),
     "curves-read": Scene(keys("plus", "left", "l", "s", first=curved), training),
 }
 """Pictured once: other themes, ASCII, no colours, and curves that are zoomed, read and smoothed."""
 
+WIDER = {"launch-options": Scene(optioned, past=True, draft=Draft())}
+"""Pictured at sizes other than 80x24, where the map of ranks may be a cell narrower."""
+ENDS = ("run-64-filtered", "run-past")
 CASES = [(name, size) for name in SCENES for size in SIZES]
 CASES += [(name, SIZES[0]) for name in LOOKS]
+CASES += [(name, size) for name in WIDER for size in (SMALL, *SIZES[1:])]
+CASES += [("curves-filtered", SMALL), ("curves-filtered", SIZES[2])]
+CASES += [(name, SMALL) for name in (*NEW, "run-devices-cpu", "bar", "run-training", "run-failed", "compare")]
 CASES += [
-    (name, SMALL)
-    for name in (
-        *("run-devices", "run-devices-cpu", "run-devices-64-ranks", "run-charts", "curves"),
-        *("launch-first", "launch-here", "bar", "bar-typed", "jump", "help"),
-    )
+    (f"{name}-{look}", size) for name in ENDS for look in ("ascii", "no-color") for size in (SMALL, SIZES[2])
 ]
-CASES += [("compare-three", SIZES[1])]
 
 
 def file_of(name: str, size: tuple[int, int]) -> str:
@@ -484,7 +575,7 @@ def file_of(name: str, size: tuple[int, int]) -> str:
 async def test_a_screen_looks_as_it_did(
     stage: Stage, album: Album, name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = (SCENES | LOOKS | {"compare-three": Scene(three_compared)})[name]
+    scene = (SCENES | LOOKS | WIDER)[name]
     for variable, value in scene.environ.items():
         monkeypatch.setenv(variable, value)
     if scene.past:

@@ -27,6 +27,7 @@ from console.ui.run.charts import Charts
 from console.ui.run.rank_grid import RankGrid
 from console.ui.run.screen import RunScreen
 from console.ui.widgets.failed_pane import FailedPane
+from console.ui.widgets.fields import FilterField
 from console.ui.widgets.rows import Titled
 from launcher.runs.catalog import new_id
 from launcher.runs.curves import CurveWriter
@@ -193,6 +194,57 @@ async def test_a_metric_that_arrives_does_not_change_what_is_shown(
         assert "acc" == sheet.metric == metrics.chosen
         await pilot.press("down")
         assert "s/step" == sheet.metric
+
+
+async def test_metrics_are_filtered_by_their_names(open_app: Open, live: Scripted, until: Until) -> None:
+    live.add(*reports(STEPS, STEPS + 2, val_acc=0.5, jk_acc=0.7))
+    live.writer._curves.flush()
+    app = open_app(run=live.folder)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen, sheet, metrics = await opened(app, pilot, until)
+        await pilot.press("slash", *"ACC")
+        assert ["acc", "jk_acc", "val_acc"] == metrics.items == sheet.metrics
+        assert "acc" == sheet.metric == metrics.chosen
+        assert "Metrics · 3 of 5" in str(metrics.border_title)
+        await pilot.press("home", *"jk_", "enter")
+        assert ["jk_acc"] == metrics.items
+        assert "jk_acc 0.7" in text(sheet)
+        assert sheet.has_focus
+        await pilot.press("v")
+        assert ["jk_acc"] == sheet.metrics
+        assert "val_acc" not in text(sheet)
+
+        live.add(*reports(STEPS + 2, STEPS + 4, jk_acc_2=1.0, aaa=1.0))
+        live.writer._curves.flush()
+        await until(pilot, lambda: "jk_acc_2" in sheet.metrics)
+        assert ["jk_acc", "jk_acc_2"] == metrics.items
+        await pilot.press("v", "slash", *"none")
+        assert "no metric has 'none' in its name" in text(sheet)
+        assert [] == metrics.items
+
+        await pilot.press("escape")
+        assert app.screen is screen, "escape only removes the filter"
+        assert {"loss", "aaa", "val_acc"} < {*metrics.items}
+        assert sheet.metric == metrics.chosen
+        await pilot.press("down")
+        assert sheet.metric == metrics.chosen, "the keys choose again"
+        await pilot.press("escape")
+        assert app.screen is not screen
+
+
+async def test_a_pasted_filter_of_control_characters_harms_nothing(
+    open_app: Open, live: Scripted, until: Until
+) -> None:
+    app = open_app(run=live.folder)
+    async with app.run_test(size=(50, 14)) as pilot:
+        _, sheet, _ = await opened(app, pilot, until)
+        await pilot.press("slash")
+        app.screen.query_one(FilterField).value = "\x1b]0;gone\x07[bold]" + "x" * 16384
+        await pilot.pause()
+
+        assert text(sheet).strip().startswith("no metric has '")
+        assert "\x1b" not in text(sheet)
+        assert "\x07" not in text(sheet)
 
 
 async def test_the_first_metric_arrives_while_the_screen_is_open(
