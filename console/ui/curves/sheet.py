@@ -27,7 +27,7 @@ LEAST, TALLEST, WIDE = 7, 14, 100
 
 OWN, BEHIND = "bar", "muted"
 _MARKS = {
-    What.CHECKPOINT: ("◆", "rank-done"),
+    What.CHECKPOINT: ("◇", "rank-done"),
     What.RESTART: ("↻", "rank-stale"),
     What.ALERT: ("!", "rank-behind"),
     What.NOT_FINITE: ("×", "rank-failed"),

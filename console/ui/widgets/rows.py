@@ -164,7 +164,6 @@ class Sheet(Titled, ContentScroll):
         super().__init__(id=id, classes=classes)
         self._rows = MadeRows.of(())
         self._palette: dict[str, Style] = {}
-        self._refitted = False
 
     def rows(self, width: int) -> Sequence[Row]:
         """The content, for a pane that is `width` cells wide. Of `MadeRows`, only visible ones are made."""
@@ -186,8 +185,7 @@ class Sheet(Titled, ContentScroll):
 
     def refresh_rows(self) -> None:
         """Make the rows again, and repaint what differs."""
-        self._refitted = False
-        self._lay_out(self.scrollable_content_region.width)
+        self._repaint_changes()
         self.recovered()
 
     def action_try_again(self) -> None:
@@ -195,22 +193,27 @@ class Sheet(Titled, ContentScroll):
         super().action_try_again()
         self.refresh_rows()
 
-    def watch_show_vertical_scrollbar(self) -> None:
-        """Lay the rows out again, because the scroll bar changes the width."""
-        self.call_later(self._refit)
-
-    def _refit(self) -> None:
-        # once for each content: rows laid out beside a bar may not need one, which would never end
-        if not self._refitted:
-            self._refitted = True
-            self._lay_out(self.scrollable_content_region.width)
-
-    def _lay_out(self, width: int) -> None:
-        """Make the rows for a width, and repaint what differs."""
-        old, self._rows = self._rows, (new := MadeRows.of(self.rows(width)))
+    def _repaint_changes(self) -> None:
+        """Make the rows, and repaint what differs."""
+        width, new = self._fitted()
+        old, self._rows = self._rows, new
         self.virtual_size = Size(width, len(new))
         gone = ((number, 0, None) for number in self._visible(len(old)) if number >= len(new))
         self.repaint_rows([*self._changed(old, new), *gone])
+
+    def _fitted(self) -> tuple[int, MadeRows]:
+        """The rows, and the width that they are laid out for: beside a scroll bar, or all that there is.
+
+        They are made for the bar that is there, and again if that is not the one they need. Rows that need
+        one only without it are those beside it.
+        """
+        width = self.scrollable_content_region.width
+        new = MadeRows.of(self.rows(width))
+        needs_bar = len(new) > self.size.height
+        if not self.size or self.styles.overflow_y != "auto" or needs_bar is self.show_vertical_scrollbar:
+            return width, new
+        width += -self.styles.scrollbar_size_vertical if needs_bar else self.scrollbar_size_vertical
+        return width, MadeRows.of(self.rows(width))
 
     def _changed(self, old: MadeRows, new: MadeRows) -> Iterator[tuple[int, int, int | None]]:
         for number in self._visible(len(new)):
