@@ -112,10 +112,10 @@ def test_the_cursor_is_a_line_and_its_value_is_read() -> None:
 
 
 def test_marks_stand_on_the_axis_and_are_told_at_the_cursor() -> None:
-    mark = Mark(10.0, "◆", "rank-done", "checkpoint of step 10")
-    assert "◆" in text(plot([1.0] * 21, marks=[mark]))[-2]
-    assert "◆ checkpoint of step 10" in text(plot([1.0] * 21, width=60, marks=[mark], cursor=10.0))[0]
-    assert "◆" not in text(plot([1.0] * 21, marks=[mark], start=11.0, end=20.0))[-2]
+    mark = Mark(10.0, "◇", "rank-done", "checkpoint of step 10")
+    assert "◇" in text(plot([1.0] * 21, marks=[mark]))[-2]
+    assert "◇ checkpoint of step 10" in text(plot([1.0] * 21, width=60, marks=[mark], cursor=10.0))[0]
+    assert "◇" not in text(plot([1.0] * 21, marks=[mark], start=11.0, end=20.0))[-2]
 
 
 def test_two_values_at_least_are_written_at_the_axis() -> None:
@@ -174,7 +174,7 @@ def test_every_glyph_has_a_twin_in_ascii() -> None:
     )
 
     assert "?" not in ascii_text(every)
-    assert {"◆", "↻", "×", "┤", "┴"} < set(every)
+    assert {"◇", "↻", "×", "┤", "┴"} < set(every)
     assert len({ascii_text(glyph) for glyph, _ in _MARKS.values()}) == len(_MARKS)
 
 
